@@ -80,9 +80,9 @@ local function run(c, runs)
     max_prompt_tokens = c.prompt, max_new_tokens = c.new, optimizer = {}, reuse_rollout = false }
   local prompts, n = prompts_of(c), c.prompts * c.group
   local batch = engine:rollout { prompts = prompts, n = c.group, seed = 1 }
-  local advantages = {}
-  for i = 1, n do advantages[i] = i % 2 == 0 and 1.0 or -1.0 end
-  local function update(i) engine:update(batch, { advantages = advantages, lr = 0.0, step = i }) end
+  local cs = {}
+  for i = 1, n do cs[i] = { advantage = i % 2 == 0 and 1.0 or -1.0 } end
+  local function update(i) engine:update(batch, cs, { lr = 0.0, step = i }) end
   update(0)
   local t = {}
   t.update, t.update_clock = least(runs, update)

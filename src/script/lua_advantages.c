@@ -1,4 +1,10 @@
-/* lua_advantages.c - advantages from rewards. */
+/* lua_advantages.c - advantages from rewards: of lists, for scripts, and of a step's completions.
+ *
+ * In a step both stand in the table `c` of a completion.  scoring.lua sets c.reward, set_advantages
+ * reads it and sets c.advantage, and engine:update reads that.
+ */
+#include "script/lua_advantages.h"
+
 #include <math.h>
 
 #include "rl/advantage.h"
@@ -35,6 +41,43 @@ static double *push_rewards(lua_State *L, int index, int *n, int *columns) {
     lua_pop(L, 1);
   }
   return v;
+}
+
+double *push_completion_rewards(lua_State *L, int index, int *n) {
+  *n = (int)lua_rawlen(L, index);
+  double *v = push_scratch(L, (size_t)*n, sizeof *v);
+  for (int i = 0; i < *n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    lua_getfield(L, -1, "reward");
+    v[i] = number_or_none(L, "rewards", i + 1);
+    lua_pop(L, 2);
+  }
+  return v;
+}
+
+double *push_token_rewards(lua_State *L, int index, int n, int **lengths) {
+  size_t total = 0;
+  if (!lua_istable(L, index) || (int)lua_rawlen(L, index) != n)
+    raise_new(L, GRPO_EARG, "token_rewards: a list of %d lists expected", n);
+  int *length = *lengths = push_scratch(L, (size_t)n, sizeof *length);
+  for (int i = 0; i < n; i++) {
+    if (lua_rawgeti(L, index, i + 1) != LUA_TTABLE)
+      raise_new(L, GRPO_EARG, "token_rewards[%d]: a list with one number per token expected",
+                i + 1);
+    total += (size_t)(length[i] = (int)lua_rawlen(L, -1));
+    lua_pop(L, 1);
+  }
+  double *out = push_scratch(L, total, sizeof *out), *v = out;
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, index, i + 1);
+    for (int t = 0; t < length[i]; t++) {
+      lua_rawgeti(L, -1, t + 1);
+      *v++ = number_or_none(L, "token_rewards", i + 1);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  return out;
 }
 
 static void check_clip(lua_State *L, AdvantageOptions *o) {
@@ -77,6 +120,13 @@ static void check_advantage_options(lua_State *L, AdvantageOptions *o) {
   check_weights(L, o);
 }
 
+/* Pushes scratch memory: n advantages, n totals, and the standard deviation of each group. */
+static double *push_result(lua_State *L, const AdvantageOptions *o, int n, const double *rewards) {
+  double *out = push_scratch(L, 3 * (size_t)n, sizeof *out);
+  want_ok(L, advantages(o, n, rewards, out + n, out, out + 2 * (size_t)n));
+  return out;
+}
+
 /* Pushes { frac_zero_std=, std=, group_std=list, rewards=list of totals }; a total is false if no
  * reward applies. */
 static void push_info(lua_State *L, const double *std, int groups, const double *total, int n) {
@@ -111,52 +161,69 @@ static int l_advantages(lua_State *L) {
   const double *rewards = push_rewards(L, 1, &n, &o.nrewards);
   o.group = n > 0 ? n : 1; /* the default: all completions are of one prompt */
   check_advantage_options(L, &o);
-  double *out = push_scratch(L, 3 * (size_t)n, sizeof *out);
-  double *total = out + n, *std = total + n;
-  want_ok(L, advantages(&o, n, rewards, total, out, std));
+  const double *out = push_result(L, &o, n, rewards), *total = out + n;
   push_doubles(L, out, n);
-  push_info(L, std, n / o.group, total, n);
+  push_info(L, total + n, n / o.group, total, n);
   return 2;
 }
 
-/* dense_advantages(list of lists with a number per token, { group= }) -> a list of the same
- * shape */
-static int l_dense_advantages(lua_State *L) {
-  static const char *const known[] = {"group", NULL};
+/* set_advantages(completions, options, rewards, token_rewards): sets c.advantage of each completion
+ * from c.reward, or from its item of the list `rewards`.  token_rewards: nil, or for each
+ * completion a list with a number per token; then c.advantage is such a list, too. */
+static int l_set_advantages(lua_State *L) {
+  AdvantageOptions o;
+  int n, *lengths = NULL;
+  double *of_token = NULL;
   check_table(L, 1);
-  lua_settop(L, 2);
-  const int n = (int)lua_rawlen(L, 1);
-  int group = n > 0 ? n : 1, tokens = 0;
-  check_fields(L, 2, "dense_advantages", known);
-  field_int(L, 2, "dense_advantages", "group", 1, INT32_MAX, &group);
-  int *lengths = push_scratch(L, (size_t)n, sizeof *lengths);
+  lua_settop(L, 4);
+  advantage_options_init(&o);
+  const double *rewards =
+      lua_isnil(L, 3) ? push_completion_rewards(L, 1, &n) : push_rewards(L, 3, &n, &o.nrewards);
+  check_advantage_options(L, &o);
+  const double *advantage = push_result(L, &o, n, rewards);
+  if (!lua_isnil(L, 4)) {
+    of_token = push_token_rewards(L, 4, n, &lengths);
+    want_ok(L, advantages_dense(o.group, n, lengths, of_token, of_token));
+  }
   for (int i = 0; i < n; i++) {
-    if (lua_rawgeti(L, 1, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "rewards[%d]: a list with one number per token expected", i + 1);
-    tokens += lengths[i] = (int)lua_rawlen(L, -1);
-    lua_pop(L, 1);
-  }
-  double *v = push_scratch(L, (size_t)tokens, sizeof *v);
-  for (int i = 0, at = 0; i < n; at += lengths[i++]) {
     lua_rawgeti(L, 1, i + 1);
-    for (int t = 0; t < lengths[i]; t++) {
-      lua_rawgeti(L, -1, t + 1);
-      v[at + t] = number_or_none(L, "rewards", i + 1);
-      lua_pop(L, 1);
+    if (of_token) {
+      for (int t = 0; t < lengths[i]; t++) of_token[t] += advantage[i];
+      push_doubles(L, of_token, lengths[i]);
+      of_token += lengths[i];
+    } else {
+      lua_pushnumber(L, advantage[i]);
     }
+    lua_setfield(L, -2, "advantage");
     lua_pop(L, 1);
   }
-  want_ok(L, advantages_dense(group, n, lengths, v, v));
-  lua_createtable(L, n, 0);
-  for (int i = 0, at = 0; i < n; at += lengths[i++]) {
-    push_doubles(L, v + at, lengths[i]);
-    lua_rawseti(L, -2, i + 1);
+  return 0;
+}
+
+const double *push_completion_advantages(lua_State *L, int index, const Batch *b) {
+  const int n = batch_size(b);
+  double *out = push_scratch(L, (size_t)batch_tokens(b), sizeof *out);
+  if (!lua_istable(L, index) || (int)lua_rawlen(L, index) != n)
+    raise_new(L, GRPO_EARG, "update: a list of the batch's %d completions expected", n);
+  const int top = lua_gettop(L);
+  for (int i = 0, at = 0; i < n; at += b->completion[i++].len) {
+    const int len = b->completion[i].len;
+    const double *list = NULL;
+    int count = len;
+    lua_rawgeti(L, index, i + 1);
+    if (lua_getfield(L, -1, "advantage") != LUA_TNUMBER)
+      list = push_numbers(L, -1, "advantage", &count);
+    if (count != len)
+      raise_new(L, GRPO_EARG, "advantage: %d numbers for the %d tokens of completion %d", count,
+                len, i + 1);
+    for (int t = 0; t < len; t++) out[at + t] = list ? list[t] : (double)lua_tonumber(L, -1);
+    lua_settop(L, top);
   }
-  return 1;
+  return out;
 }
 
 CORE_PART(advantages) {
   static const luaL_Reg functions[] = {
-      {"advantages", l_advantages}, {"dense_advantages", l_dense_advantages}, {NULL, NULL}};
+      {"advantages", l_advantages}, {"set_advantages", l_set_advantages}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

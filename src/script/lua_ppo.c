@@ -3,6 +3,7 @@
 
 #include "rl/ppo.h"
 #include "script/binding.h"
+#include "script/lua_advantages.h"
 #include "script/lua_batch.h"
 #include "script/lua_engine.h"
 #include "script/lua_update.h"
@@ -10,23 +11,16 @@
 #include "script/read_options.h"
 
 /* Reads `token_rewards`: for each completion a list with a number per token; NULL: absent. */
-static const double *token_rewards(lua_State *L, const Batch *b) {
-  const int n = batch_size(b);
-  if (lua_getfield(L, 3, "token_rewards") == LUA_TNIL) return NULL;
-  if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != n)
-    raise_new(L, GRPO_EARG, "ppo.token_rewards: a list of %d lists expected", n);
-  const int list = lua_gettop(L);
-  double *out = push_scratch(L, (size_t)batch_tokens(b), sizeof *out);
-  const int top = lua_gettop(L);
-  for (int i = 0, at = 0; i < n; at += b->completion[i++].len) {
-    int count;
-    lua_rawgeti(L, list, i + 1);
-    const double *v = push_numbers(L, -1, "ppo.token_rewards", &count);
-    if (count != b->completion[i].len)
-      raise_new(L, GRPO_EARG, "ppo.token_rewards[%d]: %d numbers for %d tokens", i + 1, count,
+static const double *read_token_rewards(lua_State *L, const Batch *b) {
+  int *lengths;
+  if (lua_getfield(L, 4, "token_rewards") == LUA_TNIL) return NULL;
+  double *out = push_token_rewards(L, lua_gettop(L), batch_size(b), &lengths), *v = out;
+  for (int i = 0; i < batch_size(b); i++) {
+    if (lengths[i] != b->completion[i].len)
+      raise_new(L, GRPO_EARG, "ppo.token_rewards[%d]: %d numbers for %d tokens", i + 1, lengths[i],
                 b->completion[i].len);
-    for (int t = 0; t < count; t++) out[at + t] = isnan(v[t]) ? 0 : v[t];
-    lua_settop(L, top);
+    for (int t = 0; t < lengths[i]; t++, v++)
+      if (isnan(*v)) *v = 0;
   }
   return out;
 }
@@ -37,49 +31,51 @@ static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
   static const char *const others[] = {"scores", "token_rewards", "seed", "step", "ppo", NULL};
   int n;
   ppo_options_init(o);
-  check_option_fields(L, 3, "ppo", all, others);
+  check_option_fields(L, 4, "ppo", all, others);
   read_update_options(L, OPTION_PPO, &o->update);
-  lua_getfield(L, 3, "ppo");
+  lua_getfield(L, 4, "ppo");
   check_option_fields(L, -1, "train.ppo", own, (const char *const[]){"critic", NULL});
   read_options(L, -1, "train.ppo", &ppo_option_set, 0, o);
-  lua_getfield(L, 3, "scores");
-  o->score = push_numbers(L, -1, "ppo.scores", &n);
+  o->score = lua_getfield(L, 4, "scores") == LUA_TNIL ? push_completion_rewards(L, 3, &n)
+                                                      : push_numbers(L, -1, "ppo.scores", &n);
   if (n != batch_size(b))
-    raise_new(L, GRPO_EARG, "ppo.scores: %d numbers for %d completions", n, batch_size(b));
-  o->token_reward = token_rewards(L, b);
+    raise_new(L, GRPO_EARG, "ppo: %d scores for %d completions", n, batch_size(b));
+  o->token_reward = read_token_rewards(L, b);
 }
 
-/* Pushes a list with the mean of each completion's advantages, and a list of lists of them all. */
+/* Sets c.advantage to the mean over the completion's tokens, and pushes the advantages of all, a
+ * list for each completion. */
 static void push_advantages(lua_State *L, const Batch *b, const double *advantage) {
   const int n = batch_size(b);
-  lua_createtable(L, n, 0);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; advantage += b->completion[i++].len) {
     const int len = b->completion[i].len;
     double sum = 0;
     for (int t = 0; t < len; t++) sum += advantage[t];
-    lua_pushnumber(L, sum / len);
-    lua_rawseti(L, -3, i + 1);
+    lua_rawgeti(L, 3, i + 1);
+    set_number(L, "advantage", sum / len);
+    lua_pop(L, 1);
     push_doubles(L, advantage, len);
     lua_rawseti(L, -2, i + 1);
   }
 }
 
-/* engine:ppo(batch, { scores=, token_rewards=, ppo={...}, options of train }) -> metrics, the mean
- * advantage of each completion, the advantages of its tokens */
+/* engine:ppo(batch, completions, { scores=, token_rewards=, ppo={...}, options of train }) ->
+ * metrics, the advantages of each completion's tokens.  scores: in place of c.reward. */
 static int l_ppo(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
   PpoOptions o;
   StepMetrics m;
   check_table(L, 3);
-  lua_settop(L, 3);
+  check_table(L, 4);
+  lua_settop(L, 4);
   check_ppo(L, b, &o);
   double *advantage = push_scratch(L, (size_t)batch_tokens(b), sizeof *advantage);
   want_ok(L, engine_ppo(e, b, &o, advantage, &m));
   push_metrics(L, &m);
   push_advantages(L, b, advantage);
-  return 3;
+  return 2;
 }
 
 CORE_PART(ppo) {

@@ -5,11 +5,10 @@
  */
 #include "script/lua_update.h"
 
-#include <math.h>
-
 #include "rl/update.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
+#include "script/lua_advantages.h"
 #include "script/lua_batch.h"
 #include "script/lua_engine.h"
 #include "script/lua_tensor.h"
@@ -105,55 +104,23 @@ static Status call_lua_loss(void *user, const LossInput *in, Value **out) {
 
 /* ---- update ---------------------------------------------------------------------- */
 
-/* Reads `advantages`: for each completion a number, or a list with a number per token. */
-static void check_advantages(lua_State *L, const Batch *b, UpdateOptions *o) {
-  const int n = batch_size(b);
-  double *scalar = push_scratch(L, (size_t)n, sizeof *scalar), *token = NULL;
-  if (lua_getfield(L, 3, "advantages") != LUA_TTABLE || (int)lua_rawlen(L, -1) != n)
-    raise_new(L, GRPO_EARG,
-              "update.advantages: a list of %d advantages expected, one per completion", n);
-  const int list = lua_gettop(L);
-  for (int i = 0, at = 0; i < n; at += b->completion[i++].len) {
-    const int len = b->completion[i].len;
-    int count;
-    lua_settop(L, token ? list + 1 : list);
-    lua_rawgeti(L, list, i + 1);
-    if (lua_type(L, -1) == LUA_TNUMBER) {
-      scalar[i] = (double)lua_tonumber(L, -1);
-      continue;
-    }
-    if (!token) {
-      token = push_scratch(L, (size_t)batch_tokens(b), sizeof *token);
-      lua_insert(L, list + 1);
-    }
-    const double *v = push_numbers(L, -1, "update.advantages", &count);
-    if (count != len)
-      raise_new(L, GRPO_EARG, "update.advantages[%d]: %d numbers for %d tokens", i + 1, count, len);
-    for (int t = 0; t < len; t++) token[at + t] = isnan(v[t]) ? 0 : v[t];
-  }
-  lua_settop(L, token ? list + 1 : list);
-  o->advantage = scalar;
-  o->token_advantage = token;
-}
-
 void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
   static const char where[] = "train";
   int step = 0;
-  read_loss_options(L, 3, where, only, &o->loss);
-  read_options(L, 3, where, &update_option_set, only, o);
-  field_int(L, 3, where, "step", 0, INT32_MAX, &step);
-  field_seed(L, 3, where, "seed", &o->seed);
+  read_loss_options(L, 4, where, only, &o->loss);
+  read_options(L, 4, where, &update_option_set, only, o);
+  field_int(L, 4, where, "step", 0, INT32_MAX, &step);
+  field_seed(L, 4, where, "seed", &o->seed);
   o->step = (uint64_t)step;
   o->cancel = &script_interrupted;
 }
 
 static void check_update(lua_State *L, UpdateOptions *o) {
   static const OptionSet *const sets[] = {&loss_option_set, &update_option_set, NULL};
-  static const char *const others[] = {"advantages", "loss", "max_new_tokens", "seed", "step",
-                                       "p",          NULL};
+  static const char *const others[] = {"loss", "max_new_tokens", "seed", "step", "p", NULL};
   LossKind kind = LOSS_grpo;
-  check_option_fields(L, 3, "update", sets, others);
-  if (lua_getfield(L, 3, "loss") == LUA_TSTRING)
+  check_option_fields(L, 4, "update", sets, others);
+  if (lua_getfield(L, 4, "loss") == LUA_TSTRING)
     kind = check_loss_kind(L, "train.loss", lua_tostring(L, -1));
   else if (!lua_isnil(L, -1) && !lua_isfunction(L, -1))
     raise_new(L, GRPO_EARG, "train.loss: a name or a function expected, got %s",
@@ -163,24 +130,24 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   read_update_options(L, 0, o);
 }
 
-/* engine:update(batch, options) -> metrics */
+/* engine:update(batch, completions, options) -> metrics; the advantages are c.advantage */
 static int l_update(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   Batch *b = check_batch(L, 2, NULL);
   UpdateOptions o;
   StepMetrics m;
-  check_table(L, 3);
-  lua_settop(L, 3);
+  check_table(L, 4);
+  lua_settop(L, 4);
   check_update(L, &o);
   if (!o.loss.max_new_tokens) o.loss.max_new_tokens = engine_options(e)->max_new_tokens;
-  lua_getfield(L, 3, "loss");
-  lua_getfield(L, 3, "p");
-  LuaLoss loss = {L, 4, 5, LUA_NOREF};
-  if (lua_isfunction(L, 4)) {
+  lua_getfield(L, 4, "loss");
+  lua_getfield(L, 4, "p");
+  LuaLoss loss = {L, 5, 6, LUA_NOREF};
+  if (lua_isfunction(L, 5)) {
     o.loss_fn = call_lua_loss;
     o.loss_user = &loss;
   }
-  check_advantages(L, b, &o);
+  o.token_advantage = push_completion_advantages(L, 3, b);
   luaL_checkstack(L, 20, "loss");
   set_engine_busy(L, 1, true);
   const Status s = engine_update(e, b, &o, &m);

@@ -6,7 +6,7 @@
 
 #include "rl/update_options.h"
 
-/* Reads the options of a step from the table at index 3, which is a whole resolved `train` or a
+/* Reads the options of a step from the table at index 4, which is a whole resolved `train` or a
  * part of it, with seed and step.  only: as in read_options(). */
 void read_update_options(lua_State *L, unsigned only, UpdateOptions *o);
 

@@ -29,6 +29,13 @@ local function roll_out(engine, more)
   return engine:rollout(o)
 end
 
+-- A completion with each of these advantages.
+local function with(advantages)
+  local completions = {}
+  for i, a in ipairs(advantages) do completions[i] = { advantage = a } end
+  return completions
+end
+
 local function message_of(f, ...)
   local ok, err = pcall(f, ...)
   assert.is_false(ok)
@@ -81,10 +88,12 @@ describe("core.advantages", function()
   end)
 
   it("centres dense rewards at each position", function()
-    local d = core.dense_advantages({ { 1, 0 }, { 0 } }, { group = 2 })
-    assert.equal(2, #d)
-    assert.is_true(d[1][1] > 0 and d[2][1] < 0)
-    assert.equal(0.0, d[1][2])
+    local c, d = { reward = 1 }, { reward = 0 }
+    core.set_advantages({ c, d }, { group = 2, scale = "none" }, { 0, 0 }, { { 1, 0 }, { 0 } })
+    assert.is_true(c.advantage[1] > 0 and d.advantage[1] < 0)
+    assert.equal(0.0, c.advantage[2])
+    core.set_advantages({ c, d }, { group = 2, scale = "none" })
+    assert.same({ 0.5, -0.5 }, { c.advantage, d.advantage })
   end)
 end)
 
@@ -134,7 +143,7 @@ describe("an engine", function()
     local engine = make()
     local batch = roll_out(engine)
     engine:reference(batch)
-    local m = engine:update(batch, { advantages = { 1, 0, -1, 1, -1, 0 }, kl = 0.1, lr = 1e-3 })
+    local m = engine:update(batch, with { 1, 0, -1, 1, -1, 0 }, { kl = 0.1, lr = 1e-3 })
     assert.equal(0.0, m.ratio_max_deviation)
     assert.near(0, m.kl, 1e-6)
     assert.is_true(m.grad_norm > 0 and m.entropy > 0)
@@ -154,7 +163,7 @@ describe("an engine", function()
     end
     for i, loss in ipairs { "reinforce", own } do
       local engine = make()
-      local m = engine:update(roll_out(engine), { advantages = advantages, loss = loss, lr = 1e-3,
+      local m = engine:update(roll_out(engine), with(advantages), { loss = loss, lr = 1e-3,
         p = { question = "answer" } })
       losses[i], norms[i] = m.loss, m.grad_norm
     end
@@ -165,7 +174,7 @@ describe("an engine", function()
   it("makes the tensors of a loss stale after the step", function()
     local engine = make()
     local kept
-    engine:update(roll_out(engine), { advantages = { 1, 0, -1, 1, -1, 0 }, loss = function(t)
+    engine:update(roll_out(engine), with { 1, 0, -1, 1, -1, 0 }, { loss = function(t)
       kept = t.logp
       return (t.logp * t.advantage):sum() / t.normalizer
     end })
@@ -176,8 +185,7 @@ describe("an engine", function()
     local engine = make()
     local batch = roll_out(engine)
     local function update(loss)
-      return message_of(engine.update, engine, batch,
-        { advantages = { 1, 0, -1, 1, -1, 0 }, loss = loss })
+      return message_of(engine.update, engine, batch, with { 1, 0, -1, 1, -1, 0 }, { loss = loss })
     end
     assert.matches("my own words", update(function() error("my own words") end))
     assert.matches("must return a tensor", update(function() return 3 end))
@@ -189,13 +197,14 @@ describe("an engine", function()
   it("names what is wrong with an update", function()
     local engine = make()
     local batch = roll_out(engine)
-    local function update(o)
-      return message_of(engine.update, engine, batch, o)
+    local function update(o, advantages)
+      return message_of(engine.update, engine, batch, with(advantages or { 1, 0, -1, 1, -1, 0 }), o)
     end
-    assert.matches("6 advantages", update { advantages = { 1 } })
-    assert.matches("reference", update { advantages = { 1, 0, -1, 1, -1, 0 }, kl = 0.1 })
-    assert.matches("did you mean 'clip'",
-      update { advantages = { 1, 0, -1, 1, -1, 0 }, clpi = 0.1 })
+    assert.matches("6 completions", update({}, { 1 }))
+    assert.matches("2 numbers for the %d tokens of completion 1",
+      update({}, { { 1, 2 }, 0, -1, 1, -1, 0 }))
+    assert.matches("reference", update { kl = 0.1 })
+    assert.matches("did you mean 'clip'", update { clpi = 0.1 })
     assert.matches("vocabulary",
       message_of(core.engine, { model = core.model_new(config, {}), reference =
       core.model_new({ model_type = "llama", vocab_size = 300, hidden_size = 32,

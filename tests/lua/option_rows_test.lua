@@ -58,7 +58,7 @@ describe("a row of the engine's options", function()
     local e = engine()
     local b = rolled_out(e)
     local function update(train)
-      e:update(b, setmetatable({ advantages = { 1, -1 } }, { __index = train }))
+      e:update(b, { { advantage = 1 }, { advantage = -1 } }, setmetatable({}, { __index = train }))
     end
     reads_every_row(of "loss", "train.", "train", update)
     reads_every_row(of "update", "train.", "train", update)
@@ -72,7 +72,8 @@ describe("a row of the engine's options", function()
     local function ppo(train)
       local own = setmetatable({ kl_coef = 0 }, { __index = train.ppo })
       if train.ppo and train.ppo.kl_coef then own = train.ppo end
-      e:ppo(b, setmetatable({ scores = { 1, 0 }, ppo = own, lr = 0 }, { __index = train }))
+      e:ppo(b, { { reward = 1 }, { reward = 0 } },
+        setmetatable({ ppo = own, lr = 0 }, { __index = train }))
     end
     for _, row in ipairs(of "loss") do
       local name = row.path:match("^train%.(.*)$")

@@ -278,6 +278,18 @@ describe("options of a ppo stage", function()
     refused("train%.importance: ", function(t) t.train.importance = "sequence" end)
   end)
 
+  it("have no effect where a file for several kinds sets them", function()
+    local path = os.tmpname()
+    local f <close> = assert(io.open(path, "w"))
+    f:write('{ "train": { "skip_zero_std_groups": true } }')
+    f:close()
+    local _, list = run(function(t)
+      t.extends, t.rewards = path, { function() return 1 end } -- every group is tied
+    end)
+    for _, m in ipairs(list) do assert.is_nil(m.groups_replaced) end
+    os.remove(path)
+  end)
+
   it("that contradict each other are refused", function()
     refused("train%.ppo%.minibatches: 5 are too many, because a step has 4 prompts", function(t)
       t.train.ppo = { minibatches = 5 }

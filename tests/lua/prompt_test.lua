@@ -428,6 +428,25 @@ describe("a step's intermediates", function()
     assert.equal("string", type(pretty.format(dense, plain)))
   end)
 
+  it("may be scored again after they were saved, with the stage's own aggregate", function()
+    local rescore = require "grpo.runs.rescore"
+    local tr = trainer(function(t)
+      t.rewards = { { name = "as", fn = function(text) return select(2, text:gsub("a", "")) end },
+        { name = "length", weight = 3, fn = function(text) return #text end } }
+      t.reward = { aggregate = "normalize_then_sum" }
+    end)
+    tr:step()
+    local rows = {}
+    for i, c in ipairs(tr.batch.completions) do
+      rows[i] = { step = 1, index = c.index, text = c.text, prompt = c.prompt, length = c.length,
+        finish = c.finish, advantage = c.advantage }
+    end
+    local config = tr.stage.config
+    local cs = rescore.completions(rows, config)
+    rescore.step(cs, config.reward_entries, config, tr.stage.p, "grpo")
+    for i, c in ipairs(cs) do assert.equal(rows[i].advantage, c.advantage) end
+  end)
+
   it("are there for ppo, whose advantages are the critic's", function()
     local tr = trainer(function(t)
       t.train = nil

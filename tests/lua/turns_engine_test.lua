@@ -49,9 +49,10 @@ local function roll_out(engine, more)
   return engine:rollout(o)
 end
 
-local function advantages(n)
+-- n completions as an update takes them.
+local function completions(n)
   local list = {}
-  for i = 1, n do list[i] = ((7 * i) % 5 - 2) / 1.5 end
+  for i = 1, n do list[i] = { advantage = ((7 * i) % 5 - 2) / 1.5 } end
   return list
 end
 
@@ -78,7 +79,7 @@ end
 local function by_hand(batch, name, options, kl)
   local model, reference = core.model_new(config, { seed = 1 }),
     core.model_new(config, { seed = 2 })
-  local adv, n = advantages(#batch), #batch
+  local cs, n = completions(#batch), #batch
   local tokens, value = 0, 0
   for i = 1, n do
     for _, drawn in ipairs(batch:sampled(i)) do tokens = tokens + (drawn and 1 or 0) end
@@ -86,7 +87,7 @@ local function by_hand(batch, name, options, kl)
   for i = 1, n do
     local ids, mask, sequence, a = batch:ids(i), {}, {}, {}
     for k, drawn in ipairs(batch:sampled(i)) do
-      mask[k], sequence[k], a[k] = drawn and 1 or 0, 1, adv[i]
+      mask[k], sequence[k], a[k] = drawn and 1 or 0, 1, cs[i].advantage
     end
     local prompt = prompts[(i - 1) // G + 1]
     local t = model:score({ prompt }, { ids }, { grad = true })
@@ -122,10 +123,9 @@ describe("gradients with injected tokens", function()
       local batch = roll_out(engine)
       local expected, value = by_hand(batch, name, options, kl)
       if kl > 0 then engine:reference(batch) end
-      local o = { advantages = advantages(#batch), loss = name, lr = 0.0, max_grad_norm = 0.0,
-        kl = kl }
+      local o = { loss = name, lr = 0.0, max_grad_norm = 0.0, kl = kl }
       for k, v in pairs(options) do o[k] = v end
-      local m = engine:update(batch, o)
+      local m = engine:update(batch, completions(#batch), o)
       local far, size = distance(expected, gradients(model))
       assert.is_true(size > 1e-3)
       assert.is_true(far < 2e-4, ("%s: gradients differ by %g of the largest"):format(name, far))
@@ -145,8 +145,8 @@ describe("gradients with injected tokens", function()
     for _, with_mask in ipairs { true, false } do
       local engine, model = make()
       local batch = roll_out(engine)
-      engine:update(batch,
-        { advantages = advantages(#batch), loss = loss(with_mask), lr = 0.0, max_grad_norm = 0.0 })
+      engine:update(batch, completions(#batch),
+        { loss = loss(with_mask), lr = 0.0, max_grad_norm = 0.0 })
       local grads = gradients(model)
       if kept then assert.equal(0, (distance(kept, grads))) end
       kept = grads
@@ -158,13 +158,15 @@ describe("gradients with injected tokens", function()
     for _, at_put_in in ipairs { 0.0, 100.0 } do
       local engine, model = make()
       local batch = roll_out(engine)
-      local list = advantages(#batch)
-      for i, a in ipairs(list) do
+      local cs = completions(#batch)
+      for i, c in ipairs(cs) do
         local per_token = {}
-        for k, drawn in ipairs(batch:sampled(i)) do per_token[k] = drawn and a or at_put_in end
-        list[i] = per_token
+        for k, drawn in ipairs(batch:sampled(i)) do
+          per_token[k] = drawn and c.advantage or at_put_in
+        end
+        c.advantage = per_token
       end
-      engine:update(batch, { advantages = list, lr = 0.0, max_grad_norm = 0.0 })
+      engine:update(batch, cs, { lr = 0.0, max_grad_norm = 0.0 })
       local grads = gradients(model)
       if kept then assert.equal(0, (distance(kept, grads))) end
       kept = grads

@@ -321,9 +321,8 @@ function inspect.rescore(tr, rewards)
   local config = setmetatable({ reward_entries = entries }, { __index = stage.config })
   local weights = scoring.weights(config, stage.p)
   local list, failed = scored(tr, cs, config, entries)
-  for _, c in ipairs(list) do
-    c.reward = scoring.total(entries, weights, c, config.reward.clip)
-    if c.kl_penalty and c.reward ~= nil then c.reward = c.reward - c.kl_penalty end
+  for i, total in ipairs(scoring.totals(entries, weights, list, config.reward.clip)) do
+    list[i].reward = total and total - (list[i].kl_penalty or 0.0) or nil
   end
   if stage.method.advantages then stage.method.advantages(config, list, weights) end
   local result = { completions = list, changed = 0, flipped = 0, failed = failed,

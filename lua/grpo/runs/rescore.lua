@@ -1,8 +1,6 @@
 -- Saved completions scored again with other rewards, without the model: what would have been
 -- different?
 
-local advantages = require "grpo.train.advantages"
-local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
@@ -44,16 +42,12 @@ function rescore.step(cs, entries, config, p, kind)
         .. "with the changed experiment", entry.name)
     end
   end
-  local weights = scoring.weights(setmetatable({ reward_entries = entries }, { __index = config }),
-    p)
-  scoring.score(entries, cs, config.limits.reward, config.reward.on_error)
-  scoring.add_up(entries, weights, cs, config.reward.clip)
+  config = setmetatable({ reward_entries = entries }, { __index = config })
+  local weights = scoring.weights(config, p)
+  scoring.reward(config, cs, weights)
   if steps[kind].critic then return end
-  local values = core.advantages(scoring.totals(cs), advantages.options(config))
-  for i, c in ipairs(cs) do
-    c.advantage = values[i]
-    c.flipped = sign(c.advantage) ~= sign(c.saved.advantage)
-  end
+  steps[kind].advantages(config, cs, weights)
+  for _, c in ipairs(cs) do c.flipped = sign(c.advantage) ~= sign(c.saved.advantage) end
 end
 
 return rescore

@@ -1,4 +1,4 @@
--- The batch of a step: prompts, what the policy completes them with, and the rewards of that.
+-- The batch of a step: prompts, and what the policy completes them with.
 --
 -- A batch is { prompts = as a source gives them, completions = those of the first prompt, of the
 -- second, ..., step = steps done before, record = the rollout as the engine keeps it }.  It becomes
@@ -46,13 +46,6 @@ local function sample_again(stage, batch, slots)
   return groups
 end
 
-local function score(config, completions, weights)
-  local failures, seconds = scoring.score(config.reward_entries, completions, config.limits.reward,
-    config.reward.on_error)
-  scoring.add_up(config.reward_entries, weights, completions, config.reward.clip)
-  return failures, seconds
-end
-
 -- Are the rewards of a group all equal, or fewer than two?
 function sampling.is_tied(group)
   local first
@@ -77,30 +70,17 @@ end
 
 -- Dynamic sampling: a tied group teaches nothing, so other prompts take its place, for a few
 -- rounds. Returns how many groups were replaced.
-local function replace_tied(stage, batch, weights)
+function sampling.replace_tied(stage, batch, weights)
   local replaced = 0
   for _ = 1, MAX_DYNAMIC_ROUNDS do
     local slots = tied_slots(batch, stage.config.sampling.group_size)
     if #slots == 0 then break end
     replaced = replaced + #slots
     for _, group in ipairs(sample_again(stage, batch, slots)) do
-      score(stage.config, group, weights)
+      scoring.reward(stage.config, group, weights)
     end
   end
   return replaced
-end
-
--- Gives each completion c its c.rewards and their weighted sum c.reward.  log: see step_log.lua.
-function sampling.reward(stage, batch, weights, log)
-  local of_environment = 0
-  for _, c in ipairs(batch.completions) do
-    of_environment = of_environment + (c.errors and 1 or 0)
-  end
-  local failures, seconds = score(stage.config, batch.completions, weights)
-  log.reward_errors, log.reward_seconds = of_environment + failures, seconds
-  if stage.config.train.skip_zero_std_groups then
-    log.groups_replaced = replace_tied(stage, batch, weights)
-  end
 end
 
 -- The log-probabilities of the same tokens under the frozen reference, kept in the record.

@@ -257,23 +257,74 @@ function scoring.score(entries, cs, limits, on_error)
   return errors_seen, seconds
 end
 
--- The weighted sum over the entries that apply; nil when none does.
-function scoring.total(entries, weights, c, clip)
-  local sum, any = 0.0, false
-  for i, entry in ipairs(entries) do
-    local r = c.rewards[entry.name]
-    if r ~= core.none then
-      sum, any = sum + weights[i] * r, true
-    end
+-- ---- sums over the entries ---------------------------------------------------------
+
+-- One row for each completion: its rewards, in the order of the entries.
+function scoring.rows(entries, completions)
+  local rows = {}
+  for i, c in ipairs(completions) do
+    rows[i] = {}
+    for k, entry in ipairs(entries) do rows[i][k] = c.rewards[entry.name] end
   end
-  if not any then return nil end
-  if clip then sum = math.max(clip[1], math.min(clip[2], sum)) end
-  return sum
+  return rows
 end
 
--- Gives each completion c its weighted sum as c.reward.
-function scoring.add_up(entries, weights, completions, clip)
-  for _, c in ipairs(completions) do c.reward = scoring.total(entries, weights, c, clip) end
+-- The weighted sum of each completion over the entries that apply; false where none does.
+function scoring.totals(entries, weights, completions, clip)
+  local _, info = core.advantages(scoring.rows(entries, completions),
+    { weights = weights, clip = clip })
+  return info.rewards
+end
+
+-- Sets c.rewards of each completion, and their weighted sum c.reward; nil where no entry applies.
+-- Returns the number of errors, an environment's too, and the seconds each entry took.
+function scoring.reward(config, completions, weights)
+  local entries, before = config.reward_entries, 0
+  for _, c in ipairs(completions) do before = before + (c.errors and 1 or 0) end
+  local failures, seconds = scoring.score(entries, completions, config.limits.reward,
+    config.reward.on_error)
+  for i, total in ipairs(scoring.totals(entries, weights, completions, config.reward.clip)) do
+    completions[i].reward = total or nil
+  end
+  return before + failures, seconds
+end
+
+-- The weighted rewards that token_fn entries gave to each token of c.  Injected tokens have none.
+local function token_sums(entries, weights, c)
+  local sums = {}
+  for t = 1, c.length do sums[t] = (not c.sampled or c.sampled[t]) and 0.0 or core.none end
+  for k, entry in ipairs(entries) do
+    local list = c.token_rewards and c.token_rewards[entry.name]
+    for t = 1, list and c.length or 0 do
+      if sums[t] ~= core.none then sums[t] = sums[t] + weights[k] * list[t] end
+    end
+  end
+  return sums
+end
+
+-- The weighted rewards that the other entries gave to c as a whole; core.none if none applies.
+local function whole_sum(entries, weights, c)
+  local sum, applies = 0.0, false
+  for k, entry in ipairs(entries) do
+    if not entry.token_fn and c.rewards[entry.name] ~= core.none then
+      sum, applies = sum + weights[k] * c.rewards[entry.name], true
+    end
+  end
+  if c.kl_penalty and c.reward ~= nil then sum, applies = sum - c.kl_penalty, true end
+  return applies and sum or core.none
+end
+
+-- Rewards of whole completions and of tokens apart: two lists, one item for each completion.  nil
+-- if no entry rewards tokens.
+function scoring.apart(entries, completions, weights)
+  local dense = false
+  for _, entry in ipairs(entries) do dense = dense or entry.token_fn ~= nil end
+  if not dense then return nil end
+  local wholes, tokens = {}, {}
+  for i, c in ipairs(completions) do
+    wholes[i], tokens[i] = whole_sum(entries, weights, c), token_sums(entries, weights, c)
+  end
+  return wholes, tokens
 end
 
 -- Weights at this step: numbers, or schedules called with p.
@@ -284,13 +335,6 @@ function scoring.weights(config, p)
       entry.weight or 1.0, p)
   end
   return weights
-end
-
--- c.reward of each completion; core.none where no entry applies.
-function scoring.totals(completions)
-  local list = {}
-  for i, c in ipairs(completions) do list[i] = c.reward == nil and core.none or c.reward end
-  return list
 end
 
 -- c.reward of the completions to which an entry applies.

@@ -143,16 +143,17 @@ local function reward(_, _, c)
   return odd / c.length
 end
 
--- Makes one limited call per completion; returns advantages within groups.
+-- Makes one limited call per completion; returns completions with advantages within groups.
 local function score(w, batch, step)
-  local rewards, limits = {}, { instructions = 5e7, memory = 64 << 20, seconds = 5 }
+  local cs, limits = {}, { instructions = 5e7, memory = 64 << 20, seconds = 5 }
   for i = 1, #batch do
     local c = { ids = batch:ids(i), logprobs = batch:logprobs(i), length = batch:length(i),
       index = i, step = step }
     local _, value = core.limited(limits, "reward", reward, "", {}, c)
-    rewards[i] = value
+    c.reward, cs[i] = value, c
   end
-  return core.advantages(rewards, { group = w.group })
+  core.set_advantages(cs, { group = w.group })
+  return cs
 end
 
 local function step(w, engine, prompts, n, how)
@@ -167,9 +168,9 @@ local function step(w, engine, prompts, n, how)
   lap "generate"
   engine:reference(batch)
   lap "reference"
-  local advantages = score(w, batch, n)
+  local cs = score(w, batch, n)
   lap "reward"
-  local m = engine:update(batch, { advantages = advantages, kl = 0.02, lr = 1e-6, step = n })
+  local m = engine:update(batch, cs, { kl = 0.02, lr = 1e-6, step = n })
   seconds.forward, seconds.backward = m["time/forward"], m["time/backward"]
   seconds.optimizer, seconds.step = m["time/optimizer"], core.clock() - started
   seconds.cores = (os.clock() - cores) / rate_of.busy_cores()

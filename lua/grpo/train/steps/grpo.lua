@@ -1,6 +1,5 @@
 -- kind = "grpo": group-relative policy optimization (2402.03300).
 
-local advantages = require "grpo.train.advantages"
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
@@ -40,6 +39,19 @@ local function reference(stage, batch, beta, log)
   if stage.config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, beta) end
 end
 
+-- Sets c.advantage of each completion: a number, or a list of numbers, one for each token, if an
+-- entry rewards tokens.
+local function advantage(config, completions, weights)
+  local options = setmetatable({ group = config.sampling.group_size },
+    { __index = config.train.advantage })
+  local rewards, token_rewards = scoring.apart(config.reward_entries, completions, weights)
+  if not token_rewards and config.reward.aggregate == "normalize_then_sum" then
+    options.aggregate, options.weights = "normalize_then_sum", weights
+    rewards = scoring.rows(config.reward_entries, completions)
+  end
+  core.set_advantages(completions, options, rewards, token_rewards) -- rewards: nil for c.reward
+end
+
 -- A loss of the script's, under the limits of hooks.
 local function limited_loss(loss, limits)
   if type(loss) ~= "function" then return loss end
@@ -50,14 +62,15 @@ local function limited_loss(loss, limits)
   end
 end
 
--- Loss, backward pass, optimizer.  The engine takes what it knows of `train`; `chosen` is what this
--- step decides, and goes before it.
+-- Loss, backward pass, optimizer, from each c.advantage.  The engine takes what it knows of
+-- `train`; `chosen` is what this step decides, and goes before it.
 local function update(stage, batch, chosen)
   local config = stage.config
   chosen.loss = limited_loss(config.train.loss, config.limits.hook)
   chosen.max_new_tokens, chosen.seed = config.sampling.max_new_tokens, config.seed
   chosen.step = stage.tr.step_count + 1
-  return stage.engine:update(batch.record, setmetatable(chosen, { __index = config.train }))
+  return stage.engine:update(batch.record, batch.completions,
+    setmetatable(chosen, { __index = config.train }))
 end
 
 -- ---- a step ------------------------------------------------------------------------------
@@ -69,11 +82,14 @@ function grpo.step(stage, p)
   local weights, log = scoring.weights(config, p), {}
 
   local batch = sampling.sample(stage)
-  sampling.reward(stage, batch, weights, log)
+  log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
+  if train.skip_zero_std_groups then
+    log.groups_replaced = sampling.replace_tied(stage, batch, weights)
+  end
   reference(stage, batch, beta, log)
   sampling.publish(stage, batch) -- hooks.on_rollout
-  local advantage = advantages.of_groups(config, batch.completions, weights)
-  local metrics = update(stage, batch, { advantages = advantage, lr = lr, p = p,
+  advantage(config, batch.completions, weights)
+  local metrics = update(stage, batch, { lr = lr, p = p,
     kl = train.kl_in == "loss" and beta or 0.0 })
   metrics.beta, metrics.learning_rate = beta, lr
   return metrics, step_log.add(config, batch.completions, log, metrics)
@@ -81,7 +97,7 @@ end
 
 -- ---- what else a kind of stage is --------------------------------------------------------
 
-grpo.advantages = advantages.of_groups -- for tr:rescore
+grpo.advantages = advantage -- for tr:rescore
 
 function grpo.check(config, complain)
   local train = config.train

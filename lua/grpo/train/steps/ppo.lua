@@ -1,7 +1,6 @@
 -- kind = "ppo": proximal policy optimization with a critic (1707.06347).  Values, GAE and the
 -- minibatches of a step are in src/rl/ppo.c.
 
-local advantages = require "grpo.train.advantages"
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
@@ -72,27 +71,19 @@ function ppo.line(tr, m)
   return text .. step_log.speed(tr.settings, m)
 end
 
--- The rewards of a step as the engine takes them: of whole completions, and of tokens or nil.
-local function split_rewards(config, completions, weights)
-  local tokens, wholes = advantages.token_rewards(config, completions, weights)
-  if not tokens then return scoring.totals(completions), nil end
-  for i, c in ipairs(completions) do
-    if wholes[i] == core.none and c.reward ~= nil then wholes[i] = 0.0 end -- its tokens alone have
-  end
-  return wholes, tokens
-end
-
 -- Values, advantages, losses, backward pass, optimizer.  The engine takes what it knows of `train`;
 -- what this step decides goes before it.
 local function update(stage, batch, weights, coef, lr)
-  local config = stage.config
-  local scores, token_rewards = split_rewards(config, batch.completions, weights)
-  local metrics, means, of_tokens = stage.engine:ppo(batch.record, setmetatable({ lr = lr,
-    seed = config.seed, step = stage.tr.step_count + 1, scores = scores,
+  local config, completions = stage.config, batch.completions
+  local scores, token_rewards = scoring.apart(config.reward_entries, completions, weights)
+  for i, c in ipairs(scores and completions or {}) do
+    if scores[i] == core.none and c.reward ~= nil then scores[i] = 0.0 end -- its tokens alone have
+  end
+  local metrics, of_tokens = stage.engine:ppo(batch.record, completions, setmetatable({ lr = lr,
+    seed = config.seed, step = stage.tr.step_count + 1, scores = scores, -- nil: each c.reward
     token_rewards = token_rewards,
     ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
     { __index = config.train }))
-  for i, c in ipairs(batch.completions) do c.advantage = means[i] end
   batch.token_advantages = of_tokens -- for tr:inspect
   return metrics
 end
@@ -108,7 +99,7 @@ function ppo.step(stage, p)
   local weights, log = scoring.weights(config, p), {}
 
   local batch = sampling.sample(stage)
-  sampling.reward(stage, batch, weights, log)
+  log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
   if stage.reference and ppo.needs_reference(config) then sampling.reference(stage, batch, log) end
   sampling.publish(stage, batch) -- hooks.on_rollout
   local metrics = update(stage, batch, weights, coef, lr)
