@@ -161,7 +161,7 @@ typedef struct grpo_model_options {
 GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size);
 
 /* path: a directory in Hugging Face layout, a .gguf file, a checkpoint, or a run's directory, which
- * stands for its latest checkpoint. */
+ * stands for its newest checkpoint. */
 GRPO_API grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                                      grpo_model **out);
 /* Makes a model with random weights, normal(0, initializer_range).  config is the JSON text of a

@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/run_checkpoint.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "formats/json.h"
@@ -57,7 +58,7 @@ static Status settings_take(const grpo_model_options *o, Settings *out) {
 
 /* ---- load, new, clone ------------------------------------------------------------- */
 
-/* Finds the directory to load; a run's directory stands for its latest checkpoint.  *found is
+/* Finds the directory to load; a run's directory stands for its newest checkpoint.  *found is
  * `path` or points into b. */
 static Status find(const char *path, Buf *b, const char **found) {
   buf_printf(b, "%s/run.json", path);
@@ -65,11 +66,9 @@ static Status find(const char *path, Buf *b, const char **found) {
   *found = path;
   if (!file_exists(b->data)) return GRPO_OK;
   buf_clear(b);
-  buf_printf(b, "%s/latest", path);
-  try(buf_status(b));
+  try(run_checkpoint_newest(path, b));
   *found = b->data;
-  if (file_is_dir(b->data)) return GRPO_OK;
-  return fail(GRPO_ENOENT, "%s: the run has no checkpoint yet", path);
+  return GRPO_OK;
 }
 
 static Status load_found(grpo_context *c, const char *path, const Settings *s, Buf *b, Model **m) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,9 +23,10 @@ static Status join(Buf *b, const char *dir, const char *name) {
   return buf_status(b);
 }
 
-/* ---- begin ---------------------------------------------------------------------------- */
+/* ---- begin and remove ----------------------------------------------------------------- */
 
-Status run_checkpoint_begin(const char *dir, Buf *tmp) {
+/* Appends the temporary directory's path and removes what is there. */
+static Status clear_temporary(const char *dir, Buf *tmp) {
   size_t n = strlen(dir);
   while (n > 1 && dir[n - 1] == '/') n--;
   size_t slash = n;
@@ -36,8 +38,22 @@ Status run_checkpoint_begin(const char *dir, Buf *tmp) {
   buf_puts(tmp, ".tmp-");
   buf_put(tmp, dir + slash, n - slash);
   try(buf_status(tmp));
-  try(file_remove_tree(tmp->data + start));
+  return file_remove_tree(tmp->data + start);
+}
+
+Status run_checkpoint_begin(const char *dir, Buf *tmp) {
+  const size_t start = tmp->len;
+  try(clear_temporary(dir, tmp));
   return file_mkdirs(tmp->data + start);
+}
+
+Status run_checkpoint_remove(const char *dir) {
+  Buf tmp = {0};
+  Status s = clear_temporary(dir, &tmp);
+  if (s == GRPO_OK) s = file_rename(dir, tmp.data);
+  if (s == GRPO_OK) s = file_remove_tree(tmp.data);
+  buf_free(&tmp);
+  return s;
 }
 
 /* ---- the manifest ----------------------------------------------------------------------- */
@@ -179,4 +195,73 @@ Status run_checkpoint_verify(const char *dir) {
   json_free(manifest);
   buf_free(&path);
   return s;
+}
+
+/* ---- the checkpoints of a run ------------------------------------------------------------ */
+
+static const char folder[] = "checkpoints/";
+
+void run_checkpoint_name(char *name, int64_t step) {
+  snprintf(name, RUN_CHECKPOINT_NAME_BYTES, "%sstep-%06" PRId64, folder, step);
+}
+
+/* The step of a directory that run_checkpoint_name() names so; -1 for any other name. */
+static int64_t step_of(const char *entry) {
+  char name[RUN_CHECKPOINT_NAME_BYTES];
+  if (strncmp(entry, "step-", 5) != 0) return -1;
+  const int64_t step = strtoll(entry + 5, NULL, 10);
+  run_checkpoint_name(name, step);
+  return step >= 0 && strcmp(name + sizeof folder - 1, entry) == 0 ? step : -1;
+}
+
+static int by_step(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* names: those in the directory whose path is in `path`. */
+static Status put_steps(Buf *path, const Buf *names, size_t count, Buf *steps) {
+  const size_t first = steps->len, length = path->len;
+  const char *name = names->data;
+  for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
+    const int64_t step = step_of(name);
+    if (step < 0) continue;
+    path->len = length;
+    buf_puts(path, name);
+    try(buf_status(path));
+    if (file_is_dir(path->data)) buf_put(steps, &step, sizeof step);
+  }
+  try(buf_status(steps));
+  if (steps->len > first)
+    qsort(steps->data + first, (steps->len - first) / sizeof(int64_t), sizeof(int64_t), by_step);
+  return GRPO_OK;
+}
+
+Status run_checkpoint_steps(const char *run, Buf *steps) {
+  Buf path = {0}, names = {0};
+  size_t count = 0;
+  Status s = join(&path, run, folder);
+  if (s == GRPO_OK && file_is_dir(path.data)) s = file_list(path.data, &names, &count);
+  if (s == GRPO_OK) s = put_steps(&path, &names, count, steps);
+  buf_free(&path);
+  buf_free(&names);
+  return s;
+}
+
+Status run_checkpoint_newest(const char *run, Buf *path) {
+  char name[RUN_CHECKPOINT_NAME_BYTES] = "latest";
+  const size_t start = path->len;
+  Buf steps = {0};
+  const Status s = run_checkpoint_steps(run, &steps);
+  if (steps.len > 0) {
+    int64_t step;
+    memcpy(&step, steps.data + steps.len - sizeof step, sizeof step);
+    run_checkpoint_name(name, step);
+  }
+  buf_free(&steps);
+  try(s);
+  buf_printf(path, "%s/%s", run, name);
+  try(buf_status(path));
+  if (file_is_dir(path->data + start)) return GRPO_OK;
+  return fail(GRPO_ENOENT, "%s: the run has no checkpoint yet", run);
 }

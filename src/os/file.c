@@ -295,6 +295,39 @@ static char *temporary_name(const char *path) {
   return b.data;
 }
 
+/* Is this what temporary_name() makes, for the file `of` or for any (NULL)? */
+static bool is_temporary(const char *name, const char *of) {
+  char start[160];
+  const int n = snprintf(start, sizeof start, ".%.150s.", of ? of : "");
+  const char *end = name + strlen(name);
+  if (name[0] != '.' || (of && strncmp(name, start, (size_t)n) != 0)) return false;
+  if (of) name += n;
+  /* PID-N.tmp, read from the end */
+  if (end - name < 4 || strcmp(end -= 4, ".tmp") != 0) return false;
+  const char *p = end;
+  while (p > name && p[-1] >= '0' && p[-1] <= '9') p--;
+  if (p == end || p == name || *--p != '-') return false;
+  const char *dash = p;
+  while (p > name && p[-1] >= '0' && p[-1] <= '9') p--;
+  return p < dash && (of ? p == name : p > name + 1 && p[-1] == '.');
+}
+
+Status file_remove_temporaries(const char *dir, const char *name) {
+  Buf names = {0};
+  size_t count;
+  Status s = file_list(dir, &names, &count);
+  const char *entry = names.data;
+  for (size_t i = 0; i < count && s == GRPO_OK; i++, entry += strlen(entry) + 1) {
+    char path[FILE_PATH_BYTES];
+    if (!is_temporary(entry, name)) continue;
+    s = file_join(path, dir, entry);
+    if (s == GRPO_OK && unlink(path) != 0 && errno != ENOENT)
+      s = system_failed("remove", path, errno);
+  }
+  buf_free(&names);
+  return s;
+}
+
 /* A dead process with our number may have left a file of the same name. */
 enum { ATTEMPTS = 100 };
 

@@ -54,4 +54,8 @@ Status file_writer_put(FileWriter *w, const void *data, size_t n);
 Status file_writer_commit(FileWriter *w); /* frees w, also on failure */
 void file_writer_abort(FileWriter *w);    /* removes the temporary; NULL is fine */
 
+/* Removes the temporaries that dead processes left in a directory: those of the file or link
+ * `name`, or with NULL all.  The caller knows that nobody is writing there. */
+Status file_remove_temporaries(const char *dir, const char *name);
+
 #endif

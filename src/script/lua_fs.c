@@ -98,6 +98,13 @@ static int l_mtime(lua_State *L) {
 
 static int l_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
 static int l_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
+
+/* remove_temporaries(dir[, name]) */
+static int l_remove_temporaries(lua_State *L) {
+  const char *dir = check_path(L, 1), *name = lua_isnoneornil(L, 2) ? NULL : check_path(L, 2);
+  return done(L, file_remove_temporaries(dir, name));
+}
+
 static int l_rename(lua_State *L) {
   return done(L, file_rename(check_path(L, 1), check_path(L, 2)));
 }
@@ -244,6 +251,7 @@ CORE_PART(fs) {
                                        {"read", l_read},
                                        {"readlink", l_readlink},
                                        {"realpath", l_realpath},
+                                       {"remove_temporaries", l_remove_temporaries},
                                        {"remove_tree", l_remove_tree},
                                        {"rename", l_rename},
                                        {"size", l_size},

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/run_checkpoint.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "kern/dispatch.h"
@@ -139,10 +140,10 @@ const char *push_model_dir(lua_State *L, const char *path) {
   bool run = file_exists(lua_tostring(L, -1));
   lua_pop(L, 1);
   if (!run) return lua_pushstring(L, path);
-  lua_pushfstring(L, "%s/latest", path);
-  if (!file_is_dir(lua_tostring(L, -1)))
-    raise_new(L, GRPO_ENOENT, "%s: the run has no checkpoint yet", path);
-  return lua_tostring(L, -1);
+  Buf *newest = push_buf(L);
+  const Status s = run_checkpoint_newest(path, newest);
+  if (s) raise_status(L, s);
+  return newest->data;
 }
 
 static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {

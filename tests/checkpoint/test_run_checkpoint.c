@@ -79,3 +79,52 @@ TEST(what_a_killed_process_left_is_cleared) {
   CHECK(!file_exists(test_path("%s/half", tmp)));
   CHECK(run_checkpoint_begin("/", &(Buf){0}) == GRPO_EARG);
 }
+
+TEST(a_checkpoint_is_removed_whole) {
+  const char *dir = path_of("d/step-1");
+  make(dir);
+  CHECK(!run_checkpoint_remove(dir));
+  CHECK(!file_exists(dir) && !file_exists(test_path("%s/d/.tmp-step-1", test_tmp())));
+  CHECK(run_checkpoint_remove(dir) == GRPO_ENOENT);
+}
+
+/* ---- the checkpoints of a run ---- */
+
+static void check_newest(const char *run, const char *want) {
+  Buf path = {0};
+  const Status s = run_checkpoint_newest(run, &path);
+  if (want && s == GRPO_OK) {
+    CHECK_STR(path.data, test_path("%s/%s", run, want));
+  } else {
+    CHECK(!want && s == GRPO_ENOENT);
+  }
+  buf_free(&path);
+}
+
+TEST(checkpoints_are_ordered_by_number_and_others_names_are_left_out) {
+  static const char *const names[] = {"step-1000000", "step-000002", "step-999999",
+                                      "step-5",       "mybest",      "step-0000009",
+                                      "step--00001",  "step-",       ".tmp-step-2000000"};
+  const char *run = path_of("e");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    CHECK(!file_mkdirs(test_path("%s/checkpoints/%s", run, names[i])));
+  put(run, "checkpoints/step-3000000", "a file");
+  Buf steps = {0};
+  CHECK(!run_checkpoint_steps(run, &steps));
+  const int64_t want[] = {2, 999999, 1000000};
+  CHECK(steps.len == sizeof want && !memcmp(steps.data, want, sizeof want));
+  buf_free(&steps);
+  check_newest(run, "checkpoints/step-1000000");
+}
+
+TEST(the_newest_checkpoint_is_found_although_latest_is_older_or_gone) {
+  const char *run = path_of("f");
+  check_newest(run, NULL);
+  CHECK(!file_mkdirs(test_path("%s/elsewhere", run)));
+  CHECK(!file_link_replace("elsewhere", test_path("%s/latest", run)));
+  check_newest(run, "latest");
+  CHECK(!file_mkdirs(test_path("%s/checkpoints/step-000003", run)));
+  check_newest(run, "checkpoints/step-000003");
+  CHECK(!file_link_replace("nowhere", test_path("%s/latest", run)));
+  check_newest(run, "checkpoints/step-000003");
+}

@@ -217,6 +217,29 @@ TEST(links_are_replaced_in_one_move) {
   CHECK(file_link_replace("x", tmp("absent/latest")) == GRPO_ENOENT);
 }
 
+TEST(temporaries_of_dead_processes_are_removed_and_nothing_else) {
+  static const char *const names[] = {
+      ".latest.1234-0.tmp", ".run.json.1-99.tmp", ".x.run.json.1-99.tmp",
+      /* from here on: not ours */
+      "latest.1234-0.tmp", ".latest.1234-.tmp", ".latest.-1.tmp", ".latest.12.tmp", ".latest.1-2",
+      ".latest.1-2.tmp~", ".notes.tmp", ".1-2.tmp", "..tmp"};
+  enum { COUNT = sizeof names / sizeof *names };
+  file_mkdirs(tmp("left"));
+  for (int i = 0; i < COUNT; i++)
+    CHECK(symlink("nowhere", test_path("%s/left/%s", test_tmp(), names[i])) == 0);
+  static const char *const of[] = {"latest", "run.json", NULL};
+  for (int done = 1; done <= 3; done++) {
+    CHECK(file_remove_temporaries(tmp("left"), of[done - 1]) == GRPO_OK);
+    for (int i = 0; i < COUNT; i++) {
+      char to[16];
+      const char *path = test_path("%s/left/%s", test_tmp(), names[i]);
+      if ((readlink(path, to, sizeof to) > 0) != (i >= done))
+        test_fail(__FILE__, __LINE__, "%s after %d", names[i], done);
+    }
+  }
+  CHECK(file_remove_temporaries(tmp("absent"), NULL) == GRPO_ENOENT);
+}
+
 TEST(renaming_files) {
   CHECK(file_replace(tmp("from"), "1", 1) == GRPO_OK && file_replace(tmp("to"), "2", 1) == GRPO_OK);
   CHECK(file_rename(tmp("from"), tmp("to")) == GRPO_OK);

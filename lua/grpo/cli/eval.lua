@@ -49,7 +49,7 @@ local function experiment_of(o)
   end
   local info = rundir.read(what, "run")
   local e = script.of_run(what, info, { overrides = o.overrides })
-  local from = one or checkpoint.newest(what, true)
+  local from = one or checkpoint.newest(what)
   if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", what) end
   return e, from
 end

@@ -219,11 +219,8 @@ end
 -- The newest checkpoint before STEP; nil if there is none.
 local function before(run, step)
   local found
-  for _, name in ipairs(core.fs.list(run.dir .. "/checkpoints") or {}) do
-    local at = tonumber(name:match("^step%-(%d+)$"))
-    if at and at < step and (not found or at > found.at) then
-      found = { at = at, path = run.dir .. "/checkpoints/" .. name }
-    end
+  for _, at in ipairs(core.checkpoint_steps(run.dir)) do
+    if at < step then found = { at = at, path = run.dir .. "/" .. core.checkpoint_name(at) } end
   end
   if found then checkpoint.read(found.path) end
   return found

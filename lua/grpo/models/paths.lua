@@ -64,17 +64,15 @@ end
 
 -- Returns the directory of a run's newest checkpoint.
 local function newest_of(run)
-  local latest = run .. "/latest"
-  if not fs.isdir(latest) then errors.raise("ENOENT", "%s: the run has no checkpoint yet", run) end
-  local newest = fs.readlink(latest) -- resolved now, because a running run moves the link
-  return newest and fs.isdir(run .. "/" .. newest) and run .. "/" .. newest or latest
+  local newest, message, code = core.checkpoint_newest(run)
+  return newest or errors.raise(code, "%s", message)
 end
 
 -- Tells whether a path to a model or a run leads to an adapter.
 function model_paths.leads_to_adapter(path)
   path = of_run(path)
-  local run = fs.isdir(path .. "/latest") and fs.exists(path .. "/run.json")
-  return model_paths.is_adapter(run and newest_of(path) or path)
+  local newest = fs.exists(path .. "/run.json") and core.checkpoint_newest(path)
+  return model_paths.is_adapter(newest or path)
 end
 
 -- Resolves a path (a run may be given by its name in runs/) to { path = the directory or file to

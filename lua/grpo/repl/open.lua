@@ -23,13 +23,6 @@ local function run_of(word)
   end
 end
 
--- Returns a run's newest checkpoint. The run may still be training, so this removes nothing and
--- only follows the link `latest`.
-local function newest(dir)
-  local name = fs.readlink(dir .. "/latest")
-  return name and fs.isdir(dir .. "/" .. name) and dir .. "/" .. name or nil
-end
-
 -- Applies the changes that were made to the running run, up to the checkpoint's step.
 local function follow_events(tr, dir, info)
   if not fs.exists(dir .. "/events.jsonl") then return end
@@ -62,7 +55,7 @@ local function trainer_at(dir, from, o)
 end
 
 local function open_run(env, dir, from, o)
-  from = from or newest(dir)
+  from = from or core.checkpoint_newest(dir)
   local ok, tr, e, about = core.protected(trainer_at, dir, from, o)
   if not ok then
     if not from then error(tr, 0) end

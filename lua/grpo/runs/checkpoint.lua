@@ -14,10 +14,6 @@ local schema = require "grpo.runs.schema"
 local fs = core.fs
 local checkpoint = {}
 
-local function name_of(step)
-  return ("step-%06d"):format(step)
-end
-
 local function save_model(tr, model, dir)
   if tr.about.adapter then
     model:save(dir, { format = "adapter", base_name = tr.about.base })
@@ -69,56 +65,60 @@ local function link(run_dir, name, target)
 end
 
 -- Removes all but the newest `keep` and the best.
-local function prune(run_dir, keep)
-  local best = fs.readlink(run_dir .. "/best")
-  local names = {}
-  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
-    if name:match("^step%-%d+$") then names[#names + 1] = name end
-  end
-  for i = 1, #names - math.max(1, keep) do
-    if best ~= "checkpoints/" .. names[i] then
-      fs.remove_tree(run_dir .. "/checkpoints/" .. names[i])
-    end
+local function prune(directory, keep)
+  local run_dir = directory.dir
+  local best, steps = fs.readlink(run_dir .. "/best"), core.checkpoint_steps(run_dir)
+  for i = 1, #steps - math.max(1, keep) do
+    local name = core.checkpoint_name(steps[i])
+    local ok, err = true, nil
+    if best ~= name then ok, err = pcall(core.checkpoint_remove, run_dir .. "/" .. name) end
+    if not ok then directory:note(("%s stays: %s"):format(name, tostring(err))) end
   end
 end
 
 -- Writes the regular checkpoint of a run at this step; returns its path.
 function checkpoint.save(tr)
   local run_dir = tr.directory.dir
-  local relative = "checkpoints/" .. name_of(tr.step_count)
+  local relative = core.checkpoint_name(tr.step_count)
   local dir = run_dir .. "/" .. relative
   if not fs.exists(dir) or tr.saved_step ~= tr.step_count then
-    if fs.exists(dir) then fs.remove_tree(dir) end
+    if fs.exists(dir) then core.checkpoint_remove(dir) end
     checkpoint.write(tr, dir)
     tr.saved_step = tr.step_count
   end
   link(run_dir, "latest", relative)
-  prune(run_dir, tr.settings.checkpoint.keep)
+  prune(tr.directory, tr.settings.checkpoint.keep)
   return dir
 end
 
 function checkpoint.mark_best(tr)
-  link(tr.directory.dir, "best", "checkpoints/" .. name_of(tr.step_count))
+  link(tr.directory.dir, "best", core.checkpoint_name(tr.step_count))
 end
 
--- Returns the directory to resume from, the newest checkpoint; nil when there is none yet.  Raises
--- when it is corrupt. only_look: the run may still be training.
-function checkpoint.newest(run_dir, only_look)
-  local names = {}
-  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
-    if name:match("^step%-%d+$") then
-      names[#names + 1] = name
-    elseif not only_look then
-      fs.remove_tree(run_dir .. "/checkpoints/" .. name) -- what a killed process left half-written
-    end
-  end
-  if #names == 0 then return nil end
-  local dir = run_dir .. "/checkpoints/" .. names[#names]
+-- Returns the directory of a run's newest checkpoint, nil when there is none yet.  Raises when it
+-- is corrupt.
+function checkpoint.newest(run_dir)
+  local steps = core.checkpoint_steps(run_dir)
+  if #steps == 0 then return nil end
+  local dir = run_dir .. "/" .. core.checkpoint_name(steps[#steps])
   local ok, err = pcall(core.checkpoint_verify, dir)
   if not ok then
     errors.raise_plain("EFORMAT",
       "%s; the checkpoint is corrupt: remove %s to resume from an older one", tostring(err), dir)
   end
+  return dir
+end
+
+-- Mends what a killed process left between two of its writes, in a run that nobody trains: removes
+-- checkpoints that it had not completed, and links `latest` to the newest one.  Returns that one's
+-- directory, as newest() does.
+function checkpoint.recover(run_dir)
+  for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
+    if name:find("^%.tmp%-step%-%d+$") then fs.remove_tree(run_dir .. "/checkpoints/" .. name) end
+  end
+  local dir = checkpoint.newest(run_dir)
+  local target = dir and dir:sub(#run_dir + 2)
+  if dir and fs.readlink(run_dir .. "/latest") ~= target then link(run_dir, "latest", target) end
   return dir
 end
 

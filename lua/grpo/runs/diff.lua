@@ -110,8 +110,8 @@ local function token_at(tokenizer, text, at)
 end
 
 local function tokenizer_of(run)
-  local dir = run.dir .. "/latest"
-  if not core.fs.exists(dir .. "/tokenizer.json") then return nil end
+  local dir = core.checkpoint_newest(run.dir)
+  if not dir or not core.fs.exists(dir .. "/tokenizer.json") then return nil end
   local ok, tokenizer = pcall(core.tokenizer_load, dir)
   return ok and tokenizer or nil
 end

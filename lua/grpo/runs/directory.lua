@@ -6,6 +6,7 @@
 -- (events), output.log (the text of the screen).
 
 local core = require "grpo.core"
+local cut_log = require "grpo.runs.cut_log"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
 local schema = require "grpo.runs.schema"
@@ -154,6 +155,21 @@ function rundir.create(root, info)
   error(err, 0)
 end
 
+-- Files and links that are replaced while a run trains.
+local replaced = { "run.json", "events.jsonl", "latest", "best" }
+
+-- Removes what a killed process left of files that it was about to replace.  Other programs may be
+-- writing into the run's directory, but only its own process into `source`.
+local function remove_temporaries(dir)
+  for _, name in ipairs(replaced) do must(fs.remove_temporaries(dir, name)) end
+  local function clear(folder)
+    if fs.readlink(folder) or not fs.isdir(folder) then return end
+    must(fs.remove_temporaries(folder))
+    for _, name in ipairs(must(fs.list(folder))) do clear(folder .. "/" .. name) end
+  end
+  clear(dir .. "/source")
+end
+
 -- Opens a run to resume it.  The lock tells whether another process still trains it.
 function rundir.open(dir)
   local info, message, code = rundir.read(dir, "run")
@@ -165,6 +181,7 @@ function rundir.open(dir)
     errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid))
   end
   run.lock = lock
+  remove_temporaries(dir)
   info.pid, info.host = core.getpid(), core.hostname()
   return run
 end
@@ -197,29 +214,17 @@ end
 
 local logs = { "metrics", "completions", "eval" }
 
--- Removes the lines of a log that a resumed run will write again, and an incomplete last line.
-local function cut_log(path, keep)
-  local text = fs.read(path)
-  if not text then return end
-  local kept = {}
-  for line in text:gmatch("([^\n]*)\n") do
-    local ok, row = pcall(core.json_decode, line)
-    if ok and type(row) == "table" and keep(tonumber(row.step) or 0) then
-      kept[#kept + 1] = line .. "\n"
-    end
-  end
-  local whole = table.concat(kept)
-  if whole ~= text then must(fs.write(path, whole)) end
-end
-
--- last_step: that of the checkpoint from which the run resumes, -1 without one.
--- evaluated: does it know of that step's evaluation?
+-- Removes the rows that a resumed run will write again.  last_step: that of the checkpoint from
+-- which it resumes, -1 without one.  evaluated: does it know of that step's evaluation?
 function Run:cut_logs(last_step, evaluated)
   for _, name in ipairs(logs) do
-    cut_log(("%s/%s.jsonl"):format(self.dir, name), function(step)
-      if name == "eval" and not evaluated then return step < last_step end
-      return step <= last_step
+    local last = name == "eval" and not evaluated and last_step - 1 or last_step
+    local unreadable = cut_log(("%s/%s.jsonl"):format(self.dir, name), function(step)
+      return step <= last
     end)
+    if unreadable > 0 then
+      self:note(("%s.jsonl: the last %d lines cannot be read; they stay"):format(name, unreadable))
+    end
   end
 end
 

@@ -6,7 +6,8 @@
 --   weight    name, value      of a reward entry
 --   state     data             tr.state as a whole, encoded
 --   evaluate                   an evaluation
---   reload    source, files    the script and its modules, kept in the run's `source` (reload.lua)
+--   reload    source, files    the script and its modules, kept in the run's `source` (reload.lua);
+--             forced           by `grpo run --resume --force`, before anything else of that step
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -107,7 +108,7 @@ function events.take_files(directory, step, stage, path)
   end
   local source = directory:save_reload(path)
   kept[#kept + 1] = core.json_encode { kind = "reload", source = source, files = { path },
-    step = step, stage = stage }
+    step = step, stage = stage, forced = true }
   local ok, message = fs.write(file, table.concat(kept) .. "\n")
   if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
   directory:note(("changed at step %d: reload %s (--force)"):format(step, source))
@@ -115,12 +116,15 @@ end
 
 -- Before a step: what was recorded at this point, or before it in this stage, and has not been
 -- applied yet.  What a checkpoint holds (tr.state) is not applied twice.
-function events.catch_up(tr)
+-- before_evaluation: before the evaluation that was due after the last step, and so before most of
+-- what was recorded at this point.
+function events.catch_up(tr, before_evaluation)
   for _, e in ipairs(tr.events or {}) do
     local of_this = e.stage == tr.stage_index or e.kind == "reload" and e.stage < tr.stage_index
-    if not e.applied and of_this and e.step <= tr.step_count then
+    local late = e.step < tr.step_count
+    local reached = late or e.step == tr.step_count and (not before_evaluation or e.forced)
+    if not e.applied and of_this and reached then
       e.applied = true
-      local late = e.step < tr.step_count
       local skip = (e.kind == "state" and late)
         or (e.kind == "evaluate" and (late or has_evaluation(tr, e.step)))
       if not skip then apply[e.kind](tr, e) end

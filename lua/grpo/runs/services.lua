@@ -27,6 +27,11 @@ function Services:between_steps()
   if self.server then self.server:serve() end
 end
 
+-- Before an evaluation at the beginning, which may be one that a killed run had missed.
+function Services:before_evaluation()
+  events.catch_up(self.tr, true)
+end
+
 -- The last step is done: modules that were loaded late are kept too.
 function Services:end_of_steps()
   if self.tr.watch then self.tr.watch:meet() end

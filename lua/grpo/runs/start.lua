@@ -134,8 +134,8 @@ local function resume(request, directory)
   keep_compute(e, info, request.force)
   return e, function(tr)
     local at, saved = tr.step_count, tr.counters
-    directory:cut_logs(saved and at or -1, saved and saved.evaluated ~= nil)
     directory:open_logs()
+    directory:cut_logs(saved and at or -1, saved and saved.evaluated ~= nil)
     directory:set_state("running")
     directory:note(("resumed at step %d"):format(at))
     if forced then
@@ -166,9 +166,9 @@ function start.trainer(request)
   local directory, e, create
   if request.resume then
     directory = open_directory(request)
+    options.from = require("grpo.runs.checkpoint").recover(directory.dir)
     if directory.info.state == "finished" then return nil, directory end
     e, create = resume(request, directory)
-    options.from = require("grpo.runs.checkpoint").newest(directory.dir)
   else
     e, create = begin(request)
   end

@@ -52,7 +52,9 @@ local function begin(tr)
   tr:hook("on_start")
   local label = "before"
   if tr.resumed then label = missed_evaluation(tr) end
-  if label then loop.evaluate(tr, label) end
+  if not label then return end
+  if tr.services then tr.services:before_evaluation() end
+  loop.evaluate(tr, label)
 end
 
 local function save(tr)

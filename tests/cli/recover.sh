@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# What a resume mends after a kill between two writes, what it leaves alone, and what is in force then.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+
+resume() { "$GRPO" run --quiet --resume="$1" </dev/null >out 2>err || echo "exit status $?" >>err; }
+latest() { [ "$(readlink "$1/latest")" = "checkpoints/$2" ] || ls -l "$1"; }
+
+# ---- a kill between the last checkpoint's rename and the link ---------------------------------------------------------------
+write_experiment exp.lua
+"$GRPO" run exp.lua --quiet --dir whole >/dev/null 2>&1
+cp -a whole stale
+ln -sfn checkpoints/step-000012 stale/exp-001/latest
+for run in whole stale; do "$GRPO" export $run/exp-001 $run.out --dtype f32 >out 2>err || cat err; done
+result "export takes the newest checkpoint although latest is an older one" "$(cmp whole.out/model.safetensors stale.out/model.safetensors 2>&1)"
+for run in whole stale; do
+  "$GRPO" repl >$run.logits 2>err <<<"print(table.concat(grpo.model.load('$run/exp-001'):logits({ 1, 2 }):totable()[2], ' '))"
+done
+result "so does grpo.model.load" "$(cmp whole.logits stale.logits 2>&1; [ -s whole.logits ] || cat err)"
+resume stale/exp-001
+result "a resume of a finished run mends latest" "$(latest stale/exp-001 step-000014; grep -q 'finished already' err || cat err)"
+KILL_CHECKPOINT=14 "$GRPO" run exp.lua --quiet --dir last >/dev/null 2>&1
+ln -sfn checkpoints/step-000012 last/exp-001/latest
+resume last/exp-001
+result "so does one that has only the evaluation to do" "$(latest last/exp-001 step-000014; different whole/exp-001 last/exp-001; cat err)"
+
+# ---- what is removed, and what is not -------------------------------------------------------------------------------------------
+KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir own >/dev/null 2>&1
+run=own/exp-001
+mine=(checkpoints/{mybest,notes,step-5,.tmp-mine}/file checkpoints/README.txt .notes.12-3.tmp .report.html.12-3.tmp)
+for name in "${mine[@]}"; do mkdir -p "$(dirname "$run/$name")" && echo mine >"$run/$name"; done
+mkdir -p $run/checkpoints/.tmp-step-000010/reference
+touch $run/{.run.json,.events.jsonl,checkpoints/.tmp-step-000010/model.safetensors,source/.main.lua,source/modules/.a.b.lua}.12-3.tmp
+for link in latest best; do ln -s checkpoints/step-000008 $run/.$link.4294967-0.tmp; done
+find $run | grep -cE '/(\.[a-z._]+\.[0-9]+-[0-9]+\.tmp|\.tmp-step-[0-9]+)' >count
+resume $run
+result "a resume leaves alone what the program did not make" \
+  "$(for name in "${mine[@]}"; do [ "$(cat "$run/$name" 2>&1)" = mine ] || echo "$name is gone"; done; cat err)"
+for name in "${mine[@]}"; do rm -rf "${run:?}/$(sed -E 's,^(checkpoints/[^/]*)/.*,\1,' <<<"$name")"; done
+result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || cat count; find $run -name '.*.tmp' -o -name '.tmp-*')"
+result "and ends with the same bytes" "$(different whole/exp-001 $run)"
+
+# ---- long logs ------------------------------------------------------------------------------------------------------------------
+KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir long >/dev/null 2>&1
+yes "{\"step\": 9, \"text\": \"$(printf '%04000d' 0)\"}" | head -c 300000000 >>long/exp-001/completions.jsonl
+resume long/exp-001
+peak() { tail -n 1 "$1/metrics.jsonl" | sed -E 's/.*"memory\/peak_bytes": ([0-9]+).*/\1/'; }
+more=$(($(peak long/exp-001) - $(peak whole/exp-001)))
+result "a resume cuts 300 MB off a log, which it never holds in memory" \
+  "$(different whole/exp-001 long/exp-001 2>&1 | head -n 4; [ $more -lt 300000000 ] || echo "$more bytes more than without"; cat err)"
+rm -rf long
+
+# ---- an evaluation that was missed ----------------------------------------------------------------------------------------------
+# A run that was killed in its first step has events to come, as if a session had asked for them.
+# shellcheck disable=SC2016  # the shell of the run expands it
+experiment ev.lua 'stages = { { kind = "grpo", train = { steps = 3 } }, { kind = "grpo", train = { steps = 3 } } }, train = { prompts_per_step = 2, lr = 1e-3 },
+  checkpoint = { every = 2, keep = 9, best = "eval/metric" },
+  hooks = {
+    on_step = function(_, tr) if tr.step_count == tonumber(os.getenv("KILL_STEP")) then os.execute("kill -9 $PPID") end end,
+    on_checkpoint = function(_, tr) if tr.step_count == tonumber(os.getenv("KILL_CHECKPOINT")) then os.execute("kill -9 $PPID") end end,
+    on_eval = function(m) if m.step == tonumber(os.getenv("KILL_EVAL")) then os.execute("kill -9 $PPID") end end,
+  }' '' 'train = grpo.data.list(rows), eval = grpo.data.list(table.move(rows, 1, 20, 1, {}))'
+KILL_STEP=1 "$GRPO" run ev.lua --quiet --dir begun >out 2>err
+mkdir -p begun/ev-001/source/reload-001/modules
+sed 's/return select(2, text:gsub("%d", "")) \/ 6 end/return #text end/' ev.lua >begun/ev-001/source/reload-001/main.lua
+grep -q 'return #text' begun/ev-001/source/reload-001/main.lua || echo '# the script was not changed'
+evaluations() { timeless "$1/eval.jsonl" | grep -oE '"(eval/metric|label|step)": [^,}]*' | paste -sd' '; }
+missed() { # NAME EVENT... : kills at the end of each stage
+  local name=$1 line; shift
+  rm -rf asked killed; cp -a begun asked
+  for line; do echo "$line" >>asked/ev-001/events.jsonl; done
+  cp -a asked killed
+  resume asked/ev-001
+  for at in 3 6; do KILL_CHECKPOINT=$at "$GRPO" run --quiet --resume=killed/ev-001 >/dev/null 2>err </dev/null; done
+  resume killed/ev-001
+  result "$name is in force in an evaluation that a resume catches up on" "$(
+    [ "$(evaluations asked/ev-001)" = "$(evaluations killed/ev-001)" ] || { evaluations asked/ev-001; evaluations killed/ev-001; }
+    [ "$(readlink asked/ev-001/best)" = "$(readlink killed/ev-001/best)" ] || ls -l {asked,killed}/ev-001/best
+    diff <(grep eval/ asked/ev-001/run.json) <(grep eval/ killed/ev-001/run.json); cat err)"
+}
+missed "a changed weight" '{"kind": "weight", "name": "digits", "value": -1, "stage": 1, "step": 2}' \
+  '{"kind": "weight", "name": "digits", "value": 5, "stage": 2, "step": 4}'
+missed "a reloaded reward" '{"kind": "reload", "source": "source/reload-001", "files": ["ev.lua"], "stage": 1, "step": 2}'
+cp -a begun forced
+KILL_CHECKPOINT=3 "$GRPO" run --quiet --resume=forced/ev-001 >/dev/null 2>err </dev/null
+cp begun/ev-001/source/reload-001/main.lua ev.lua
+KILL_EVAL=3 "$GRPO" run ev.lua --quiet --dir forced --resume --force >/dev/null 2>err </dev/null
+evaluations forced/ev-001 >first
+KILL_EVAL=3 "$GRPO" run --quiet --resume=forced/ev-001 >/dev/null 2>err </dev/null
+result "a script that --force took is in force in it too" "$(evaluations forced/ev-001 | diff first - ; grep -q '"after grpo"' first || cat first err)"
+finish

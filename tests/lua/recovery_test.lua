@@ -1,0 +1,125 @@
+-- A resume after a kill: logs that are too long, checkpoints with seven digits.
+
+local core = require "grpo.core"
+local grpo = require "grpo"
+
+local fs = core.fs
+
+local function temporary(f)
+  local dir = os.tmpname()
+  os.remove(dir)
+  assert(fs.mkdirs(dir))
+  local ok, err = pcall(f, dir)
+  fs.remove_tree(dir)
+  if not ok then error(err, 0) end
+end
+
+local function up_to(last)
+  return function(step) return step <= last end
+end
+
+describe("a log that is cut back", function()
+  local cut_log = require "grpo.runs.cut_log"
+
+  local function row(step, more)
+    return ('{"step": %d, "text": "%s"}\n'):format(step, more or "")
+  end
+
+  -- Returns the text as it is after the cut, and how many lines cut_log could not read.
+  local function cut(text, last)
+    local left, unreadable
+    temporary(function(dir)
+      assert(fs.write(dir .. "/log", text))
+      unreadable = cut_log(dir .. "/log", up_to(last))
+      left = fs.read(dir .. "/log")
+    end)
+    return left, unreadable
+  end
+
+  it("loses the rows of later steps and an incomplete last line", function()
+    local rows = { row(1), row(1), row(2), row(3, ("x"):rep(200000)), row(3), row(4) }
+    for last, count in pairs { [0] = 0, [1] = 2, [2] = 3, [3] = 5, [4] = 6 } do
+      local want = table.concat(rows, "", 1, count)
+      assert.equal(want, (cut(table.concat(rows), last)))
+      assert.equal(want, (cut(table.concat(rows) .. row(5):sub(1, -2), last)))
+    end
+    assert.equal("", (cut("", 3)))
+    assert.equal("", (cut("half", 3)))
+    assert.equal("", (cut(("half"):rep(100000), 3)))
+  end)
+
+  it("keeps lines that cannot be read, and counts them, unless an earlier row goes", function()
+    local left, unreadable = cut(row(1) .. "{\n" .. row(2) .. "[\n\0\n", 2)
+    assert.equal(row(1) .. "{\n" .. row(2) .. "[\n\0\n", left)
+    assert.equal(2, unreadable)
+    left, unreadable = cut(row(1) .. "{\n" .. row(2) .. "[\n", 1)
+    assert.equal(row(1) .. "{\n", left)
+    assert.equal(1, unreadable)
+    left, unreadable = cut("{\n[]\n", 1)
+    assert.equal("{\n[]\n", left)
+    assert.equal(2, unreadable)
+  end)
+
+  it("is read from its end, as far as it is cut", function()
+    temporary(function(dir)
+      local file <close> = assert(io.open(dir .. "/log", "wb"))
+      for step = 1, 20000 do file:write(row(step, ("x"):rep(100))) end
+      file:close()
+      local open, bytes, most = io.open, 0, 0
+      io.open = function(...) -- luacheck: ignore 122
+        local real = open(...)
+        local counting = { setvbuf = function(_, ...) return real:setvbuf(...) end,
+          seek = function(_, ...) return real:seek(...) end,
+          read = function(_, n)
+            bytes, most = bytes + n, math.max(most, n)
+            return real:read(n)
+          end }
+        return setmetatable(counting, { __close = function() real:close() end })
+      end
+      local ok, err = pcall(cut_log, dir .. "/log", up_to(19000))
+      io.open = open -- luacheck: ignore 122
+      assert.is_true(ok, tostring(err))
+      local cut_bytes = 20000 * #row(19000, ("x"):rep(100)) - fs.size(dir .. "/log")
+      assert.is_true(fs.size(dir .. "/log") > 19000 * 110)
+      assert.is_true(bytes < 2 * cut_bytes + (1 << 17), ("%d bytes were read to cut %d")
+        :format(bytes, cut_bytes))
+      assert.is_true(most <= 1 << 16, ("%d bytes were read at once"):format(most))
+    end)
+  end)
+end)
+
+describe("checkpoints", function()
+  -- A trainer with a run directory, as if it had done `step` steps.
+  local function with_trainer(step, change, f)
+    temporary(function(root)
+      local e = { name = "tiny", seed = 3,
+        model = { config = { model_type = "llama", hidden_size = 8, intermediate_size = 8,
+          num_hidden_layers = 1, num_attention_heads = 1, max_position_embeddings = 16 },
+          tokenizer = grpo.tokenizer.chars("ab") },
+        data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 8 }),
+          max_prompt_tokens = 4, target = function() return "a" end },
+        sampling = { max_new_tokens = 4 }, stages = { { kind = "sft" } },
+        train = { steps = 9, prompts_per_step = 1 } }
+      if change then change(e) end
+      local directory = require("grpo.runs.directory").create(root, { name = "tiny",
+        script = "none", args = {}, overrides = {}, config = {}, env = {}, inputs = {} })
+      local tr = require("grpo.train.trainer").new(grpo.experiment(e), { directory = directory })
+      tr:current_stage()
+      tr.step_count = step
+      f(tr, directory.dir)
+      directory:close()
+    end)
+  end
+
+  it("the newest ones are kept beyond a million steps", function()
+    with_trainer(999998, function(e) e.checkpoint = { keep = 2 } end, function(tr, dir)
+      for _ = 1, 4 do
+        tr:save()
+        assert.equal(core.checkpoint_name(tr.step_count), fs.readlink(dir .. "/latest"))
+        assert.is_true(fs.exists(dir .. "/latest/trainer.json"))
+        tr:step()
+      end
+      assert.same({ 1000000, 1000001 }, core.checkpoint_steps(dir))
+    end)
+  end)
+end)
