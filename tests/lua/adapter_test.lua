@@ -1,27 +1,22 @@
 -- Low-rank adapters of models, as scripts see them.
 local grpo = require "grpo"
 local core = require "grpo.core"
+local tiny = require "tests.lua.tiny"
 local fs = core.fs
 
 local function new(seed)
-  return grpo.model.new({ model_type = "llama", vocab_size = 64, hidden_size = 32,
-    intermediate_size = 48,
+  return grpo.model.new(tiny.llama { vocab_size = 64, intermediate_size = 48,
     num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
     max_position_embeddings = 64, initializer_range = 0.2 }, { seed = seed or 1 })
 end
 
 local ids = { 1, 5, 9, 2, 33, 60, 7 }
+local raises = assert.error_matches
 
 local function logits(m)
   local list = {}
   for i, row in ipairs(m:logits(ids):totable()) do list[i] = table.concat(row, " ") end
   return table.concat(list, "\n")
-end
-
-local function raises(f, words)
-  local ok, err = pcall(f)
-  assert.is_false(ok)
-  assert.matches(words, tostring(err))
 end
 
 -- Moves B away from zero.
@@ -42,8 +37,7 @@ end
 describe("an adapter", function()
   local directory
   before_each(function()
-    directory = os.tmpname()
-    os.remove(directory)
+    directory = tiny.path()
     fs.mkdirs(directory)
   end)
   after_each(function() fs.remove_tree(directory) end)

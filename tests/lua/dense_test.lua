@@ -8,24 +8,12 @@ local eval_names = require "grpo.train.eval_names"
 local losses = require "grpo.losses"
 local schedule = require "grpo.schedule"
 local statistics = require "grpo.statistics"
+local tiny = require "tests.lua.tiny"
 
 local text = ("the cat sat on the mat and the dog sat on the log. "):rep(40)
 
-local function file_of(content)
-  local path = os.tmpname()
-  local f = assert(io.open(path, "wb"))
-  f:write(content)
-  f:close()
-  return path
-end
-
+local file_of, message_of = tiny.file, tiny.message_of
 local path = file_of(text)
-
-local function message_of(f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  return tostring(err)
-end
 
 local tokenizer = grpo.tokenizer.chars(text, { special = false })
 
@@ -353,8 +341,7 @@ describe("the bigram reference", function()
     for _ = 1, 3 do whole:step() end
     local half = grpo.trainer(experiment())
     half:step()
-    local dir = os.tmpname()
-    os.remove(dir)
+    local dir = tiny.path()
     half:save(dir)
     local trainer = require "grpo.train.trainer"
     local rest = trainer.new(experiment(), { from = dir })

@@ -2,31 +2,27 @@
 
 local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
+local tiny = require "tests.lua.tiny"
 
-local config = {
-  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48,
-  num_hidden_layers = 2,
+local config = tiny.llama { vocab_size = 258, intermediate_size = 48, num_hidden_layers = 2,
   num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
-  initializer_range = 0.2, tie_word_embeddings = true,
-}
+  initializer_range = 0.2, tie_word_embeddings = true }
+local message_of = tiny.message_of
 
 local function make(options)
   local tokenizer = core.tokenizer_bytes()
   local model = assert(core.model_new(config, { seed = 1 }))
-  local o = {
+  local o = tiny.with({
     model = model, tokenizer = tokenizer, prompts_per_step = 2, group_size = 3,
-    max_prompt_tokens = 16,
-    max_new_tokens = 8, optimizer = { beta2 = 0.99 }, reference = core.model_clone(model),
-  }
-  for k, v in pairs(options or {}) do o[k] = v end
+    max_prompt_tokens = 16, max_new_tokens = 8, optimizer = { beta2 = 0.99 },
+    reference = core.model_clone(model),
+  }, options)
   return core.engine(o), o.model
 end
 
 local function roll_out(engine, more)
-  local o = { prompts = { { 72, 105 }, { 1, 2, 3 } }, index = { 10, 11 }, n = 3, seed = 5, step = 1,
-    sampling = { max_new_tokens = 8, temperature = 1.0 } }
-  for k, v in pairs(more or {}) do o[k] = v end
-  return engine:rollout(o)
+  return engine:rollout(tiny.with({ prompts = { { 72, 105 }, { 1, 2, 3 } }, index = { 10, 11 },
+    n = 3, seed = 5, step = 1, sampling = { max_new_tokens = 8, temperature = 1.0 } }, more))
 end
 
 -- A completion with each of these advantages.
@@ -34,12 +30,6 @@ local function with(advantages)
   local completions = {}
   for i, a in ipairs(advantages) do completions[i] = { advantage = a } end
   return completions
-end
-
-local function message_of(f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  return tostring(err)
 end
 
 describe("the table of options", function()
@@ -206,11 +196,9 @@ describe("an engine", function()
     assert.matches("reference", update { kl = 0.1 })
     assert.matches("did you mean 'clip'", update { clpi = 0.1 })
     assert.matches("vocabulary",
-      message_of(core.engine, { model = core.model_new(config, {}), reference =
-      core.model_new({ model_type = "llama", vocab_size = 300, hidden_size = 32,
-        intermediate_size = 48,
-        num_hidden_layers = 1, num_attention_heads = 4, max_position_embeddings = 64 }, {}),
-      max_prompt_tokens = 16, max_new_tokens = 8 }))
+      message_of(core.engine, { model = core.model_new(config, {}),
+        reference = core.model_new(tiny.with(config, { vocab_size = 300 }), {}),
+        max_prompt_tokens = 16, max_new_tokens = 8 }))
   end)
 
   it("learns demonstrations and measures them", function()

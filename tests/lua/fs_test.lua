@@ -7,8 +7,7 @@ local function path(name) return dir .. "/" .. name end
 
 describe("core.fs", function()
   before_each(function()
-    dir = os.tmpname()
-    os.remove(dir)
+    dir = require("tests.lua.tiny").path()
     assert(fs.mkdirs(dir))
   end)
   after_each(function() fs.remove_tree(dir) end)

@@ -3,9 +3,10 @@
 -- these tests say more.
 
 local grpo = require "grpo"
+local tiny = require "tests.lua.tiny"
 
-local shape = { model_type = "llama", hidden_size = 8, intermediate_size = 16,
-  num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 32 }
+local shape = tiny.llama { hidden_size = 8, intermediate_size = 16 }
+local message_of = tiny.message_of
 
 local function close(object)
   local _ <close> = object
@@ -27,12 +28,6 @@ local function lazy(n, f)
       f()
       return next, {}, nil
     end })
-end
-
-local function message_of(f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  return tostring(err)
 end
 
 describe("closing what is in use", function()

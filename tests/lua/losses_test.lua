@@ -4,6 +4,7 @@
 local grpo = require "grpo"
 local option_rows = require "grpo.experiment.option_rows"
 local losses = require "grpo.losses"
+local tiny = require "tests.lua.tiny"
 
 local lengths = { 3, 1, 4, 2 }
 
@@ -91,11 +92,7 @@ describe("sequences", function()
       loss(function(t) t.lengths, t.sequence = nil, gap end), 0)
   end)
 
-  local function refused(pattern, change, options)
-    local ok, err = pcall(loss, change, options)
-    assert.is_false(ok)
-    assert.matches(pattern, tostring(err))
-  end
+  local function refused(pattern, ...) tiny.refused(pattern, loss, ...) end
 
   it("that contradict each other or the tokens are refused", function()
     refused("t%.lengths: the lengths add up to 11, but t%.logp has 10 tokens",

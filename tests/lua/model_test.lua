@@ -1,12 +1,10 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
+local tiny = require "tests.lua.tiny"
 
-local config = {
-  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 64,
-  num_hidden_layers = 2,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 96,
-  tie_word_embeddings = false, rms_norm_eps = 1e-5, initializer_range = 0.2, eos_token_id = 256,
-}
+local config = tiny.llama { vocab_size = 258, num_hidden_layers = 2, num_attention_heads = 4,
+  num_key_value_heads = 2, max_position_embeddings = 96, tie_word_embeddings = false,
+  rms_norm_eps = 1e-5, initializer_range = 0.2, eos_token_id = 256 }
 
 local function new(seed)
   return grpo.model.new(config, { seed = seed or 1, tokenizer = grpo.tokenizer.bytes() })
@@ -148,19 +146,16 @@ describe("a model", function()
   end)
   it("passes on what on_token raises, and goes on working", function()
     local n = 0
-    assert.error_matches(function()
-      m:generate("ab", { max_new_tokens = 6, seed = 7, on_token = function()
-        n = n + 1 error("enough")
-      end })
-    end, "enough")
+    local function enough()
+      n = n + 1
+      error("enough")
+    end
+    tiny.refused("enough", m.generate, m, "ab",
+      { max_new_tokens = 6, seed = 7, on_token = enough })
     assert.equal(1, n)
     local function again() m:generate("c") end
-    assert.error_matches(function()
-      m:generate("ab", { on_token = again })
-    end, "generating already")
-    assert.error_matches(function()
-      m:generate("ab", { on_token = 5 })
-    end, "on_token: want a function, got number")
+    tiny.refused("generating already", m.generate, m, "ab", { on_token = again })
+    tiny.refused("on_token: want a function, got number", m.generate, m, "ab", { on_token = 5 })
     assert.equal(6, #m:generate("ab", { max_new_tokens = 6, seed = 7 })[1].ids)
   end)
   it("generates, the same for the same seed", function()
@@ -201,8 +196,7 @@ describe("a model", function()
     m:generate("a", { max_new_tokens = 4, stop = { "x", "yz" }, stop_regex = grpo.regex("\\d") })
   end)
   it("is saved and loaded with its tokenizer", function()
-    local dir = os.tmpname()
-    os.remove(dir)
+    local dir = tiny.path()
     m:save(dir)
     local loaded = grpo.model.load(dir)
     assert.same(m:logits({ 1, 2, 3 }):totable(), loaded:logits({ 1, 2, 3 }):totable())
@@ -223,14 +217,12 @@ describe("a model", function()
     assert.is_true(reference.frozen)
     assert.equal(0, reference:count { trainable = true })
     assert.same(model:logits({ 1 }):totable(), reference:logits({ 1 }):totable())
-    assert.error_matches(function()
-      reference:score(prompts, completions, { grad = true })
-    end, "frozen")
+    tiny.refused("frozen", reference.score, reference, prompts, completions, { grad = true })
     core.model_lerp(reference, new(7), 1.0)
     assert.same(new(7):logits({ 1 }):totable(), reference:logits({ 1 }):totable())
   end)
   it("is nobody's crash", function()
-    local function raises(f, pattern) assert.error_matches(f, pattern) end
+    local raises = assert.error_matches
     raises(function() m:logits({}) end, "at least one token")
     raises(function() m:logits({ 258 }) end, "outside the vocabulary")
     raises(function() m:logits({ -1 }) end, "a token id")
@@ -259,9 +251,8 @@ describe("a model", function()
     raises(function() m:generate("a", { stop_regex = "(" }) end, "missing")
     raises(function() grpo.model.load("/no/such/model") end, "/no/such/model")
     raises(function() grpo.model.load("/tmp", { quantize = "nf5" }) end, "nf4")
-    raises(function()
-      grpo.model.load("/tmp", { quantize = "nf4", dtype = "f32" })
-    end, "exclude each other")
+    tiny.refused("exclude each other", grpo.model.load, "/tmp",
+      { quantize = "nf4", dtype = "f32" })
     raises(function() grpo.model.new({ model_type = "mamba" }) end, "mamba")
     raises(function() grpo.model.new("no/such.json") end, "no/such.json")
     raises(function() grpo.model.new(5) end, "table or path")
@@ -302,8 +293,7 @@ end)
 
 describe("a model as one GGUF file", function()
   local fs = require("grpo.core").fs
-  local dir = os.tmpname()
-  os.remove(dir)
+  local dir = tiny.path()
   local path = dir .. "/deep/m.gguf"
   local m = new(3)
   it("is saved with its tokenizer and loaded by its path", function()
@@ -331,16 +321,12 @@ describe("a model as one GGUF file", function()
   it("refuses what it has no form for", function()
     assert.error_matches(function() m:save(path, { format = "gguf", dtype = "nf4" }) end,
       "'nf4' is not a type of format 'gguf'")
-    assert.error_matches(function()
-      m:save(path, { dtype = "q8_0" })
-    end, "'q8_0' is not a type of format 'hf'")
-    assert.error_matches(function()
-      m:save(dir, { format = "gguf" })
-    end, "is a directory, but format 'gguf' is one file")
+    tiny.refused("'q8_0' is not a type of format 'hf'", m.save, m, path, { dtype = "q8_0" })
+    tiny.refused("is a directory, but format 'gguf' is one file", m.save, m, dir,
+      { format = "gguf" })
     local chars = grpo.model.new(config, { tokenizer = grpo.tokenizer.chars("abc") })
-    assert.error_matches(function()
-      chars:save(path .. "3", { format = "gguf" })
-    end, "no form for a 'chars' tokenizer")
+    tiny.refused("no form for a 'chars' tokenizer", chars.save, chars, path .. "3",
+      { format = "gguf" })
     fs.write(path, "GGUX")
     assert.error_matches(function() grpo.model.load(path) end, "m.gguf: not a GGUF file")
     fs.remove_tree(dir)

@@ -5,14 +5,12 @@ local grpo = require "grpo"
 local core = require "grpo.core"
 local context = require "grpo.scripts.context"
 local layers = require "grpo.experiment.layers"
+local tiny = require "tests.lua.tiny"
 
-local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 32,
-  num_hidden_layers = 1,
-  num_attention_heads = 2, max_position_embeddings = 32, initializer_range = 0.3 }
+local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, initializer_range = 0.3 }
+local count_a, temporary = tiny.count_a, tiny.temporary
 
-local function count_a(text) return select(2, text:gsub("a", "")) end
-
-local function fields()
+local experiment, run = tiny.experiments(function()
   return {
     name = "tiny", seed = 3,
     model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
@@ -23,44 +21,9 @@ local function fields()
     rewards = { { name = "as", fn = count_a } },
     train = { steps = 2, prompts_per_step = 2, lr = 1e-2 },
   }
-end
+end)
 
-local function experiment(change)
-  local t = fields()
-  if change then change(t) end
-  return grpo.experiment(t)
-end
-
--- Runs to the end; the trainer and the metrics of every step.
-local function run(change, options)
-  local list = {}
-  local tr = require("grpo.train.trainer").new(experiment(function(t)
-    if change then change(t) end
-    t.hooks = t.hooks or {}
-    local on_step = t.hooks.on_step
-    t.hooks.on_step = function(m, trainer)
-      list[#list + 1] = m
-      return on_step and on_step(m, trainer)
-    end
-  end), options)
-  tr:run()
-  return tr, list
-end
-
-local function refused(pattern, change)
-  local ok, err = pcall(experiment, change)
-  assert.is_false(ok, "accepted: " .. pattern)
-  assert.matches(pattern, tostring(err))
-end
-
--- A directory of the test's own, removed at the end.
-local function temporary(f)
-  local dir = os.tmpname()
-  os.remove(dir)
-  local ok, err = pcall(f, dir)
-  core.fs.remove_tree(dir)
-  if not ok then error(err, 0) end
-end
+local function refused(pattern, change) tiny.refused(pattern, experiment, change) end
 
 local function rows(list)
   for i, prompt in ipairs(list) do list[i] = { prompt = prompt } end
@@ -94,12 +57,10 @@ describe("data.too_long", function()
   end)
 
   it("error stops with the remedy", function()
-    local ok, err = pcall(run, function(t)
+    tiny.refused("a prompt has 8 tokens, the limit is 4; raise it", run, function(t)
       long(t)
       t.data.too_long = "error"
     end)
-    assert.is_false(ok)
-    assert.matches("a prompt has 8 tokens, the limit is 4; raise it", tostring(err))
   end)
 
   it("holds for evaluations too", function()
@@ -457,12 +418,10 @@ describe("limits", function()
       hook = function(t) t.hooks = { on_rollout = forever } end,
       schedule = function(t) t.train.lr = forever end,
     } do
-      local ok, err = pcall(run, function(t)
+      tiny.refused("20000", run, function(t)
         change(t)
         t.limits = { [section] = { instructions = 20000 } }
       end)
-      assert.is_false(ok, section)
-      assert.matches("20000", tostring(err), section)
     end
   end)
 end)

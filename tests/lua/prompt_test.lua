@@ -9,19 +9,16 @@ local lua_tokens = require "grpo.repl.lua_tokens"
 local paint = require "grpo.repl.pretty.paint"
 local pretty = require "grpo.repl.pretty"
 local session = require "grpo.repl.session"
+local tiny = require "tests.lua.tiny"
 
 local plain = { width = 80, colour = false }
 local tok = grpo.tokenizer.chars("0123456789+= ab\n")
-local model = grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 32,
-  num_hidden_layers = 2,
-  num_attention_heads = 2, max_position_embeddings = 32 }, { tokenizer = tok })
+local shape = tiny.llama { hidden_size = 16, intermediate_size = 32 }
+local model = grpo.model.new(tiny.with(shape, { num_hidden_layers = 2 }), { tokenizer = tok })
 
-local function trainer(change)
-  local t = {
-    name = "tiny", seed = 1,
-    model = { config = { model_type = "llama", hidden_size = 16, intermediate_size = 32,
-      num_hidden_layers = 1,
-      num_attention_heads = 2, max_position_embeddings = 32 }, tokenizer = tok },
+local experiment = tiny.experiments(function()
+  return {
+    name = "tiny", seed = 1, model = { config = shape, tokenizer = tok },
     data = { train = grpo.data.list { { prompt = "1+1=" }, { prompt = "2+3=" } },
       max_prompt_tokens = 8 },
     sampling = { group_size = 4, max_new_tokens = 6 },
@@ -30,9 +27,9 @@ local function trainer(change)
     end } },
     train = { steps = 3, prompts_per_step = 2, lr = 1e-3, kl = 0.01 },
   }
-  if change then change(t) end
-  return grpo.trainer(grpo.experiment(t))
-end
+end)
+
+local function trainer(change) return grpo.trainer(experiment(change)) end
 
 -- A completion whose tokens have these probabilities.
 local function completion(text, probabilities, more)
@@ -309,12 +306,11 @@ describe("completion", function()
   end)
 
   it("of file names inside strings", function()
-    local dir = os.tmpname()
-    os.remove(dir)
-    assert(core.fs.mkdirs(dir))
-    assert(core.fs.write(dir .. "/reward_one.lua", ""))
-    assert.equal(dir .. "/reward_one.lua", (at("dofile('" .. dir .. "/rew")))
-    core.fs.remove_tree(dir)
+    tiny.temporary(function(dir)
+      assert(core.fs.mkdirs(dir))
+      assert(core.fs.write(dir .. "/reward_one.lua", ""))
+      assert.equal(dir .. "/reward_one.lua", (at("dofile('" .. dir .. "/rew")))
+    end)
   end)
 end)
 

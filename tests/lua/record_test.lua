@@ -8,6 +8,7 @@ local history = require "grpo.runs.history"
 local html = require "grpo.report.html"
 local schema = require "grpo.runs.schema"
 local rundir = require "grpo.runs.directory"
+local tiny = require "tests.lua.tiny"
 
 local fs = core.fs
 
@@ -108,14 +109,14 @@ local readers = {
 
 -- f(dir) with the whole run in a directory of its own
 local function with_run(f)
-  local root = os.tmpname()
-  os.remove(root)
-  local dir = root .. "/tiny-001"
-  assert(fs.mkdirs(dir))
-  for name, value in pairs(whole) do assert(fs.write(dir .. "/" .. name, encoded(name, value))) end
-  local ok, err = pcall(f, dir)
-  fs.remove_tree(root)
-  if not ok then error(err, 0) end
+  tiny.temporary(function(root)
+    local dir = root .. "/tiny-001"
+    assert(fs.mkdirs(dir))
+    for name, value in pairs(whole) do
+      assert(fs.write(dir .. "/" .. name, encoded(name, value)))
+    end
+    f(dir)
+  end)
 end
 
 describe("a run's files", function()

@@ -2,16 +2,15 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
+local tiny = require "tests.lua.tiny"
 
 -- kind: of the one stage; critic: of "ppo"
 local function experiment(steps, kind, critic)
   return grpo.experiment {
     name = "steady",
     model = {
-      config = { model_type = "llama", hidden_size = 32, intermediate_size = 64,
-        num_hidden_layers = 2,
-        num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
-        tie_word_embeddings = true, initializer_range = 0.3 },
+      config = tiny.llama { num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+        max_position_embeddings = 64, tie_word_embeddings = true, initializer_range = 0.3 },
       tokenizer = grpo.tokenizer.chars("abcdefgh "),
     },
     data = {
@@ -22,7 +21,7 @@ local function experiment(steps, kind, critic)
       max_prompt_tokens = 20,
     },
     sampling = { group_size = 4, max_new_tokens = 12 },
-    rewards = { function(text) return select(2, text:gsub("a", "")) end },
+    rewards = { tiny.count_a },
     train = { steps = steps, prompts_per_step = 3, lr = 1e-4, kl = kind == "grpo" and 0.01 or nil,
       ppo = { critic = critic, minibatches = kind == "ppo" and 2 or nil } },
     stages = { { kind = kind } },
@@ -33,9 +32,7 @@ describe("a steady run", function()
   it("allocates nothing outside Lua from step 3 to 1000, with lengths that vary", function()
     local tr = grpo.trainer(experiment(1000, "grpo"))
     local lengths, after_three = {}, nil
-    while true do
-      local m = tr:step()
-      if not m then break end
+    for m in tr.step, tr do
       lengths[m["completions/mean_length"]] = true
       if tr.step_count == 3 then after_three = core.mem() end
     end

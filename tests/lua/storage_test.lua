@@ -3,16 +3,16 @@
 local core = require "grpo.core"
 local engine_parts = dofile "tests/lua/engine_parts.lua"
 local grpo = require "grpo"
+local tiny = require "tests.lua.tiny"
 
-local shape = { model_type = "llama", vocab_size = 300, hidden_size = 64, intermediate_size = 96,
+local shape = tiny.llama { vocab_size = 300, hidden_size = 64, intermediate_size = 96,
   num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 96,
   initializer_range = 0.2 }
 local ids = { 1, 2, 3, 4, 5, 6, 7 }
 
 local made = {}
 local function tmpdir()
-  local dir = os.tmpname()
-  os.remove(dir)
+  local dir = tiny.path()
   made[#made + 1] = dir
   assert(core.fs.mkdirs(dir))
   return dir
@@ -160,9 +160,8 @@ describe("the estimate of a model", function()
     m:add_lora { rank = 4, targets = "all-linear", seed = 1 }
     local sizes = { prompts_per_step = 2, group_size = 4, max_prompt_tokens = 16,
       max_new_tokens = 16 }
-    local o = { model = m, optimizer = {}, tokenizer = grpo.tokenizer.bytes(), examples = false }
-    for k, v in pairs(sizes) do o[k] = v end
-    local e = core.engine(o)
+    local e = core.engine(tiny.with(sizes,
+      { model = m, optimizer = {}, tokenizer = grpo.tokenizer.bytes(), examples = false }))
     local said = e:estimate()
     sizes.storage, sizes.lora = "nf4", { rank = 4, targets = { "all-linear" } }
     local dir = saved "bf16"

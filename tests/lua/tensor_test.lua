@@ -248,12 +248,12 @@ describe("memory", function()
   end)
   it("is freed when a scope raises", function()
     local t
-    local ok, err = pcall(grpo.scope, function()
-      t = grpo.zeros { 3 }
-      error("boom")
-    end)
-    assert.is_false(ok)
-    assert.matches("boom", tostring(err))
+    assert.error_matches(function()
+      grpo.scope(function()
+        t = grpo.zeros { 3 }
+        error("boom")
+      end)
+    end, "boom")
     assert.error_matches(function() return t:sum() end, "scope ended")
   end)
   it("can be given back at once", function()

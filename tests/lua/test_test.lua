@@ -1,12 +1,9 @@
 local runner = require "grpo.test"
+local tiny = require "tests.lua.tiny"
 
 -- Runs a test file with this text; returns the counts and the report.
 local function run(source, opts)
-  local path = os.tmpname()
-  local file = assert(io.open(path, "w"))
-  file:write(source)
-  file:close()
-  local out = {}
+  local path, out = tiny.file(source), {}
   opts = opts or {}
   opts.write = function(s) out[#out + 1] = s end
   opts.list = function() end

@@ -1,5 +1,6 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
+local tiny = require "tests.lua.tiny"
 
 describe("a tokenizer", function()
   local tok = grpo.tokenizer.bytes()
@@ -38,8 +39,7 @@ describe("a tokenizer", function()
       { vocab_size = 320, special_tokens = { "<|end|>", "<|pad|>", "<a>" }, eos = "<|end|>" })
     assert.equal("<|end|>", t:token(t.eos))
     assert.is_true(#t:encode("the quick brown fox") < 12)
-    local dir = os.tmpname()
-    os.remove(dir)
+    local dir = tiny.path()
     t:save(dir)
     local u = grpo.tokenizer.load(dir)
     assert.same(t:encode("the lazy fox 12 ä"), u:encode("the lazy fox 12 ä"))
@@ -70,8 +70,7 @@ describe("a tokenizer", function()
     assert.error_matches(function() t:chat {} end, "template:2: ")
   end)
   local function loaded(config)
-    local dir = os.tmpname()
-    os.remove(dir)
+    local dir = tiny.path()
     tok:save(dir)
     core.fs.write(dir .. "/tokenizer_config.json", config)
     local t = grpo.tokenizer.load(dir)

@@ -4,17 +4,14 @@
 local grpo = require "grpo"
 local option_rows = require "grpo.experiment.option_rows"
 local core = require "grpo.core"
+local tiny = require "tests.lua.tiny"
 
-local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64,
-  num_hidden_layers = 1,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 48,
-  tie_word_embeddings = true, initializer_range = 0.3 }
+local shape = tiny.llama { num_attention_heads = 4, num_key_value_heads = 2,
+  max_position_embeddings = 48, tie_word_embeddings = true, initializer_range = 0.3 }
+local count_a, weights = tiny.count_a, tiny.weights
 
-local function count_a(text) return select(2, text:gsub("a", "")) end
-
--- A tiny experiment; `change(t)` edits the table before it is checked.
-local function experiment(change)
-  local t = {
+local experiment = tiny.experiments(function()
+  return {
     name = "tiny", seed = 3,
     model = { config = shape, tokenizer = grpo.tokenizer.chars("abcdefgh ") },
     data = {
@@ -27,27 +24,9 @@ local function experiment(change)
     rewards = { { name = "as", fn = count_a } },
     train = { steps = 3, prompts_per_step = 2, lr = 1e-3 },
   }
-  if change then change(t) end
-  return grpo.experiment(t)
-end
+end)
 
-local function weights(tr)
-  local bytes = {}
-  for name, tensor in tr.model:parameters() do
-    bytes[#bytes + 1] = name .. tostring(tensor:sum():item())
-  end
-  return table.concat(bytes, "\n")
-end
-
--- Runs all steps; returns the trainer and the list of metrics.
-local function run(change)
-  local tr, list = grpo.trainer(experiment(change)), {}
-  while true do
-    local m = tr:step()
-    if not m then return tr, list end
-    list[#list + 1] = m
-  end
-end
+local function run(change) return tiny.steps(grpo.trainer(experiment(change))) end
 
 describe("tr:step", function()
   it("gives nil after the last step and counts steps and tokens", function()
@@ -127,14 +106,12 @@ describe("rewards in a step", function()
   end)
 
   it("see the state but cannot change it", function()
-    local ok, err = pcall(run, function(t)
+    tiny.refused("read%-only", run, function(t)
       t.rewards = { function(_, _, c)
         c.state.level = 1
         return 0
       end }
     end)
-    assert.is_false(ok)
-    assert.matches("read%-only", tostring(err))
   end)
 
   it("that fail are zero or left out when the experiment says so", function()

@@ -4,13 +4,11 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local losses = require "grpo.losses"
+local tiny = require "tests.lua.tiny"
 
-local config = {
-  model_type = "llama", vocab_size = 258, hidden_size = 32, intermediate_size = 48,
-  num_hidden_layers = 2,
+local config = tiny.llama { vocab_size = 258, intermediate_size = 48, num_hidden_layers = 2,
   num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
-  initializer_range = 0.2, tie_word_embeddings = true,
-}
+  initializer_range = 0.2, tie_word_embeddings = true }
 local prompts = { { 72, 105 }, { 1, 2, 3, 4, 5 }, { 200 } }
 local G, LENGTH = 4, 24
 
@@ -34,19 +32,15 @@ end
 
 local function make(options)
   local model = core.model_new(config, { seed = 1 })
-  local o = { model = model, tokenizer = core.tokenizer_bytes(),
-    reference = core.model_new(config, { seed = 2 }),
-    prompts_per_step = 3, group_size = G, max_prompt_tokens = 8, max_new_tokens = LENGTH,
-    turns = true, optimizer = {} }
-  for k, v in pairs(options or {}) do o[k] = v end
-  return core.engine(o), model
+  return core.engine(tiny.with({ model = model, tokenizer = core.tokenizer_bytes(),
+    reference = core.model_new(config, { seed = 2 }), prompts_per_step = 3, group_size = G,
+    max_prompt_tokens = 8, max_new_tokens = LENGTH, turns = true, optimizer = {} }, options)), model
 end
 
 local function roll_out(engine, more)
-  local o = { prompts = prompts, n = G, seed = 5, step = 1, on_turn = talkative(),
-    sampling = { max_new_tokens = LENGTH, temperature = 1.0, stop = stop } }
-  for k, v in pairs(more or {}) do o[k] = v end
-  return engine:rollout(o)
+  return engine:rollout(tiny.with({ prompts = prompts, n = G, seed = 5, step = 1,
+    on_turn = talkative(),
+    sampling = { max_new_tokens = LENGTH, temperature = 1.0, stop = stop } }, more))
 end
 
 -- n completions as an update takes them.
@@ -197,22 +191,18 @@ describe("on_turn", function()
 
   it("passes its error on, and the engine is as good as before", function()
     local engine = make()
-    local ok, err = pcall(roll_out, engine, { on_turn = function() error("no idea") end })
-    assert.is_false(ok)
-    assert.matches("turns_engine_test.lua:%d+: no idea", tostring(err))
-    ok, err = pcall(roll_out, engine, { on_turn = function() return { 1, "x" } end })
-    assert.is_false(ok)
-    assert.matches("rollout.on_turn%[2%]", tostring(err))
-    ok, err = pcall(roll_out, engine, { on_turn = 3 })
-    assert.is_false(ok)
-    assert.matches("on_turn: a function expected", tostring(err))
+    for pattern, on_turn in pairs {
+      ["turns_engine_test.lua:%d+: no idea"] = function() error("no idea") end,
+      ["rollout.on_turn%[2%]"] = function() return { 1, "x" } end,
+      ["on_turn: a function expected"] = 3,
+    } do
+      tiny.refused(pattern, roll_out, engine, { on_turn = on_turn })
+    end
     local batch, other = roll_out(engine), roll_out((make()))
     for i = 1, #other do assert.same(other:ids(i), batch:ids(i)) end
   end)
 
   it("wants an engine made for turns", function()
-    local ok, err = pcall(roll_out, (make({ turns = false })))
-    assert.is_false(ok)
-    assert.matches("made without", tostring(err))
+    tiny.refused("made without", roll_out, (make { turns = false }))
   end)
 end)

@@ -3,15 +3,12 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local tools = require "grpo.dialogue.tools"
+local tiny = require "tests.lua.tiny"
 local turns = require "grpo.dialogue.turns"
 
-local function complain(path, format, ...) error(path .. ": " .. format:format(...), 0) end
+local message_of, weights = tiny.message_of, tiny.weights
 
-local function message_of(f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  return tostring(err)
-end
+local function complain(path, format, ...) error(path .. ": " .. format:format(...), 0) end
 
 -- ---- forms of calls -----------------------------------------------------------------------------
 
@@ -130,10 +127,8 @@ end)
 
 -- ---- experiments --------------------------------------------------------------------------------
 
-local shape = { model_type = "llama", hidden_size = 32, intermediate_size = 64,
-  num_hidden_layers = 1,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64,
-  tie_word_embeddings = true, initializer_range = 0.3 }
+local shape = tiny.llama { num_attention_heads = 4, num_key_value_heads = 2,
+  max_position_embeddings = 64, tie_word_embeddings = true, initializer_range = 0.3 }
 
 -- "x" calls a tool, with what the turn said before it; the answer stands in brackets.
 local with_x = {
@@ -144,8 +139,8 @@ local with_x = {
   write = function(result) return "[" .. result .. "]" end,
 }
 
-local function experiment(change)
-  local t = {
+local experiment = tiny.experiments(function()
+  return {
     name = "tiny", seed = 3,
     model = { config = shape,
       tokenizer = grpo.tokenizer.chars("abcx[]0123456789!? errothisnvdly:'k") },
@@ -160,26 +155,9 @@ local function experiment(change)
     rewards = { { name = "as", fn = function(text) return select(2, text:gsub("a", "")) end } },
     train = { steps = 3, prompts_per_step = 2, lr = 1e-3 },
   }
-  if change then change(t) end
-  return grpo.experiment(t)
-end
+end)
 
-local function weights(tr)
-  local bytes = {}
-  for name, tensor in tr.model:parameters() do
-    bytes[#bytes + 1] = name .. tostring(tensor:sum():item())
-  end
-  return table.concat(bytes, "\n")
-end
-
-local function run(change)
-  local tr, steps = grpo.trainer(experiment(change)), {}
-  while true do
-    local m = tr:step()
-    if not m then return tr, steps end
-    steps[#steps + 1] = m
-  end
-end
+local function run(change) return tiny.steps(grpo.trainer(experiment(change))) end
 
 local function with_environment(t)
   t.tools, t.turns = nil, { max = 4 }
@@ -229,8 +207,7 @@ describe("training with tools", function()
     assert.equal(weights(whole), weights(kept))
     assert.equal(weights(whole), weights(plain))
     assert.equal(list_a[3].loss, list_b[3].loss)
-    local dir = os.tmpname()
-    os.remove(dir)
+    local dir = tiny.path()
     local half = grpo.trainer(experiment())
     half:step()
     half:save(dir)
@@ -280,24 +257,16 @@ describe("training with tools", function()
         t.turns.format[name] = f
       end)
     end
-    assert.matches("turns.format.read: .*turns_test.lua:%d+: cannot", failing("read", function()
-      error "cannot"
-    end))
+    assert.matches("turns.format.read: .*turns_test.lua:%d+: cannot",
+      failing("read", function() error "cannot" end))
     assert.matches("turns.format.read: returned a number, want nil or a list",
-      failing("read", function()
-      return 5
-    end))
-    assert.matches("turns.format.read: item 1 is a string, want", failing("read", function()
-      return { "count" }
-    end))
+      failing("read", function() return 5 end))
+    assert.matches("turns.format.read: item 1 is a string, want",
+      failing("read", function() return { "count" } end))
     assert.matches("turns.format.write: .*turns_test.lua:%d+: cannot",
-      failing("write", function(text)
-      return text == "" and "" or error "cannot"
-    end))
+      failing("write", function(text) return text == "" and "" or error "cannot" end))
     assert.matches("turns.format.write: returned nil, want a string",
-      failing("write", function(text)
-      return text == "" and "" or nil
-    end))
+      failing("write", function(text) return text == "" and "" or nil end))
   end)
 
   it("has no c.environment, and writes empty arguments as an object", function()

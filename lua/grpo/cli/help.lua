@@ -11,8 +11,8 @@ local command = {
   flags = {},
   about = {
     "Shows the list of commands, or the help of one COMMAND. For an OPTION of an experiment or a "
-      .. "NAME of the Lua interface it shows what ?NAME shows at a prompt. For a section of options "
-      .. "it lists them. It also explains the variables of the environment. Examples:",
+      .. "NAME of the Lua interface it shows what ?NAME shows at a prompt. For a section of "
+      .. "options it lists them. It also explains the variables of the environment. Examples:",
     { { "grpo help train.lr" }, { "grpo help train.ppo" }, { "grpo help rewards" },
       { "grpo help grpo.data.jsonl" }, { "grpo help Completion" }, { "grpo help GRPO_CPU" } },
   },

@@ -1,0 +1,112 @@
+-- Shared by the tests: models and experiments small enough for milliseconds, files that are there
+-- for a moment, and calls that must fail.
+
+local core = require "grpo.core"
+local grpo = require "grpo"
+local trainer = require "grpo.train.trainer"
+
+local tiny = {}
+
+-- A copy of t with some fields changed.
+function tiny.with(t, changes)
+  local copy = {}
+  for k, v in pairs(t) do copy[k] = v end
+  for k, v in pairs(changes or {}) do copy[k] = v end
+  return copy
+end
+
+-- The configuration of a Llama of one layer.
+function tiny.llama(changes)
+  return tiny.with({ model_type = "llama", hidden_size = 32, intermediate_size = 64,
+    num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 32 }, changes)
+end
+
+function tiny.count_a(text) return select(2, text:gsub("a", "")) end
+
+-- ---- failures -----------------------------------------------------------------------------------
+
+-- The message of the error that f(...) raises.
+function tiny.message_of(f, ...)
+  local ok, err = pcall(f, ...)
+  if ok then error("an error was expected", 2) end
+  return tostring(err)
+end
+
+-- f(...) raises an error whose message has the pattern.
+function tiny.refused(pattern, f, ...)
+  local ok, err = pcall(f, ...)
+  if ok then error("accepted: " .. pattern, 2) end
+  if not tostring(err):find(pattern) then
+    error(("expected an error matching %q, got %q"):format(pattern, tostring(err)), 2)
+  end
+end
+
+-- ---- files --------------------------------------------------------------------------------------
+
+-- A path at which there is nothing.
+function tiny.path()
+  local path = os.tmpname()
+  os.remove(path)
+  return path
+end
+
+-- A file with this text.
+function tiny.file(text)
+  local path = tiny.path()
+  assert(core.fs.write(path, text))
+  return path
+end
+
+-- Calls f with a path at which there is nothing, and removes what it leaves there.
+function tiny.temporary(f)
+  local path = tiny.path()
+  local ok, err = pcall(f, path)
+  core.fs.remove_tree(path)
+  if not ok then error(err, 0) end
+end
+
+-- ---- experiments --------------------------------------------------------------------------------
+
+-- fields() makes the table of an experiment, and change(t) edits it.  Returns
+--   experiment(change)     the experiment
+--   run(change, options)   runs it to the end; the trainer, the metrics of every step
+function tiny.experiments(fields)
+  local function experiment(change)
+    local t = fields()
+    if change then change(t) end
+    return grpo.experiment(t)
+  end
+  local function run(change, options)
+    local list = {}
+    local tr = trainer.new(experiment(function(t)
+      if change then change(t) end
+      t.hooks = t.hooks or {}
+      local on_step = t.hooks.on_step
+      t.hooks.on_step = function(m, tr)
+        list[#list + 1] = m
+        return on_step and on_step(m, tr)
+      end
+    end), options)
+    tr:run()
+    return tr, list
+  end
+  return experiment, run
+end
+
+-- Takes all steps of a trainer, without evaluations; the trainer and the metrics of every step.
+function tiny.steps(tr)
+  local list = {}
+  for m in tr.step, tr do list[#list + 1] = m end
+  return tr, list
+end
+
+-- The sums of a trainer's weights, as a text to compare.
+function tiny.weights(tr)
+  local lines = {}
+  for name, tensor in tr.model:parameters() do
+    lines[#lines + 1] = name .. tostring(tensor:sum():item())
+  end
+  return table.concat(lines, "\n")
+end
+
+return tiny
