@@ -11,7 +11,7 @@ typedef struct PpoOptions {
    * ignored. */
   UpdateOptions update;
   const double *score;        /* [completions] NaN: none, the completion is left out */
-  const double *token_reward; /* [tokens of the batch]; NULL: none */
+  const double *token_reward; /* [tokens of the batch], read where the mask is 1; NULL: none */
   /* kl_coef > 0 wants engine_reference() before; minibatches: at most as many as prompts */
 #include "base/option_fields.h"
 #include "rl/ppo_options.def"

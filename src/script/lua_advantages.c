@@ -55,29 +55,35 @@ double *push_completion_rewards(lua_State *L, int index, int *n) {
   return v;
 }
 
-double *push_token_rewards(lua_State *L, int index, int n, int **lengths) {
+/* Pushes a number for each token of n completions: those of item i of the list at index, or of its
+ * field; a list of length[i] numbers, or one number for all of them. */
+static double *push_by_token(lua_State *L, int index, const char *field, int n, const int *length) {
+  const char *what = field ? field : "token_rewards";
   size_t total = 0;
   if (!lua_istable(L, index) || (int)lua_rawlen(L, index) != n)
-    raise_new(L, GRPO_EARG, "token_rewards: a list of %d lists expected", n);
-  int *length = *lengths = push_scratch(L, (size_t)n, sizeof *length);
-  for (int i = 0; i < n; i++) {
-    if (lua_rawgeti(L, index, i + 1) != LUA_TTABLE)
-      raise_new(L, GRPO_EARG, "token_rewards[%d]: a list with one number per token expected",
-                i + 1);
-    total += (size_t)(length[i] = (int)lua_rawlen(L, -1));
-    lua_pop(L, 1);
-  }
-  double *out = push_scratch(L, total, sizeof *out), *v = out;
-  for (int i = 0; i < n; i++) {
+    raise_new(L, GRPO_EARG, "%s: a list with an item for each of %d completions expected", what, n);
+  for (int i = 0; i < n; i++) total += (size_t)length[i];
+  double *out = push_scratch(L, total, sizeof *out), *to = out;
+  const int top = lua_gettop(L);
+  for (int i = 0; i < n; to += length[i++]) {
+    const double *list = NULL;
+    int count = length[i];
     lua_rawgeti(L, index, i + 1);
-    for (int t = 0; t < length[i]; t++) {
-      lua_rawgeti(L, -1, t + 1);
-      *v++ = number_or_none(L, "token_rewards", i + 1);
-      lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
+    if (field) lua_getfield(L, -1, field);
+    if (lua_type(L, -1) != LUA_TNUMBER) list = push_numbers(L, -1, what, &count);
+    if (count != length[i])
+      raise_new(L, GRPO_EARG, "%s[%d]: %d numbers for %d tokens", what, i + 1, count, length[i]);
+    for (int t = 0; t < count; t++) to[t] = list ? list[t] : (double)lua_tonumber(L, -1);
+    lua_settop(L, top);
   }
   return out;
+}
+
+double *push_token_numbers(lua_State *L, int index, const char *field, const Batch *b) {
+  const int n = batch_size(b);
+  int *length = push_scratch(L, (size_t)n, sizeof *length);
+  for (int i = 0; i < n; i++) length[i] = b->completion[i].len;
+  return push_by_token(L, index, field, n, length);
 }
 
 static void check_clip(lua_State *L, AdvantageOptions *o) {
@@ -172,7 +178,7 @@ static int l_advantages(lua_State *L) {
  * completion a list with a number per token; then c.advantage is such a list, too. */
 static int l_set_advantages(lua_State *L) {
   AdvantageOptions o;
-  int n, *lengths = NULL;
+  int n, *length = NULL;
   double *of_token = NULL;
   check_table(L, 1);
   lua_settop(L, 4);
@@ -181,16 +187,21 @@ static int l_set_advantages(lua_State *L) {
       lua_isnil(L, 3) ? push_completion_rewards(L, 1, &n) : push_rewards(L, 3, &n, &o.nrewards);
   check_advantage_options(L, &o);
   const double *advantage = push_result(L, &o, n, rewards);
-  if (!lua_isnil(L, 4)) {
-    of_token = push_token_rewards(L, 4, n, &lengths);
-    want_ok(L, advantages_dense(o.group, n, lengths, of_token, of_token));
+  if (lua_istable(L, 4)) {
+    length = push_scratch(L, (size_t)n, sizeof *length);
+    for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+      lua_rawgeti(L, 4, i + 1);
+      length[i] = (int)lua_rawlen(L, -1);
+    }
+    of_token = push_by_token(L, 4, NULL, n, length);
+    want_ok(L, advantages_dense(o.group, n, length, of_token, of_token));
   }
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 1, i + 1);
     if (of_token) {
-      for (int t = 0; t < lengths[i]; t++) of_token[t] += advantage[i];
-      push_doubles(L, of_token, lengths[i]);
-      of_token += lengths[i];
+      for (int t = 0; t < length[i]; t++) of_token[t] += advantage[i];
+      push_doubles(L, of_token, length[i]);
+      of_token += length[i];
     } else {
       lua_pushnumber(L, advantage[i]);
     }
@@ -198,28 +209,6 @@ static int l_set_advantages(lua_State *L) {
     lua_pop(L, 1);
   }
   return 0;
-}
-
-const double *push_completion_advantages(lua_State *L, int index, const Batch *b) {
-  const int n = batch_size(b);
-  double *out = push_scratch(L, (size_t)batch_tokens(b), sizeof *out);
-  if (!lua_istable(L, index) || (int)lua_rawlen(L, index) != n)
-    raise_new(L, GRPO_EARG, "update: a list of the batch's %d completions expected", n);
-  const int top = lua_gettop(L);
-  for (int i = 0, at = 0; i < n; at += b->completion[i++].len) {
-    const int len = b->completion[i].len;
-    const double *list = NULL;
-    int count = len;
-    lua_rawgeti(L, index, i + 1);
-    if (lua_getfield(L, -1, "advantage") != LUA_TNUMBER)
-      list = push_numbers(L, -1, "advantage", &count);
-    if (count != len)
-      raise_new(L, GRPO_EARG, "advantage: %d numbers for the %d tokens of completion %d", count,
-                len, i + 1);
-    for (int t = 0; t < len; t++) out[at + t] = list ? list[t] : (double)lua_tonumber(L, -1);
-    lua_settop(L, top);
-  }
-  return out;
 }
 
 CORE_PART(advantages) {

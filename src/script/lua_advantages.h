@@ -8,9 +8,8 @@
 
 /* Each pushes scratch memory.  index: a list of completions, tables like `c` of a reward. */
 double *push_completion_rewards(lua_State *L, int index, int *n); /* [n] c.reward; NaN: none */
-/* [tokens of b] c.advantage: a number, or a list with one for each token */
-const double *push_completion_advantages(lua_State *L, int index, const Batch *b);
-/* index: a list of n lists, whose numbers come one after another; NaN: none.  *lengths: [n] */
-double *push_token_rewards(lua_State *L, int index, int n, int **lengths);
+/* [tokens of b] c[field] of each completion, a number or a list with one for each token; NaN: none.
+ * Without a field the list at index has these numbers and lists itself. */
+double *push_token_numbers(lua_State *L, int index, const char *field, const Batch *b);
 
 #endif

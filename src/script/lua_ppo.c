@@ -1,6 +1,4 @@
 /* lua_ppo.c - engine:ppo. */
-#include <math.h>
-
 #include "rl/ppo.h"
 #include "script/binding.h"
 #include "script/lua_advantages.h"
@@ -9,21 +7,6 @@
 #include "script/lua_update.h"
 #include "script/push_metrics.h"
 #include "script/read_options.h"
-
-/* Reads `token_rewards`: for each completion a list with a number per token; NULL: absent. */
-static const double *read_token_rewards(lua_State *L, const Batch *b) {
-  int *lengths;
-  if (lua_getfield(L, 4, "token_rewards") == LUA_TNIL) return NULL;
-  double *out = push_token_rewards(L, lua_gettop(L), batch_size(b), &lengths), *v = out;
-  for (int i = 0; i < batch_size(b); i++) {
-    if (lengths[i] != b->completion[i].len)
-      raise_new(L, GRPO_EARG, "ppo.token_rewards[%d]: %d numbers for %d tokens", i + 1, lengths[i],
-                b->completion[i].len);
-    for (int t = 0; t < lengths[i]; t++, v++)
-      if (isnan(*v)) *v = 0;
-  }
-  return out;
-}
 
 static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
   static const OptionSet *const all[] = {&loss_option_set, &update_option_set, NULL};
@@ -40,7 +23,8 @@ static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
                                                       : push_numbers(L, -1, "ppo.scores", &n);
   if (n != batch_size(b))
     raise_new(L, GRPO_EARG, "ppo: %d scores for %d completions", n, batch_size(b));
-  o->token_reward = read_token_rewards(L, b);
+  if (lua_getfield(L, 4, "token_rewards") != LUA_TNIL)
+    o->token_reward = push_token_numbers(L, lua_gettop(L), NULL, b);
 }
 
 /* Sets c.advantage to the mean over the completion's tokens, and pushes the advantages of all, a

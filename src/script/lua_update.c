@@ -147,7 +147,7 @@ static int l_update(lua_State *L) {
     o.loss_fn = call_lua_loss;
     o.loss_user = &loss;
   }
-  o.token_advantage = push_completion_advantages(L, 3, b);
+  o.token_advantage = push_token_numbers(L, 3, "advantage", b);
   luaL_checkstack(L, 20, "loss");
   set_engine_busy(L, 1, true);
   const Status s = engine_update(e, b, &o, &m);

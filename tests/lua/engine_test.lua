@@ -190,8 +190,8 @@ describe("an engine", function()
     local function update(o, advantages)
       return message_of(engine.update, engine, batch, with(advantages or { 1, 0, -1, 1, -1, 0 }), o)
     end
-    assert.matches("6 completions", update({}, { 1 }))
-    assert.matches("2 numbers for the %d tokens of completion 1",
+    assert.matches("each of 6 completions", update({}, { 1 }))
+    assert.matches("advantage%[1%]: 2 numbers for %d tokens",
       update({}, { { 1, 2 }, 0, -1, 1, -1, 0 }))
     assert.matches("reference", update { kl = 0.1 })
     assert.matches("did you mean 'clip'", update { clpi = 0.1 })
