@@ -13,16 +13,26 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
+/* Bytes that wait; the first `begin` of them are done with.  They leave memory when they are more
+ * than what waits, so that every byte is moved once at most. */
+typedef struct Queue {
+  Buf bytes;
+  size_t begin;
+} Queue;
+
 typedef struct Peer {
   int fd; /* -1: none */
   bool announced, failed;
-  size_t taken; /* bytes of `in` that are the line handed out last */
-  Buf in, out;
+  size_t longest; /* a line that it may send */
+  size_t taken;   /* bytes of `in` that are the line handed out last */
+  size_t seen;    /* bytes of `in` that have no end of line */
+  Queue in, out;
 } Peer;
 
 struct ChannelServer {
   int fd;
   char *path;
+  int turn; /* the peer that is looked at first */
   Peer peer[CHANNEL_CLIENTS];
 };
 
@@ -60,57 +70,68 @@ static Status open_socket(const char *path, int *fd) {
   return *fd < 0 ? fail(GRPO_EIO, "%s: %s", path, strerror(errno)) : GRPO_OK;
 }
 
+/* ---- queues ----------------------------------------------------------------------------- */
+
+static size_t queue_len(const Queue *q) { return q->bytes.len - q->begin; }
+static const char *queue_data(const Queue *q) { return q->bytes.data + q->begin; }
+
+static void queue_drop(Queue *q, size_t n) {
+  q->begin += n;
+  if (q->begin <= queue_len(q)) return;
+  memmove(q->bytes.data, queue_data(q), queue_len(q));
+  q->bytes.len -= q->begin;
+  q->begin = 0;
+}
+
 /* ---- a peer ---------------------------------------------------------------------------- */
 
 static void peer_close(Peer *p) {
   if (p->fd >= 0) close(p->fd);
-  buf_free(&p->in);
-  buf_free(&p->out);
+  buf_free(&p->in.bytes);
+  buf_free(&p->out.bytes);
   *p = (Peer){.fd = -1};
 }
 
 /* Drops the line that was handed out. */
 static void forget_line(Peer *p) {
   if (!p->taken) return;
-  memmove(p->in.data, p->in.data + p->taken, p->in.len - p->taken);
-  p->in.len -= p->taken;
-  p->taken = 0;
+  queue_drop(&p->in, p->taken);
+  p->taken = p->seen = 0;
 }
 
 static bool take_line(Peer *p, const char **line, size_t *len) {
-  const char *end = p->in.len ? memchr(p->in.data, '\n', p->in.len) : NULL;
+  const size_t n = queue_len(&p->in);
+  const char *data = n ? queue_data(&p->in) : NULL;
+  const char *end = n > p->seen ? memchr(data + p->seen, '\n', n - p->seen) : NULL;
+  p->seen = n;
   if (!end) return false;
-  *line = p->in.data;
-  *len = (size_t)(end - p->in.data);
+  *line = data;
+  *len = (size_t)(end - data);
   p->taken = *len + 1;
   return true;
 }
 
 /* Reads the bytes that have arrived.  Returns false if there are none. */
 static bool receive(Peer *p, int flags) {
-  char chunk[4096];
+  char chunk[1 << 14];
   const ssize_t n = recv(p->fd, chunk, sizeof chunk, flags);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-  if (n > 0) buf_put(&p->in, chunk, (size_t)n);
-  p->failed = n <= 0 || p->in.len > CHANNEL_LINE || p->in.oom;
+  if (n > 0) buf_put(&p->in.bytes, chunk, (size_t)n);
+  p->failed = n <= 0 || queue_len(&p->in) > p->longest || p->in.bytes.oom;
   return !p->failed;
 }
 
 static void flush_out(Peer *p) {
-  size_t sent = 0;
-  while (sent < p->out.len) {
+  while (queue_len(&p->out)) {
     const ssize_t n =
-        send(p->fd, p->out.data + sent, p->out.len - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        send(p->fd, queue_data(&p->out), queue_len(&p->out), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) p->failed = true;
-      break;
+      return;
     }
-    sent += (size_t)n;
+    queue_drop(&p->out, (size_t)n);
   }
-  if (!sent) return;
-  memmove(p->out.data, p->out.data + sent, p->out.len - sent);
-  p->out.len -= sent;
 }
 
 /* ---- the server ------------------------------------------------------------------------ */
@@ -176,14 +197,14 @@ static void accept_some(ChannelServer *s) {
     if (i == CHANNEL_CLIENTS || !same_user(fd))
       close(fd);
     else
-      s->peer[i] = (Peer){.fd = fd};
+      s->peer[i] = (Peer){.fd = fd, .longest = CHANNEL_LINE};
   }
 }
 
 /* Fills in the next event of one client; false: there is none. */
 static bool peer_next(Peer *p, ChannelEvent *event) {
   forget_line(p);
-  if (p->out.len) flush_out(p);
+  if (queue_len(&p->out)) flush_out(p);
   if (!p->announced) {
     p->announced = true;
     event->kind = CHANNEL_OPENED;
@@ -201,9 +222,12 @@ static bool peer_next(Peer *p, ChannelEvent *event) {
 
 bool channel_next(ChannelServer *s, ChannelEvent *event) {
   accept_some(s);
-  for (int i = 0; i < CHANNEL_CLIENTS; i++) {
+  for (int k = 0; k < CHANNEL_CLIENTS; k++) {
+    const int i = (s->turn + k) % CHANNEL_CLIENTS;
     *event = (ChannelEvent){.client = i};
-    if (s->peer[i].fd >= 0 && peer_next(&s->peer[i], event)) return true;
+    if (s->peer[i].fd < 0 || !peer_next(&s->peer[i], event)) continue;
+    s->turn = i + 1;
+    return true;
   }
   return false;
 }
@@ -213,8 +237,9 @@ void channel_wait(ChannelServer *s, double seconds) {
   int n = 1;
   for (int i = 0; i < CHANNEL_CLIENTS; i++)
     if (s->peer[i].fd >= 0)
-      fds[n++] = (struct pollfd){.fd = s->peer[i].fd,
-                                 .events = (short)(POLLIN | (s->peer[i].out.len ? POLLOUT : 0))};
+      fds[n++] =
+          (struct pollfd){.fd = s->peer[i].fd,
+                          .events = (short)(POLLIN | (queue_len(&s->peer[i].out) ? POLLOUT : 0))};
   poll(fds, (nfds_t)n, (int)(seconds * 1000));
 }
 
@@ -222,9 +247,9 @@ void channel_send(ChannelServer *s, int client, const char *text, size_t len) {
   if (client < 0 || client >= CHANNEL_CLIENTS) return;
   Peer *p = &s->peer[client];
   if (p->fd < 0 || p->failed) return;
-  buf_put(&p->out, text, len);
-  buf_putc(&p->out, '\n');
-  p->failed = p->out.len > CHANNEL_BACKLOG || p->out.oom;
+  buf_put(&p->out.bytes, text, len);
+  buf_putc(&p->out.bytes, '\n');
+  p->failed = queue_len(&p->out) > CHANNEL_BACKLOG || p->out.bytes.oom;
   if (!p->failed) flush_out(p);
 }
 
@@ -245,7 +270,7 @@ static Status reach(ChannelClient *c, const char *path) {
 Status channel_connect(ChannelClient **out, const char *path) {
   ChannelClient *c = mem_zalloc(sizeof *c);
   if (!c) return fail(GRPO_ENOMEM, "%s", path);
-  c->peer.fd = -1;
+  c->peer = (Peer){.fd = -1, .longest = CHANNEL_BACKLOG};
   const Status status = reach(c, path);
   if (status == GRPO_OK)
     *out = c;

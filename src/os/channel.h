@@ -1,9 +1,10 @@
 /* channel.h - lines of text over a Unix socket, between processes of one user.
  *
  * The server never blocks on a client: it keeps up to CHANNEL_BACKLOG bytes for a slow client and
- * then drops it, as it drops one that sends a line longer than CHANNEL_LINE.  Clients of other
- * users are refused.  The socket's file has mode 0600.  A channel must not be used by two threads
- * at once.
+ * then drops it, as it drops one that sends a line longer than CHANNEL_LINE.  A line from the
+ * server may be as long as the backlog.  Clients take turns, and time is linear in the bytes that
+ * come and go, however long or short the lines are.  Clients of other users are refused.  The
+ * socket's file has mode 0600.  A channel must not be used by two threads at once.
  */
 #ifndef GRPO_OS_CHANNEL_H
 #define GRPO_OS_CHANNEL_H

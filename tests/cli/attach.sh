@@ -67,7 +67,19 @@ for text in (b"nonsense\n{\"text\": 5}\n\0\xff\n", b"{\"id\": 1, \"text\": \"pau
 PY
 { printf 'x = "'; head -c 1100000 /dev/zero | tr '\0' a; echo '"'; } | attach a/exp-001; status=$?
 result "a text that is too long is refused, the run goes on" "$([ $status = 2 ] && grep -q 'a run takes 1048576 at most' err || cat err)"
-echo 'resume()' | attach a/exp-001
+printf '%s\n' 'for i = 1, 20000 do print(("\27"):rep(9)) end' 'for i = 1, 100000 do print(i, "of many") end' 'print(("\u{20AC}"):rep(400000))' '#"still there"' | attach a/exp-001
+result "an answer of a megabyte is shown, a longer one is cut" "$([ "$(grep -c '^\(.x1b\)*$' out)" = 20000 ] && grep -q '^59999	of many$' out && grep -qx 11 out && \
+  [ "$(grep -c 'more than a MiB' err)" = 2 ] || { head -c 300 err; wc out; })"
+
+# a flood of lines that waits for no answer: the run makes its steps meanwhile
+python3 - a/exp-001/control.sock >flood 2>/dev/null <<'PY' || echo skipped >flood
+import json, socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); answers = s.makefile()
+answers.readline()
+s.sendall(b"".join(json.dumps({"id": i, "text": "tr.paused = nil" if i == 0 else "1"}).encode() + b"\n" for i in range(60)))
+for i in range(60): print(json.loads(answers.readline())["step"])
+PY
+result "a flood is served over several steps" "$(grep -q skipped flood || [ "$(sort flood | uniq -c | sort -rn | awk 'NR == 1 { print $1 }')" -le 16 ] || sort flood | uniq -c)"
 result "lines that went well: status 0" "$([ $? = 0 ] || cat err)"
 wait $pid; status=$?
 result "nonsense and death of clients leave the run alone" "$([ $status = 0 ] && grep -q '"state": "finished"' a/exp-001/run.json || cat a.err a/exp-001/run.log)"

@@ -105,6 +105,53 @@ TEST(a_client_without_end_of_line_is_dropped) {
   channel_close(s);
 }
 
+TEST(an_answer_may_be_longer_than_a_request) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/long.sock", test_tmp());
+  ChannelServer *s = server(path);
+  ChannelClient *c = client(path);
+  const char *line = NULL;
+  size_t n = 0;
+  enum { LONG = 3 * CHANNEL_LINE };
+  char *text = mem_alloc(LONG);
+  memset(text, 'z', LONG);
+  CHECK(next(s).kind == CHANNEL_OPENED);
+  channel_send(s, 0, text, LONG);
+  channel_send(s, 0, "end", 3);
+  for (int i = 0; i < 1000 && !line; i++) {
+    ChannelEvent e;
+    CHECK(!channel_next(s, &e)); /* which sends what the client has made room for */
+    CHECK(channel_read(c, 0, &line, &n) == GRPO_OK);
+  }
+  CHECK(line && n == LONG && !memcmp(line, text, LONG));
+  CHECK(channel_read(c, 2, &line, &n) == GRPO_OK && line && n == 3 && !memcmp(line, "end", 3));
+  mem_free(text);
+  channel_disconnect(c);
+  channel_close(s);
+}
+
+TEST(clients_take_turns) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/turns.sock", test_tmp());
+  ChannelServer *s = server(path);
+  ChannelClient *loud = client(path), *quiet = client(path);
+  CHECK(next(s).kind == CHANNEL_OPENED);
+  CHECK(next(s).kind == CHANNEL_OPENED);
+  char many[500 * 4];
+  for (int i = 0; i < 500; i++) memcpy(many + 4 * i, "now\n", 4);
+  CHECK(channel_write(loud, many, sizeof many - 1) == GRPO_OK);
+  CHECK(channel_write(quiet, "please", 6) == GRPO_OK);
+  bool heard = false;
+  for (int i = 0; i < 3 && !heard; i++) heard = next(s).len == 6;
+  CHECK(heard);
+  int others = 0;
+  for (ChannelEvent e; channel_next(s, &e);) others += e.len == 3;
+  CHECK(others >= 497);
+  channel_disconnect(loud);
+  channel_disconnect(quiet);
+  channel_close(s);
+}
+
 TEST(a_client_that_reads_nothing_does_not_block) {
   char path[512];
   snprintf(path, sizeof path, "%s/slow.sock", test_tmp());

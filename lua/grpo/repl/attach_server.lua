@@ -11,12 +11,17 @@ local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
+local output = require "grpo.repl.output"
 local paint = require "grpo.repl.pretty.paint"
 local pretty = require "grpo.repl.pretty"
 local rollouts = require "grpo.repl.pretty.rollouts"
 local session = require "grpo.repl.session"
 
-local MOST_OUTPUT = 1 << 20
+local MOST_OUTPUT = 1 << 20 -- bytes of an answer; its line in JSON may be six times as long
+
+-- Events that are served between two steps.  A session sends one line and waits for the answer, so
+-- only a flood is put off; what it sent is served between the next steps.
+local MOST_EVENTS, MOST_SECONDS = 16, 0.1
 
 local Control = {}
 Control.__index = Control
@@ -128,13 +133,9 @@ end
 
 local function opened(self, client)
   local tr = self.tr
-  local one = { size = 0, look = {} } -- out, err: the output of the current request
+  local one = { look = {}, output = output.new(0) } -- output: of the current request
   local function put(kind)
-    return function(text)
-      one.size = one.size + #text
-      if one.size > MOST_OUTPUT then text = "" end
-      one[kind] = (one[kind] or "") .. text
-    end
+    return function(text) one.output:put(kind, text) end
   end
   local function call(chunk)
     return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session",
@@ -156,7 +157,7 @@ local function requested(self, client, line)
   if not ok or type(request) ~= "table" or type(request.text) ~= "string" then
     return self:send(client, { err = "not a request\n" })
   end
-  one.out, one.err, one.size = nil, nil, 0
+  one.output = output.new(MOST_OUTPUT)
   local look = type(request.look) == "table" and request.look or {}
   one.look = { width = math.type(look.width) == "integer"
     and math.max(20, math.min(look.width, 1000)) or 80, colour = look.colour == true }
@@ -164,11 +165,13 @@ local function requested(self, client, line)
   tr.in_hook = "an attached session"
   local fine, more = pcall(one.session.run, one.session, request.text)
   tr.in_hook = outer
-  if not fine then one.err = display.clean(tostring(more)) .. "\n" end
-  if one.size > MOST_OUTPUT then
-    one.err = (one.err or "") .. "(more than a MiB of output; the rest is left out)\n"
+  local out, err = one.output:text("out"), one.output:text("err")
+  if not fine then err = display.clean(tostring(more)) .. "\n" end
+  if one.output.cut then
+    out = out and out:gsub("[^\n]$", "%0\n")
+    err = (err or "") .. "(more than a MiB of output; the rest is left out)\n"
   end
-  self:send(client, { id = request.id, out = one.out, err = one.err, more = fine and more or nil,
+  self:send(client, { id = request.id, out = out, err = err, more = fine and more or nil,
     failed = (not fine or one.session.failed) or nil, step = tr.step_count, paused = tr.paused })
 end
 
@@ -177,28 +180,40 @@ local function gone(self, client)
   self.tr.directory:note(("a session was detached at step %d"):format(self.tr.step_count))
 end
 
--- Serves the requests that have arrived and, while the run is paused, those that arrive meanwhile.
-function Control:serve()
-  local tr, server, was_paused = self.tr, self.server, false
-  repeat
-    local kind, client, line = server:next()
+-- Serves events that have arrived, but only so many; returns whether there were no more.
+function Control:serve_some()
+  local began = core.clock()
+  for _ = 1, MOST_EVENTS do
+    local kind, client, line = self.server:next()
     if kind == "opened" then
       opened(self, client)
     elseif kind == "text" then
       requested(self, client, line)
     elseif kind == "gone" then
       gone(self, client)
-    elseif tr.paused and not tr.stop_reason then
-      if not was_paused then
-        was_paused = true
-        tr.directory:note(("paused at step %d"):format(tr.step_count))
-        tr.view:line(("paused at step %d by an attached session"):format(tr.step_count))
-      end
-      server:wait(0.2)
-      tr:check_interrupt()
-      tr.directory:heartbeat(tr.step_count, tr:total_steps())
+    else
+      return true
     end
-  until not kind and (not tr.paused or tr.stop_reason)
+    if core.clock() - began > MOST_SECONDS then return false end
+  end
+  return false
+end
+
+-- Serves requests that have arrived and, while the run is paused, those that arrive meanwhile.
+function Control:serve()
+  local tr, was_paused = self.tr, false
+  local all_served = self:serve_some()
+  while tr.paused and not tr.stop_reason do
+    if not was_paused then
+      was_paused = true
+      tr.directory:note(("paused at step %d"):format(tr.step_count))
+      tr.view:line(("paused at step %d by an attached session"):format(tr.step_count))
+    end
+    if all_served then self.server:wait(0.2) end
+    tr:check_interrupt()
+    tr.directory:heartbeat(tr.step_count, tr:total_steps())
+    all_served = self:serve_some()
+  end
   if was_paused then tr.directory:note(("continued at step %d"):format(tr.step_count)) end
 end
 
