@@ -17,13 +17,15 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "kern/attention.h"
+#include "kern/attention_grad.h"
 #include "kern/blas.h"
 #include "kern/dispatch.h"
 #include "kern/elementwise.h"
 #include "kern/gemm_bf16.h"
+#include "kern/gemm_dw.h"
+#include "kern/gemm_quant.h"
 #include "kern/logits.h"
 #include "kern/norm_rope.h"
-#include "kern/quant.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>

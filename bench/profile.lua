@@ -131,7 +131,7 @@ local by_file = {
 }
 local products = { ["gemm.c"] = true, ["gemm_dw.c"] = true, ["gemm_bf16.c"] = true,
   ["gemm_bf16_native.c"] = true,
-  ["gemm_quant.c"] = true, ["gemm_dx.c"] = true, ["quant.c"] = true, ["pack.c"] = true }
+  ["gemm_quant.c"] = true, ["panels.c"] = true, ["panels_dx.c"] = true, ["quant.c"] = true }
 local attention = { ["attention_grad.c"] = true, ["attention.c"] = true, ["attention_f32.c"] = true,
   ["kv.c"] = true, ["attention_tile_bf16.inc.c"] = true }
 

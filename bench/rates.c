@@ -12,7 +12,10 @@
 
 #include "base/mem.h"
 #include "kern/blas.h"
+#include "kern/dispatch.h"
 #include "kern/gemm_bf16.h"
+#include "kern/gemm_dw.h"
+#include "kern/gemm_quant.h"
 #include "kern/kernels.h"
 
 enum {

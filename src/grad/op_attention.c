@@ -13,6 +13,7 @@
 #include "grad/ops.h"
 #include "grad/replay.h"
 #include "kern/attention.h"
+#include "kern/attention_grad.h"
 
 static const AttentionAttr *attr_of(const Node *nd) { return nd->attr.p; }
 static int width(const AttnShape *s) { return s->heads * s->head_dim; }

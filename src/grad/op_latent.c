@@ -14,6 +14,7 @@
 #include "grad/weight.h"
 #include "kern/gemm.h"
 #include "kern/gemm_bf16.h"
+#include "kern/gemm_dw.h"
 #include "kern/norm_rope.h"
 
 #include <string.h>

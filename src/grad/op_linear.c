@@ -6,7 +6,7 @@
 #include "grad/ops.h"
 #include "grad/replay.h"
 #include "grad/weight.h"
-#include "kern/gemm.h"
+#include "kern/gemm_dw.h"
 
 static bool in_out(const Node *nd) { return nd->attr.i[0] != 0; }
 static int outputs(const Node *nd) { return weight_outputs(nd->in[1], in_out(nd)); }

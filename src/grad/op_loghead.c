@@ -20,6 +20,7 @@
 #include "grad/weight.h"
 #include "kern/elementwise.h"
 #include "kern/gemm.h"
+#include "kern/gemm_dw.h"
 #include "kern/logits.h"
 
 /* MIN_ROWS: a chunk has at least so many rows, because each chunk reads the whole output

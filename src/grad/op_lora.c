@@ -17,6 +17,7 @@
 #include "grad/replay.h"
 #include "kern/elementwise.h"
 #include "kern/gemm.h"
+#include "kern/gemm_dw.h"
 
 /* ---- dropout --------------------------------------------------------------------- */
 

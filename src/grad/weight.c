@@ -2,7 +2,8 @@
 
 #include "base/arena.h"
 #include "kern/gemm_bf16.h"
-#include "kern/quant.h"
+#include "kern/gemm_dw.h"
+#include "kern/gemm_quant.h"
 
 /* In gradient checks, where reals are double, nothing is rounded: they check the formulas. */
 bool weight_in_bf16(const Tensor *w) {

@@ -14,7 +14,8 @@
  * many keys.
  */
 #include "kern/attention.h"
-#include "kern/attention_impl.h"
+#include "kern/attention_bf16.h"
+#include "kern/attention_f32.h"
 
 #include <math.h>
 #include <string.h>

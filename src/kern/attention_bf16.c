@@ -5,7 +5,7 @@
  * keys, which begin at the same logical positions whatever segments they are in: the unit in
  * which a prefix ends is assembled from both segments.
  */
-#include "kern/attention_impl.h"
+#include "kern/attention_bf16.h"
 
 #include <string.h>
 
@@ -142,24 +142,34 @@ static void use_rows(const Units *b, int own) {
     kernels_bf16()->begin(b->m, own);
 }
 
+/* Units [u, u + m) of b, whose rows [j, end) belong to one span, and the span's own keys that they
+ * see. */
+typedef struct SpanUnits {
+  int j, end, u, m;
+  Keys own;
+} SpanUnits;
+
+/* The units of the next span, from {0} on; false: there is none.  Tiles are for them. */
+static bool next_span(const Attn *a, const Part *p, const Units *b, SpanUnits *s) {
+  const bool lone = one_span(b);
+  s->j = s->end;
+  if (s->j >= b->n) return false;
+  s->end = same_span(b, s->j);
+  const Row *last = b->rows + s->end - 1;
+  s->u = s->j * a->group;
+  s->m = lone ? b->m : (s->end - s->j) * a->group;
+  s->own = own_keys(p, last->span, lone ? b->to : min_int(p->to, last->hi));
+  use_rows(b, s->m);
+  return true;
+}
+
 static void all_scores(const Attn *a, const Work *w, const Part *p, const Units *b) {
-  const AttnSpan *sp = b->rows[0].span;
-  const Keys before = prefix_keys(p, sp, b->to);
-  const int g = a->group;
-  use_rows(b, same_span(b, 0) * g);
+  const Keys before = prefix_keys(p, b->rows[0].span, b->to);
+  use_rows(b, same_span(b, 0) * a->group);
   scores(a, w, p, b, 0, b->m, &before, nothing);
-  if (one_span(b)) {
-    const Keys own = own_keys(p, sp, b->to);
-    scores(a, w, p, b, 0, b->m, &own, b->n == 1 ? row_values(a, p, b->rows) : nothing);
-    return;
-  }
-  for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
-    j1 = same_span(b, j0);
-    const Row *last = b->rows + j1 - 1;
-    const Keys own = own_keys(p, last->span, min_int(p->to, last->hi));
-    use_rows(b, (j1 - j0) * g);
-    scores(a, w, p, b, j0 * g, (j1 - j0) * g, &own, row_values(a, p, last));
-  }
+  for (SpanUnits s = {0}; next_span(a, p, b, &s);)
+    scores(a, w, p, b, s.u, s.m, &s.own,
+           one_span(b) && b->n > 1 ? nothing : row_values(a, p, b->rows + s.end - 1));
 }
 
 /* ---- softmax ---- */
@@ -202,23 +212,11 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, const Units 
 /* Keys that a row does not see have a probability of 0, which adds nothing. */
 static void all_values(const Attn *a, const Work *w, const Part *p, const Units *b,
                        const Sums *to) {
-  const AttnSpan *sp = b->rows[0].span;
-  const Keys before = prefix_keys(p, sp, b->to);
-  const int g = a->group;
+  const Keys before = prefix_keys(p, b->rows[0].span, b->to);
   const bool some = add_values(a, w, p, b, 0, b->m, &before, to, false, nothing);
-  if (one_span(b)) {
-    const Keys own = own_keys(p, sp, b->to);
-    add_values(a, w, p, b, 0, b->m, &own, to, some, p->nnext ? row_keys(a, p, p->next) : nothing);
-    return;
-  }
-  for (int j0 = 0, j1; j0 < b->n; j0 = j1) {
-    j1 = same_span(b, j0);
-    const Row *last = b->rows + j1 - 1;
-    const Keys own = own_keys(p, last->span, min_int(p->to, last->hi));
-    use_rows(b, (j1 - j0) * g);
-    add_values(a, w, p, b, j0 * g, (j1 - j0) * g, &own, to, some,
-               j0 < p->nnext ? row_keys(a, p, p->next + j0) : nothing);
-  }
+  for (SpanUnits s = {0}; next_span(a, p, b, &s);)
+    add_values(a, w, p, b, s.u, s.m, &s.own, to, some,
+               s.j < p->nnext ? row_keys(a, p, p->next + s.j) : nothing);
 }
 
 void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,

@@ -6,7 +6,7 @@
  * a unit's sum of exponentials runs by position modulo the lanes of a vector, its sum over
  * values by key: the same bits.
  */
-#include "kern/attention_impl.h"
+#include "kern/attention_f32.h"
 
 #include <string.h>
 

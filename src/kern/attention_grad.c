@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "kern/attention_grad.h"
+#include "kern/attention_grad_bf16.h"
 
 enum { UNITS = 48, KEYS = 64, STEP = 8, PIECE = 512, WAVE_REALS = 1 << 22 };
 

@@ -1,51 +1,15 @@
-/* attention_grad.h - what the two ways of computing attention's backward share.
- *
- * attention_grad.c cuts spans into pieces, adds up their results, and computes a piece in float32;
- * attention_grad_bf16.c computes one in bf16.
- */
+/* attention_grad.h - attention backward. */
 #ifndef GRPO_KERN_ATTENTION_GRAD_H
 #define GRPO_KERN_ATTENTION_GRAD_H
 
-#include "kern/attention.h"
-#include "kern/kernels.h"
-#include "kern/kv_impl.h"
-#include "kern/scratch.h"
+#include "base/err.h"
+#include "kern/kv.h"
 
-/* Rows from .. to - 1 of a span.  `at`: where its partial dk and dv start, [copied, padded_hd]
- * each, per kv head. */
-typedef struct Piece {
-  const AttnSpan *span;
-  int from, to, copied;
-  size_t at;
-} Piece;
-
-typedef struct Grad {
-  const AttnShape *s;
-  const AttnSpan *spans;
-  /* bf16: segments hold bf16 pairs; tiles: pieces are computed in bf16 */
-  bool bf16, tiles;
-  int nspans, group, units, max_keys; /* units of a tile, in whole groups */
-  int padded_hd, vd;                  /* channels of a key, in whole groups; of a value */
-  const real *q, *o, *lse, *dout;
-  ptrdiff_t ldq, ldo, lddo, lddq, lddkv;
-  real *dq, *dk, *dv;
-  Piece *piece; /* the pieces of this wave */
-  int npieces;
-  int span, row; /* where the next piece starts */
-  real *parts;
-  Scratch scratch;
-} Grad;
-
-/* The number of own keys that some row of the piece sees, at most. */
-static inline int piece_keys(const Grad *g, const Piece *pc) {
-  return g->s->bidirectional ? pc->span->n : pc->to;
-}
-
-/* Can pieces be computed in bf16?  Then: the units of a tile at most, the reals of scratch, and one
- * kv head of a piece. */
-bool grad_in_bf16(const AttnShape *s);
-int grad_bf16_units(int group);
-size_t grad_bf16_size(const Grad *g);
-void grad_bf16(const Grad *g, const Piece *pc, int kvh, int worker);
+/* Gradients for training spans, whose segments have row0 >= 0 and own_at == 0.  dq, dk and dv
+ * are added to; any may be NULL.  With v_dim dk and dv may be one array, which gets what keys
+ * get in both roles. */
+Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpan *spans,
+                     const real *q, int ldq, const real *o, int ldo, const real *lse,
+                     const real *dout, int lddo, real *dq, int lddq, real *dk, real *dv, int lddkv);
 
 #endif

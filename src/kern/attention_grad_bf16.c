@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kern/attention_grad.h"
+#include "kern/attention_grad_bf16.h"
 
 enum {
   TILE = 128, /* units of a tile, unless one row has more */

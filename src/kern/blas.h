@@ -1,8 +1,8 @@
-/* blas.h - OpenBLAS: what it is, its sgemm, and whether that can carry the kernel class `blas`.
+/* blas.h - OpenBLAS: what it is, and its sgemm.
  *
  * The library is loaded when one of these is first called, and not at every start, because
- * loading it takes longer than all else of a start.  Without it only that class and the
- * comparison in bench/ are missing.
+ * loading it takes longer than all else of a start.  Without it only the kernel class `blas`
+ * (blas_kernels.h) and the comparison in bench/ are missing.
  */
 #ifndef GRPO_KERN_BLAS_H
 #define GRPO_KERN_BLAS_H
@@ -34,9 +34,5 @@ void blas_set_threads(int n);              /* for the whole process */
 bool blas_is_reentrant(void);              /* may several threads call blas_gemm at once? */
 const char *blas_core_name(void);          /* its name for its kernels: "SkylakeX"; "not found" */
 void blas_version(char *out, size_t size); /* the version this was built with: "0.3.21" */
-
-/* NULL when sgemm has passed the check of the class `blas` (blas_kernels.c); else the reason why it
- * cannot be used.  The check runs once. */
-const char *blas_refusal(void);
 
 #endif

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "kern/blas.h"
+#include "kern/blas_kernels.h"
 #include "kern/kernels.h"
 
 #ifndef GRPO_DOUBLE

@@ -1,7 +1,7 @@
 /* dispatch.c - which kernel class is used: the best one for this CPU, or the one that is asked
  * for. */
 #include "kern/dispatch.h"
-#include "kern/blas.h"
+#include "kern/blas_kernels.h"
 #include "kern/kernels.h"
 
 #include <pthread.h>

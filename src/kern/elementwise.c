@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/pool.h"
+#include "kern/dispatch.h"
 #include "kern/elementwise.h"
 #include "kern/kernels.h"
 

@@ -1,4 +1,4 @@
-/* gemm.c - float32 products with weights: packing, the forward product, and dx of weights in rows.
+/* gemm.c - float32 products with weights: the forward product, and dx of weights in rows.
  *
  * A product is cut into chunks of rows and panels of the weight; threads take chunks.  Within a
  * chunk the inner dimension is walked in blocks, so that a block of a panel stays in the cache
@@ -12,7 +12,6 @@
 #include "base/pool.h"
 #include "kern/gemm.h"
 #include "kern/panels.h"
-#include "kern/scratch.h"
 
 enum {
   /* Inner steps of a block: a panel's block of this depth stays in the second-level cache.  Where
@@ -55,20 +54,10 @@ enum {
   FEW_OUTPUTS_ROWS = 48,
   FEW_OUTPUTS_STEPS = 64,
   FEW_OUTPUTS_MIN_ROWS = 32,
-  /* Rows of an operand are read in place if at least this many of them fit into the cache at once;
-   * otherwise packing is faster. */
-  LEAST_DEPTH = 128,
   /* dx packs from this many rows on where a tile reads only one line of each row of the weight. */
   LINES_ROWS = 128,
-  /* Inner steps that are packed and then rounded to bf16 while they are in the first-level
-   * cache. */
-  ROUND_STEPS = 128,
   /* Multiply-adds that are worth a chunk of their own. */
-  CHUNK_WORK = 1 << 16,
-  /* The second-level cache that we count on: bytes of a line, bytes of a way, and ways. */
-  LINE = 64,
-  CACHE_WAY = 1 << 16,
-  CACHE_WAYS = 12
+  CHUNK_WORK = 1 << 16
 };
 
 /* Rows of a chunk: whole tiles, and an even number of chunks because two threads share them. */
@@ -78,93 +67,9 @@ static int row_piece(int m, int most) {
 
 size_t gemm_packed_size(int n, int k) { return (size_t)round_up(n, GROUP) * (size_t)k; }
 
-/* dst[p][j] = src(p, j) for `depth` inner steps and `width` columns, of which `cols` exist. */
-static void pack_panel(int depth, int cols, int width, const real *src, ptrdiff_t ps, ptrdiff_t cs,
-                       real *dst) {
-  if (cs == 1) {
-    kernels()->pack_columns(depth, cols, width, src, ps, dst);
-    return;
-  }
-  kernels()->transpose(cols, depth, src, cs, dst, width); /* ps is 1 */
-  for (ptrdiff_t p = 0; p < depth && cols < width; p++)
-    memset(dst + p * width + cols, 0, sizeof(real) * (size_t)(width - cols));
-}
-
-typedef struct PanelPack {
-  int n, k, ng;
-  const real *w;
-  ptrdiff_t ps, cs;
-  real *packed;
-  bool round; /* to bf16 */
-} PanelPack;
-
-static void pack_chunk(void *arg, int p, int worker) {
-  (void)worker;
-  const PanelPack *j = arg;
-  const int g0 = panels_first(j->n, j->ng, p), g1 = panels_first(j->n, j->ng, p + 1);
-  const int at = g0 * GROUP, cols = min_int(j->n, g1 * GROUP) - at, width = (g1 - g0) * GROUP;
-  const int some = j->round ? ROUND_STEPS : j->k;
-  real *panel = j->packed + (size_t)at * (size_t)j->k;
-  for (int p0 = 0, depth; p0 < j->k; p0 += depth, panel += (size_t)depth * (size_t)width) {
-    depth = min_int(some, j->k - p0);
-    pack_panel(depth, cols, width, j->w + at * j->cs + p0 * j->ps, j->ps, j->cs, panel);
-    if (j->round) kernels()->round_bf16((size_t)depth * (size_t)width, panel, panel);
-  }
-}
-
-void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
-                 real *packed) {
-  PanelPack j = {n, k, kernels()->ng, w, ps, cs, packed, round};
-  pool_run(cx->pool, own_panels(n), pack_chunk, &j);
-}
-
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed) {
   panels_pack(cx, n, k, w, in_out ? n : 1, in_out ? 1 : k, false, packed);
 }
-
-typedef struct InPlace {
-  int n, k, ng;
-  real *w;
-  bool back;
-  Scratch scratch;
-} InPlace;
-
-static void in_place_chunk(void *arg, int p, int worker) {
-  const InPlace *s = arg;
-  const int at = panels_first(s->n, s->ng, p) * GROUP;
-  const int width = panels_first(s->n, s->ng, p + 1) * GROUP - at, rows = min_int(width, s->n - at);
-  real *w = s->w + (size_t)at * (size_t)s->k, *copy = scratch_of(&s->scratch, worker);
-  memcpy(copy, w, sizeof(real) * (size_t)(s->back ? width : rows) * (size_t)s->k);
-  if (s->back)
-    kernels()->transpose(s->k, rows, copy, width, w, s->k);
-  else
-    pack_panel(s->k, rows, width, copy, 1, s->k, w);
-}
-
-static Status in_place(const Ctx *cx, InPlace s) {
-  const ArenaMark mark = arena_mark(cx->arena);
-  try(scratch_new(cx, (size_t)(s.ng * GROUP) * (size_t)s.k, "panels", &s.scratch));
-  pool_run(cx->pool, panels_of(s.n, s.ng), in_place_chunk, &s);
-  arena_release(cx->arena, mark);
-  return GRPO_OK;
-}
-
-Status panels_in_place(const Ctx *cx, int n, int k, int ng, real *w) {
-  return in_place(cx, (InPlace){.n = n, .k = k, .ng = ng, .w = w});
-}
-
-Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w) {
-  return in_place(cx, (InPlace){.n = n, .k = k, .ng = ng, .w = w, .back = true});
-}
-
-int rows_cached(ptrdiff_t ld) {
-  const size_t bytes = sizeof(real) * (size_t)ld, apart = bytes & (0 - bytes); /* of a set's size */
-  return CACHE_WAYS * (int)(apart >= CACHE_WAY ? 1 : CACHE_WAY / (apart > LINE ? apart : LINE));
-}
-
-bool rows_readable(int n, ptrdiff_t ld) { return n % GROUP == 0 && rows_cached(ld) >= LEAST_DEPTH; }
-
-bool reads_lines(void) { return kernels()->ng * GROUP * sizeof(real) <= LINE; }
 
 /* ---- forward: packed weights ---- */
 typedef struct Forward {
@@ -368,19 +273,12 @@ static void forward(const Ctx *cx, Forward f) {
   pool_run(cx->pool, f.row_chunks * ceil_div(panels, f.panels), forward_chunk, &f);
 }
 
-void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    int ng, const real *bias, const LowRank *low, real *y, int ldy) {
-  forward(cx, (Forward){.m = m,
-                        .n = n,
-                        .k = k,
-                        .ng = ng,
-                        .x = x,
-                        .ldx = ldx,
-                        .w = packed,
-                        .bias = bias,
-                        .low = low,
-                        .y = y,
-                        .ldy = ldy});
+void gemm_forward_panels(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                         const real *packed, int ng, const real *bias, const LowRank *low, real *y,
+                         int ldy, bool add) {
+  Forward f = {.m = m, .n = n, .k = k, .ng = ng, .x = x, .ldx = ldx, .w = packed};
+  f.bias = bias, f.low = low, f.y = y, f.ldy = ldy, f.add = add;
+  forward(cx, f);
 }
 
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
@@ -390,28 +288,12 @@ void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, co
 
 void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, const real *bias, const LowRank *low, real *y, int ldy) {
-  panels_forward(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy);
-}
-
-/* y (+)= x w^T + low */
-static void by_panels(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
-                      const real *packed, const LowRank *low, real *y, int ldy, bool add) {
-  forward(cx, (Forward){.m = m,
-                        .n = n,
-                        .k = k,
-                        .ng = kernels()->ng,
-                        .x = x,
-                        .ldx = ldx,
-                        .w = packed,
-                        .low = low,
-                        .y = y,
-                        .ldy = ldy,
-                        .add = add});
+  gemm_forward_panels(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy, false);
 }
 
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, real *y, int ldy) {
-  by_panels(cx, m, n, k, x, ldx, packed, NULL, y, ldy, true);
+  gemm_forward_panels(cx, m, n, k, x, ldx, packed, kernels()->ng, NULL, NULL, y, ldy, true);
 }
 
 /* ---- dx: a weight whose layout does not suit is packed along its other side, a slab at a time
@@ -446,17 +328,8 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
 Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                    bool in_out, const LowRank *low, real *dx, int lddx, bool add) {
   if (m <= 0 || k <= 0) return GRPO_OK;
-  Forward f = {.m = m,
-               .n = k,
-               .k = n,
-               .ng = kernels()->ng,
-               .x = dy,
-               .ldx = lddy,
-               .w = w,
-               .low = low,
-               .y = dx,
-               .ldy = lddx,
-               .add = add};
+  Forward f = {.m = m, .n = k, .k = n, .ng = kernels()->ng, .x = dy, .ldx = lddy, .w = w};
+  f.low = low, f.y = dx, f.ldy = lddx, f.add = add;
   if (in_out || !rows_readable(k, k) || (reads_lines() && m >= LINES_ROWS))
     return dx_packed(cx, f, w, in_out);
   f.ldw = k;
@@ -466,7 +339,7 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
 
 void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const real *transposed, const LowRank *low, real *dx, int lddx, bool add) {
-  by_panels(cx, m, k, n, dy, lddy, transposed, low, dx, lddx, add);
+  gemm_forward_panels(cx, m, k, n, dy, lddy, transposed, kernels()->ng, NULL, low, dx, lddx, add);
 }
 
 /* ---- a product that packs as it goes: c[m,n] (+)= a b, any strides ---- */
@@ -489,7 +362,7 @@ static void product_chunk(void *arg, int chunk, int worker) {
   int k0 = 0;
   do {
     const int depth = min_int(PLAIN_DEPTH, q->k - k0);
-    pack_panel(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
+    panels_pack_one(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
     kernels()->gemm_block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks,
                           panel, width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n,
                           q->add || k0 > 0);

@@ -1,5 +1,4 @@
-/* gemm.h - products with weights in float32: forward and packing in gemm.c, dx in gemm.c and
- * gemm_dx.c, dw and db in gemm_dw.c.
+/* gemm.h - products with weights in float32: forward and dx; gemm_dw.h has dw and db.
  *
  * A weight is [n, k] (outputs, inputs), as Hugging Face's Linear stores it, or [k, n] with
  * in_out, as GPT-2's Conv1D does.  x and dx are [m, k], y and dy [m, n], with m rows of
@@ -32,6 +31,11 @@ typedef struct LowRank {
   const real *low, *up;
 } LowRank;
 
+/* For other products: adds `low` (NULL: nothing) to y, which is the tile of rows row .. row + rows
+ * - 1 and columns at .. at + cols - 1 of a product with n columns.  `at` is a multiple of GROUP. */
+void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
+                  ptrdiff_t ldy);
+
 /* y = x w^T + bias (NULL: none).  Row-invariant for any m >= 1. */
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
                   const real *bias, real *y, int ldy);
@@ -40,6 +44,10 @@ void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx
 /* y += x w^T.  Row-invariant. */
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, real *y, int ldy);
+/* y (+)= x w^T + bias + low with panels of ng groups, whatever class packed them (panels.h) */
+void gemm_forward_panels(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
+                         const real *packed, int ng, const real *bias, const LowRank *low, real *y,
+                         int ldy, bool add);
 
 /* dx (+)= dy w from the weight as it is stored.  Row-invariant. */
 Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
@@ -50,15 +58,6 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
  * the bits are those of gemm_dx. */
 void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const real *transposed, const LowRank *low, real *dx, int lddx, bool add);
-
-/* dw (in the weight's own layout) (+)= dy^T x, summed over the m rows.  In every class except
- * `blas` rows are added one by one, so that a call for some rows and a second one that adds the
- * others give the bits of one call for all. */
-Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
-               bool in_out, real *dw, bool add);
-bool gemm_dw_packs(void); /* does gemm_dw usually copy x into the arena? */
-/* db[n] (+)= the sum over rows of dy */
-Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add);
 
 /* c[m,n] (+)= a b for small operations: a is [m, k], or [k, m] with ta; b is [k, n], or [n, k]
  * with tb. Row-invariant in m. */

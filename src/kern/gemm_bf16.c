@@ -10,12 +10,13 @@
 #include "base/pool.h"
 #include "kern/gemm_bf16.h"
 #include "kern/gemm_bf16_native.h"
+#include "kern/gemm_dw.h"
+#include "kern/gemm_quant.h"
 #include "kern/panels.h"
 
 enum {
-  PACK_STEPS = 64,       /* inner steps transposed at a time */
-  PACK_GROUPS = 3,       /* groups of a chunk */
-  ROUND_VALUES = 1 << 14 /* values that are worth a chunk of their own */
+  PACK_STEPS = 64, /* inner steps transposed at a time */
+  PACK_GROUPS = 3  /* groups of a chunk */
 };
 
 /* ---- packing ---- */
@@ -72,32 +73,6 @@ void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uin
   pool_run(cx->pool, ceil_div(ceil_div(n, GROUP), PACK_GROUPS), pack_chunk, &j);
 }
 
-/* ---- rounding operands that stay float32 ---- */
-
-typedef struct Round {
-  int m, k, rows;
-  const real *x;
-  ptrdiff_t ldx;
-  real *out;
-} Round;
-
-static void round_chunk(void *arg, int chunk, int worker) {
-  (void)worker;
-  const Round *r = arg;
-  const int end = min_int(r->m, (chunk + 1) * r->rows);
-  for (int i = chunk * r->rows; i < end; i++)
-    kernels()->round_bf16((size_t)r->k, r->x + i * r->ldx,
-                          r->out + (ptrdiff_t)i * rounded_ld(r->k));
-}
-
-Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out) {
-  Round r = {m, k, ROUND_VALUES / (k + 1) + 1, x, ldx, NULL};
-  *out = r.out = arena_alloc(cx->arena, sizeof(real) * (size_t)m * (size_t)rounded_ld(k));
-  if (!r.out) return fail(GRPO_ENOMEM, "product in bf16: scratch memory");
-  pool_run(cx->pool, ceil_div(m, r.rows), round_chunk, &r);
-  return GRPO_OK;
-}
-
 /* ---- products ---- */
 
 static QuantWeight borrowed_weight(int n, int k, const uint16_t *packed) {
@@ -141,5 +116,5 @@ Status gemm_bf16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
   if (in_out) return gemm_bf16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
   if (kernels_bf16() && m > 0 && n > 0 && k > 0)
     return gemm_bf16_native_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
-  return panels_dw_rounded(cx, m, n, k, dy, lddy, x, ldx, dw, add);
+  return gemm_dw_rounded(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }

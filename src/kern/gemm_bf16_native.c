@@ -326,48 +326,26 @@ static Status product(const Ctx *cx, Bf16Product *q, int depth, const real *x, p
 Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x,
                                 ptrdiff_t ldx, const real *bias, const LowRank *low, real *y,
                                 ptrdiff_t ldy) {
-  Bf16Product q = {.m = m,
-                   .n = w->n,
-                   .pairs = ceil_div(w->k, 2),
-                   .source = w->type == QUANT_BF16 ? PACKED : QUANTISED,
-                   .w = w,
-                   .bias = bias,
-                   .low = low,
-                   .c = y,
-                   .ldc = ldy};
+  Bf16Product q = {.m = m, .n = w->n, .pairs = ceil_div(w->k, 2), .w = w, .bias = bias};
+  q.source = w->type == QUANT_BF16 ? PACKED : QUANTISED;
+  q.low = low, q.c = y, q.ldc = ldy;
   if (q.source == PACKED) q.b = w->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
   return product(cx, &q, w->k, x, ldx, "product in bf16");
 }
 
 Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy,
                            ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
-  Bf16Product q = {.m = m,
-                   .n = w->k,
-                   .pairs = ceil_div(w->n, 2),
-                   .source = TRANSPOSED,
-                   .w = w,
-                   .low = low,
-                   .c = dx,
-                   .ldc = lddx,
-                   .add = add};
+  Bf16Product q = {.m = m, .n = w->k, .pairs = ceil_div(w->n, 2), .source = TRANSPOSED, .w = w};
+  q.low = low, q.c = dx, q.ldc = lddx, q.add = add;
   return product(cx, &q, w->n, dy, lddy, "dx in bf16");
 }
 
 Status gemm_bf16_native_dx_transposed(const Ctx *cx, int m, const QuantWeight *transposed,
                                       const real *dy, ptrdiff_t lddy, const LowRank *low, real *dx,
                                       ptrdiff_t lddx, bool add) {
-  const int pairs = ceil_div(transposed->k, 2);
-  Bf16Product q = {.m = m,
-                   .n = transposed->n,
-                   .pairs = pairs,
-                   .source = PACKED,
-                   .w = transposed,
-                   .b = transposed->data,
-                   .bgs = (ptrdiff_t)pairs * GROUP,
-                   .low = low,
-                   .c = dx,
-                   .ldc = lddx,
-                   .add = add};
+  Bf16Product q = {.m = m, .n = transposed->n, .source = PACKED, .w = transposed};
+  q.pairs = ceil_div(transposed->k, 2), q.b = transposed->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
+  q.low = low, q.c = dx, q.ldc = lddx, q.add = add;
   return product(cx, &q, transposed->k, dy, lddy, "dx in bf16");
 }
 

@@ -4,6 +4,7 @@
 #ifndef GRPO_KERN_GEMM_BF16_NATIVE_H
 #define GRPO_KERN_GEMM_BF16_NATIVE_H
 
+#include "kern/gemm.h"
 #include "kern/quant.h"
 
 Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x,

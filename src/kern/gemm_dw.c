@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/err.h"
 #include "base/pool.h"
+#include "kern/gemm.h"
+#include "kern/gemm_dw.h"
 #include "kern/panels.h"
 #include "kern/scratch.h"
 
@@ -95,8 +96,8 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
       n <= 2 * kernels()->mr; /* an adapter has no outputs to share out, nor enough to pack x for */
   const bool packs = !lone && gemm_dw_packs();
   if (round && !packs) { /* rounded copies have rows that can be read in place */
-    try(bf16_rounded(cx, m, n, dy, lddy, &dy));
-    try(bf16_rounded(cx, m, k, x, ldx, &x));
+    try(rows_rounded(cx, m, n, dy, lddy, &dy));
+    try(rows_rounded(cx, m, k, x, ldx, &x));
     try(outer(cx, m, n, k, dy, rounded_ld(n), x, rounded_ld(k), false, dw, add));
     arena_release(cx->arena, mark);
     return GRPO_OK;
@@ -156,8 +157,8 @@ Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
   return dw_of(cx, m, n, k, dy, lddy, x, ldx, false, dw, add);
 }
 
-Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                         const real *x, int ldx, real *dw, bool add) {
+Status gemm_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
+                       int ldx, real *dw, bool add) {
   return dw_of(cx, m, n, k, dy, lddy, x, ldx, true, dw, add);
 }
 

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "kern/gemm_bf16_native.h"
+#include "kern/gemm_quant.h"
 #include "kern/panels.h"
+#include "kern/panels_dx.h"
 #include "kern/scratch.h"
 
 enum {
@@ -281,7 +283,7 @@ static Status with_rounded(const Ctx *cx, QuantProduct *q, int depth,
                            Status (*product)(const Ctx *, QuantProduct *)) {
   const ArenaMark mark = arena_mark(cx->arena);
   if (in_bf16(cx)) {
-    try(bf16_rounded(cx, q->m, depth, q->x, q->ldx, &q->x));
+    try(rows_rounded(cx, q->m, depth, q->x, q->ldx, &q->x));
     q->ldx = rounded_ld(depth);
     q->bf16 = true;
   }
@@ -302,7 +304,7 @@ Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real 
     return gemm_bf16_native_forward(cx, m, w, x, ldx, bias, low, y, ldy);
 #ifndef GRPO_DOUBLE
   if (w->type == QUANT_F32 && !in_bf16(cx)) {
-    panels_forward(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, low, y, ldy);
+    gemm_forward_panels(cx, m, w->n, w->k, x, ldx, w->data, w->ng, bias, low, y, ldy, false);
     return GRPO_OK;
   }
 #endif

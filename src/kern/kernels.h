@@ -21,8 +21,7 @@
 
 #include "base/minmax.h"
 #include "base/rng.h"
-#include "kern/dispatch.h"
-#include "kern/quant.h"
+#include "kern/quant_type.h"
 #include "kern/real.h"
 
 enum { GROUP = 16 };
@@ -320,10 +319,6 @@ static inline int round_up(int a, int b) { return ceil_div(a, b) * b; }
  * short. */
 static inline int even_piece(int n, int most) {
   return max_int(1, ceil_div(n, max_int(1, ceil_div(n, most))));
-}
-/* even_piece() for the inner dimension of a product with a weight */
-static inline int gemm_piece(int k, int most) {
-  return round_up(even_piece(k, most), kernels()->gemm_step);
 }
 /* Do threads share the m rows of a product with n outputs, or its outputs?  They share rows
  * unless those are few: then each thread reads next what it has written itself, but it reads the

@@ -24,7 +24,8 @@
  */
 #include <string.h>
 
-#include "kern/kv.h"
+#include "kern/dispatch.h"
+#include "kern/kernels.h"
 #include "kern/kv_impl.h"
 
 bool kv_in_bf16(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/minmax.h"
 #include "kern/kern.h"
 
 enum {
@@ -58,6 +59,24 @@ typedef struct KvSeg {
   int before; /* keys of the prefix that it is seen with; set before keys are stored */
   bool grows; /* decoding: keys come one by one, so that it needs kv_join */
 } KvSeg;
+
+/* A run of consecutive query rows that sees the whole prefix segment and its own segment,
+ * causally or (AttnShape.bidirectional) whole. */
+typedef struct AttnSpan {
+  const KvSeg *prefix; /* NULL: none */
+  const KvSeg *own;    /* query i sees own keys 0 .. own_at + i, or all */
+  int row, n;          /* query rows row .. row + n - 1 of q and o */
+  /* Own keys before this span's first row.  Row i has the logical position
+   * (prefix ? prefix->len : 0) + own_at + i. */
+  int own_at;
+} AttnSpan;
+
+/* The keys [lo, hi) that position pos sees of a sequence of `keys`. */
+static inline void attn_sees(const AttnShape *s, int pos, int keys, int *lo, int *hi) {
+  const int w = s->window;
+  *lo = w > 0 ? max_int(0, pos - w + 1) : 0;
+  *hi = !s->bidirectional ? pos + 1 : w > 0 && w < keys - pos ? pos + w : keys;
+}
 
 bool kv_in_bf16(const AttnShape *s); /* do segments hold bf16 pairs, in the class in use? */
 /* Blocks of kv_size reals that a segment takes: k and v, or one for both. */

@@ -2,8 +2,9 @@
 #ifndef GRPO_KERN_KV_IMPL_H
 #define GRPO_KERN_KV_IMPL_H
 
-#include "kern/attention.h"
-#include "kern/kernels.h"
+#include <stdint.h>
+
+#include "kern/kv.h"
 
 static inline int prefix_len(const AttnSpan *sp) { return sp->prefix ? sp->prefix->len : 0; }
 

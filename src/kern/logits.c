@@ -2,10 +2,12 @@
 #include <math.h>
 
 #include "base/pool.h"
+#include "kern/dispatch.h"
 #include "kern/kernels.h"
 #include "kern/logits.h"
 
-typedef struct LogitsJob {
+typedef struct LogitsJob LogitsJob;
+struct LogitsJob {
   int v;
   real inv_temp;
   const real *logits, *ref;
@@ -13,9 +15,14 @@ typedef struct LogitsJob {
   const int32_t *targets;
   const real *lse, *ref_lse, *in, *dlogp, *dent, *dkl;
   real *logp, *entropy, *lse_out, *kl;
-} LogitsJob;
+  void (*row)(const LogitsJob *h, int r, size_t at); /* row r, whose logits begin at `at` */
+};
 
-static size_t row_at(const LogitsJob *h, int r) { return (size_t)r * (size_t)h->v; }
+static void one_row(void *arg, int r, int worker) {
+  (void)worker;
+  const LogitsJob *h = arg;
+  h->row(h, r, (size_t)r * (size_t)h->v);
+}
 
 void logits_row(int v, const real *logits, real inv_temp, LogitsRow *out) {
   RowStats st;
@@ -35,10 +42,8 @@ double logits_probs(int n, const real *logits, real inv_temp, real lse, real *p)
   return kernels()->probs(n, logits, inv_temp, lse, p);
 }
 
-static void logp_row(void *arg, int r, int worker) {
-  (void)worker;
-  const LogitsJob *h = arg;
-  const real *z = h->logits + row_at(h, r);
+static void logp_row(const LogitsJob *h, int r, size_t at) {
+  const real *z = h->logits + at;
   LogitsRow row;
   logits_row(h->v, z, h->inv_temp, &row);
   if (h->lse_out) h->lse_out[r] = row.lse;
@@ -48,21 +53,14 @@ static void logp_row(void *arg, int r, int worker) {
 
 void logits_logp(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
                  const int32_t *targets, real *logp, real *entropy, real *lse) {
-  LogitsJob h = {.v = v,
-                 .inv_temp = inv_temp,
-                 .logits = logits,
-                 .targets = targets,
-                 .logp = logp,
-                 .entropy = entropy,
-                 .lse_out = lse};
-  pool_run(cx->pool, rows, logp_row, &h);
+  LogitsJob h = {.row = logp_row, .v = v, .inv_temp = inv_temp, .logits = logits};
+  h.targets = targets, h.logp = logp, h.entropy = entropy, h.lse_out = lse;
+  pool_run(cx->pool, rows, one_row, &h);
 }
 
 /* d logp / dz = [target] - p;  d entropy / dz = -p (log p + entropy) */
-static void logp_grad_row(void *arg, int r, int worker) {
-  (void)worker;
-  const LogitsJob *h = arg;
-  real *z = h->grad + row_at(h, r);
+static void logp_grad_row(const LogitsJob *h, int r, size_t at) {
+  real *z = h->grad + at;
   const real dl = h->dlogp && h->targets ? h->dlogp[r] * h->inv_temp : 0;
   const real de = h->dent ? h->dent[r] * h->inv_temp : 0;
   const real c0 = -dl - (h->dent ? de * h->in[r] : 0);
@@ -73,41 +71,25 @@ static void logp_grad_row(void *arg, int r, int worker) {
 void logits_logp_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
                       const int32_t *targets, const real *lse, const real *entropy,
                       const real *dlogp, const real *dentropy) {
-  LogitsJob h = {.v = v,
-                 .inv_temp = inv_temp,
-                 .grad = logits,
-                 .targets = targets,
-                 .lse = lse,
-                 .in = entropy,
-                 .dlogp = dlogp,
-                 .dent = entropy ? dentropy : NULL};
-  pool_run(cx->pool, rows, logp_grad_row, &h);
+  LogitsJob h = {.row = logp_grad_row, .v = v, .inv_temp = inv_temp, .grad = logits};
+  h.targets = targets, h.lse = lse, h.in = entropy, h.dlogp = dlogp;
+  h.dent = entropy ? dentropy : NULL;
+  pool_run(cx->pool, rows, one_row, &h);
 }
 
-static void kl_row(void *arg, int r, int worker) {
-  (void)worker;
-  const LogitsJob *h = arg;
-  const size_t at = row_at(h, r);
+static void kl_row(const LogitsJob *h, int r, size_t at) {
   h->kl[r] =
       (real)kernels()->kl(h->v, h->logits + at, h->ref + at, h->inv_temp, h->lse[r], h->ref_lse[r]);
 }
 
 void logits_kl(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
                real inv_temp, const real *lse, const real *ref_lse, real *kl) {
-  LogitsJob h = {.v = v,
-                 .inv_temp = inv_temp,
-                 .logits = logits,
-                 .ref = ref_logits,
-                 .lse = lse,
-                 .ref_lse = ref_lse,
-                 .kl = kl};
-  pool_run(cx->pool, rows, kl_row, &h);
+  LogitsJob h = {.row = kl_row, .v = v, .inv_temp = inv_temp, .logits = logits};
+  h.ref = ref_logits, h.lse = lse, h.ref_lse = ref_lse, h.kl = kl;
+  pool_run(cx->pool, rows, one_row, &h);
 }
 
-static void kl_grad_row(void *arg, int r, int worker) {
-  (void)worker;
-  const LogitsJob *h = arg;
-  const size_t at = row_at(h, r);
+static void kl_grad_row(const LogitsJob *h, int r, size_t at) {
   kernels()->kl_grad(h->v, h->logits + at, h->ref + at, h->inv_temp, h->lse[r], h->ref_lse[r],
                      h->in[r], h->inv_temp * h->dkl[r], h->grad + at);
 }
@@ -115,14 +97,7 @@ static void kl_grad_row(void *arg, int r, int worker) {
 void logits_kl_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
                     real inv_temp, const real *lse, const real *ref_lse, const real *kl,
                     const real *dkl, real *dlogits) {
-  LogitsJob h = {.v = v,
-                 .inv_temp = inv_temp,
-                 .logits = logits,
-                 .ref = ref_logits,
-                 .lse = lse,
-                 .ref_lse = ref_lse,
-                 .in = kl,
-                 .dkl = dkl,
-                 .grad = dlogits};
-  pool_run(cx->pool, rows, kl_grad_row, &h);
+  LogitsJob h = {.row = kl_grad_row, .v = v, .inv_temp = inv_temp, .logits = logits};
+  h.ref = ref_logits, h.lse = lse, h.ref_lse = ref_lse, h.in = kl, h.dkl = dkl, h.grad = dlogits;
+  pool_run(cx->pool, rows, one_row, &h);
 }

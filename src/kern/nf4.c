@@ -4,6 +4,7 @@
  * value, so a tie goes down.
  */
 #include "kern/nf4.h"
+#include "kern/dispatch.h"
 #include "kern/kernels.h"
 
 #include <math.h>

@@ -1,8 +1,12 @@
-/* nf4.h - quantising to NF4, for quant.c and its tests; quant.h declares the tables. */
+/* nf4.h - quantising to NF4, for quant.c and its tests; quant_type.h declares the tables. */
 #ifndef GRPO_KERN_NF4_H
 #define GRPO_KERN_NF4_H
 
-#include "kern/quant.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kern/kern.h"
+#include "kern/quant_type.h"
 
 /* Quantises one block of n <= NF4_BLOCK values; returns its absmax. */
 float nf4_quantise(int n, const float *w, uint8_t *code);

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/pool.h"
+#include "kern/dispatch.h"
 #include "kern/kernels.h"
 #include "kern/norm_rope.h"
 
@@ -48,28 +49,16 @@ static void norm_forward(const Ctx *cx, Norm *j) {
 
 void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                      double eps, real *y, real *rstd) {
-  norm_forward(cx, &(Norm){.rows = rows,
-                           .c = c,
-                           .x = x,
-                           .w = w,
-                           .base = base,
-                           .eps = eps,
-                           .y = y,
-                           .rstd_out = rstd});
+  Norm j = {.rows = rows, .c = c, .x = x, .w = w, .base = base, .eps = eps, .y = y};
+  j.rstd_out = rstd;
+  norm_forward(cx, &j);
 }
 
 void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
                        double eps, real *y, real *mean, real *rstd) {
-  norm_forward(cx, &(Norm){.rows = rows,
-                           .c = c,
-                           .x = x,
-                           .w = w,
-                           .b = b,
-                           .eps = eps,
-                           .y = y,
-                           .mean_out = mean,
-                           .rstd_out = rstd,
-                           .layer = true});
+  Norm j = {.layer = true, .rows = rows, .c = c, .x = x, .w = w, .b = b, .eps = eps, .y = y};
+  j.mean_out = mean, j.rstd_out = rstd;
+  norm_forward(cx, &j);
 }
 
 static void norm_grad_chunk(void *arg, int chunk, int worker) {
@@ -115,31 +104,16 @@ static Status norm_backward(const Ctx *cx, Norm *j, real *dw, real *db) {
 
 Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                         const real *rstd, const real *dy, real *dx, bool add_dx, real *dw) {
-  Norm j = {.rows = rows,
-            .c = c,
-            .x = x,
-            .w = w,
-            .base = base,
-            .rstd = rstd,
-            .dy = dy,
-            .dx = dx,
-            .add_dx = add_dx};
+  Norm j = {.rows = rows, .c = c, .x = x, .w = w, .base = base, .rstd = rstd};
+  j.dy = dy, j.dx = dx, j.add_dx = add_dx;
   return norm_backward(cx, &j, dw, NULL);
 }
 
 Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
                           const real *mean, const real *rstd, const real *dy, real *dx, bool add_dx,
                           real *dw, real *db) {
-  Norm j = {.rows = rows,
-            .c = c,
-            .x = x,
-            .w = w,
-            .mean = mean,
-            .rstd = rstd,
-            .dy = dy,
-            .dx = dx,
-            .add_dx = add_dx,
-            .layer = true};
+  Norm j = {.layer = true, .rows = rows, .c = c, .x = x, .w = w, .mean = mean, .rstd = rstd};
+  j.dy = dy, j.dx = dx, j.add_dx = add_dx;
   return norm_backward(cx, &j, dw, db);
 }
 

@@ -1,4 +1,5 @@
-/* panels.h - packed panels of float32 weights, and products with panels of any width.
+/* panels.h - operands of products: packed panels of float32 weights, and rows that are read in
+ * place or rounded.
  *
  * gemm_pack stores a weight [n, k] (outputs, inputs) in panels of ng groups of GROUP outputs,
  * where ng is the width of the register tile of the class that packs.  A panel of `width`
@@ -8,6 +9,9 @@
 #ifndef GRPO_KERN_PANELS_H
 #define GRPO_KERN_PANELS_H
 
+#include "base/err.h"
+#include "kern/dispatch.h"
+#include "kern/kern.h"
 #include "kern/kernels.h"
 
 /* How many panels n outputs have. */
@@ -32,13 +36,15 @@ static inline int panels_with(int n, int ng, int group) {
   return group < panels_first(n, ng, p + 1) ? p : p + 1;
 }
 
-/* gemm_forward with panels of ng groups; gemm_dx from panels alone, which are transposed in scratch
- * memory. */
-void panels_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,
-                    int ng, const real *bias, const LowRank *low, real *y, int ldy);
-Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
-                 int ng, const LowRank *low, real *dx, int lddx, bool add);
+/* even_piece() for the inner dimension of a product with a weight */
+static inline int gemm_piece(int k, int most) {
+  return round_up(even_piece(k, most), kernels()->gemm_step);
+}
 
+/* One panel: dst[p][j] = src(p, j) = src[p ps + j cs] for `depth` inner steps and `width` columns,
+ * of which `cols` exist; ps or cs is 1. */
+void panels_pack_one(int depth, int cols, int width, const real *src, ptrdiff_t ps, ptrdiff_t cs,
+                     real *dst);
 /* Panels of the class in use from w(p, j) = w[p ps + j cs], p < k, j < n, where ps or cs is 1.
  * round: to bf16 */
 void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
@@ -52,20 +58,11 @@ bool rows_readable(int n, ptrdiff_t ld);
 /* Is a tile so narrow that it would read one line of each row?  Then packed panels are faster. */
 bool reads_lines(void);
 
-/* gemm_dw of a weight [n, k] with operands rounded to bf16. */
-Status panels_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
-                         const real *x, int ldx, real *dw, bool add);
-
-/* gemm_bf16.c: *out[m, k] is x rounded to bf16, in the arena. */
-Status bf16_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);
+/* *out[m, k] is x rounded to bf16, in the arena. */
+Status rows_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);
 /* The distance of its rows: an odd number of cache lines, so that rows do not share few sets of a
  * cache. */
 static inline int rounded_ld(int k) { return round_up(k, GROUP) | GROUP; }
-
-/* Adds the low-rank product `low` (NULL: nothing) to y, which is the tile of rows row .. row + rows
- * - 1 and columns at .. at + cols - 1 of a product with n columns.  `at` is a multiple of GROUP. */
-void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
-                  ptrdiff_t ldy);
 
 /* Packs the rows of a weight into panels in place, and unpacks them again.  There is room for
  * gemm_packed_size reals.  On failure nothing has changed. */

@@ -1,5 +1,5 @@
 /* quant.h - a frozen weight [n, k] (outputs, inputs) that is kept as bf16, f16, int8, NF4 or packed
- * float32, and products with it.
+ * float32; gemm_quant.h has products with it.
  *
  * Values are stored once, in groups of GROUP outputs: element (i, p) has the index
  *   (i / GROUP * k + p) * GROUP + i % GROUP
@@ -23,13 +23,13 @@
 #ifndef GRPO_KERN_QUANT_H
 #define GRPO_KERN_QUANT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kern/gemm.h"
-
-typedef enum QuantType { QUANT_F32, QUANT_BF16, QUANT_F16, QUANT_INT8, QUANT_NF4 } QuantType;
-enum { QUANT_TYPES = 5, NF4_BLOCK = 64, NF4_NEST = 256 };
+#include "base/err.h"
+#include "kern/kern.h"
+#include "kern/quant_type.h"
 
 typedef struct QuantWeight {
   QuantType type;
@@ -43,9 +43,6 @@ typedef struct QuantWeight {
   float *plain_absmax; /* QUANT_NF4 [blocks]: while it is filled, and for good without double
                           quantisation; else NULL */
 } QuantWeight;
-
-extern const float nf4_code[16];        /* bitsandbytes' table, ascending */
-extern const float nf4_absmax_map[256]; /* its signed dynamic map, ascending */
 
 size_t quant_bytes(QuantType type, int n, int k); /* that quant_new takes and keeps */
 Status quant_new(QuantWeight **out, QuantType type, int n, int k); /* zeros */
@@ -80,22 +77,6 @@ void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *sca
 const void *quant_values(const QuantWeight *m, int group, int at);
 const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld);
 ptrdiff_t quant_stride(const QuantWeight *m); /* see above */
-
-/* gemm_forward and gemm_dx with a quantised weight, row-invariant both.  With cx->compute =
- * COMPUTE_BF16 they are gemm_bf16_forward and gemm_bf16_dx: unpacked values are rounded to bf16,
- * whatever the type and the number of rows.
- *
- * What bf16 gains on a CPU that multiplies it: twice the speed of float32 from some tens of rows
- * on, for every type; at 8 rows twice for bf16 and a third for int8 and NF4; but decoding a single
- * row of int8 or NF4 takes up to twice as long. */
-Status quant_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
-                     const real *bias, real *y, int ldy);
-Status quant_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy, real *dx,
-                int lddx, bool add);
-Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
-                         const real *bias, const LowRank *low, real *y, int ldy);
-Status quant_dx_low(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy,
-                    const LowRank *low, real *dx, int lddx, bool add);
 
 /* NF4 in bitsandbytes' layout.  packed has n * k / 2 bytes, rounded up, over the flattened [n, k]:
  * two codes per byte, the first in the high nibble, and a lone last code beside a zero's.  absmax,

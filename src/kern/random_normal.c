@@ -1,6 +1,7 @@
 /* random_normal.c - tensors of normal random numbers, cut for the pool. */
 #include "kern/random_normal.h"
 #include "base/pool.h"
+#include "kern/dispatch.h"
 #include "kern/kernels.h"
 
 enum { PIECE = 1 << 13 }; /* divides 2^32: the lower half of an index does not wrap within one */

@@ -5,7 +5,7 @@
 #include "grad/attrs.h"
 #include "grad/op_loghead.h"
 #include "kern/dispatch.h"
-#include "kern/gemm.h"
+#include "kern/gemm_dw.h"
 #include "kern/kv.h"
 #include "model/attention_shape.h"
 #include "model/model_struct.h"

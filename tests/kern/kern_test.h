@@ -76,4 +76,33 @@ static inline bool threads_agree(OnPool fn, size_t n, void *arg) {
 static const int row_counts[] = {1, 2, 7, 8, 64, 500};
 enum { NCOUNTS = 6, MAX_ROWS = 500 };
 
+/* Rows of a product and of its dx have the bits alone that they have among MAX_ROWS.  The case
+ * `arg` has *m rows, with operands *x [*m, k] and *dy [*m, n]. */
+static inline void check_rows(OnPool forward, OnPool dx, void *arg, int n, int k, int *m, float **x,
+                              float **dy) {
+  const Ctx cx = {.arena = &arena};
+  float *const all_x = *x, *const all_dy = *dy;
+  float *y = floats((size_t)(MAX_ROWS * n)), *y1 = floats((size_t)(MAX_ROWS * n));
+  float *g = floats((size_t)(MAX_ROWS * k)), *g1 = floats((size_t)(MAX_ROWS * k));
+  forward(&cx, y, arg), dx(&cx, g, arg);
+  for (int i = 0; i < NCOUNTS + 20; i++) {
+    *m = i < NCOUNTS ? row_counts[i] : 2 + i;
+    const int at = (MAX_ROWS - *m) / 3; /* another place in the tile */
+    *x = all_x + at * k, *dy = all_dy + at * n;
+    forward(&cx, y1, arg), dx(&cx, g1, arg);
+    CHECK(same_bits(y1, y + at * n, (size_t)(*m * n)));
+    CHECK(same_bits(g1, g + at * k, (size_t)(*m * k)));
+  }
+  *x = all_x, *dy = all_dy;
+  free(y), free(y1), free(g), free(g1);
+}
+
+/* A product and its dx with 300 rows and with 3, of a case that has at least so many */
+static inline void check_threads(OnPool forward, OnPool dx, void *arg, int n, int k, int *m) {
+  for (*m = 300; *m >= 3; *m /= 100) {
+    CHECK(threads_agree(forward, (size_t)(*m * n), arg));
+    CHECK(threads_agree(dx, (size_t)(*m * k), arg));
+  }
+}
+
 #endif

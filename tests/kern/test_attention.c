@@ -2,6 +2,7 @@
  * threads. */
 #include "base/half.h"
 #include "kern/attention.h"
+#include "kern/attention_grad.h"
 #include "kern_test.h"
 
 enum { MAX_SPANS = 8, NCASES = 2 * NPATHS };

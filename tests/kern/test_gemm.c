@@ -1,6 +1,7 @@
 /* Products on every path: against sums in double, invariance of rows, threads. */
 #include "kern/blas.h"
 #include "kern/gemm.h"
+#include "kern/gemm_dw.h"
 #include "kern_test.h"
 
 typedef struct Case {
@@ -105,20 +106,9 @@ TEST(products_agree_with_sums_in_double) {
 TEST(product_rows_do_not_depend_on_the_number_of_rows) {
   for (int p = 0; p < NPATHS; p++)
     for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
-      const int n = 130, k = 700;
-      Ctx cx = {.arena = &arena};
-      Case c = make_case(MAX_ROWS, n, k, in_out);
-      float *y = floats((size_t)(MAX_ROWS * n)), *y1 = floats((size_t)(MAX_ROWS * n));
-      float *g = floats((size_t)(MAX_ROWS * k)), *g1 = floats((size_t)(MAX_ROWS * k));
-      forward(&cx, y, &c), dx(&cx, g, &c);
-      for (int i = 0; i < NCOUNTS; i++) {
-        const int m = row_counts[i], at = (MAX_ROWS - m) / 3; /* another place in the tile */
-        gemm_forward(&cx, m, n, k, c.x + at * k, k, c.packed, c.bias, y1, n);
-        CHECK(same_bits(y1, y + at * n, (size_t)(m * n)));
-        CHECK(!gemm_dx(&cx, m, n, k, c.dy + at * n, n, c.w, in_out, g1, k, false));
-        CHECK(same_bits(g1, g + at * k, (size_t)(m * k)));
-      }
-      free(y), free(y1), free(g), free(g1), free_case(&c);
+      Case c = make_case(MAX_ROWS, 130, 700, in_out);
+      check_rows(forward, dx, &c, c.n, c.k, &c.m, &c.x, &c.dy);
+      free_case(&c);
     }
   kern_select(NULL);
 }
@@ -127,10 +117,9 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
   for (int p = 0; p < NPATHS; p++)
     for (int in_out = 0; in_out < 2 && use_path(p); in_out++) {
       Case c = make_case(300, 150, 530, in_out);
-      CHECK(threads_agree(forward, 300 * 150, &c));
-      CHECK(threads_agree(dx, 300 * 530, &c));
       CHECK(threads_agree(dw, 150 * 530, &c));
       CHECK(threads_agree(db, 150, &c));
+      check_threads(forward, dx, &c, c.n, c.k, &c.m);
       free_case(&c);
     }
   kern_select(NULL);

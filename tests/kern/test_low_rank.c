@@ -2,7 +2,7 @@
 #include "kern_test.h"
 
 #include "kern/gemm_bf16.h"
-#include "kern/quant.h"
+#include "kern/gemm_quant.h"
 
 typedef struct Case {
   int m, n, k, rank;

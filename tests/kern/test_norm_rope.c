@@ -227,44 +227,18 @@ static void run_rows(const Ctx *cx, int kind, int at, int rows, float *y) {
   float t[MAX_ROWS], u[MAX_ROWS];
   const float *xr = x + at * C;
   const size_t n = (size_t)(rows * C);
-  switch (kind) {
-  case 0:
-    rmsnorm_forward(cx, rows, C, xr, w, 0, 1e-5, y, t);
-    break;
-  case 1:
-    layernorm_forward(cx, rows, C, xr, w, b, 1e-5, y, t, u);
-    break;
-  case 2:
-    rope_apply(cx, rows, 2, 38, 38, xr, C, pos + at, cs, false, y, C, false);
-    break;
-  case 3:
-    gated_forward(cx, GATE_SILU, n, xr, up + at * C, y);
-    break;
-  case 4:
-    gelu_forward(cx, n, xr, y);
-    break;
-  case 5:
-    vec_exp(n, xr, y);
-    break;
-  case 6:
-    gelu_backward(cx, n, xr, dy + at * C, y, false);
-    break;
-  case 7:
-    rmsnorm_forward(cx, rows, C, xr, w, 1, 1e-5, y, t);
-    break;
-  case 8:
-    rope_apply(cx, rows, 2, 38, 12, xr, C, pos + at, cs, false, y, C, false);
-    break;
-  case 9:
-    gated_forward(cx, GATE_GELU, n, xr, up + at * C, y);
-    break;
-  case 10:
-    softcap_forward(cx, n, 1.5f, xr, y);
-    break;
-  default:
-    vec_add(cx, n, xr, dy + at * C, y);
-    break;
-  }
+  if (kind == 0) rmsnorm_forward(cx, rows, C, xr, w, 0, 1e-5, y, t);
+  if (kind == 1) layernorm_forward(cx, rows, C, xr, w, b, 1e-5, y, t, u);
+  if (kind == 2) rope_apply(cx, rows, 2, 38, 38, xr, C, pos + at, cs, false, y, C, false);
+  if (kind == 3) gated_forward(cx, GATE_SILU, n, xr, up + at * C, y);
+  if (kind == 4) gelu_forward(cx, n, xr, y);
+  if (kind == 5) vec_exp(n, xr, y);
+  if (kind == 6) gelu_backward(cx, n, xr, dy + at * C, y, false);
+  if (kind == 7) rmsnorm_forward(cx, rows, C, xr, w, 1, 1e-5, y, t);
+  if (kind == 8) rope_apply(cx, rows, 2, 38, 12, xr, C, pos + at, cs, false, y, C, false);
+  if (kind == 9) gated_forward(cx, GATE_GELU, n, xr, up + at * C, y);
+  if (kind == 10) softcap_forward(cx, n, 1.5f, xr, y);
+  if (kind == 11) vec_add(cx, n, xr, dy + at * C, y);
 }
 enum { KINDS = 12 };
 

@@ -2,6 +2,7 @@
 #include "kern_test.h"
 
 #include "base/half.h"
+#include "kern/gemm_quant.h"
 #include "kern/kernels.h"
 
 static const QuantType types[] = {QUANT_F32, QUANT_BF16, QUANT_F16, QUANT_INT8, QUANT_NF4};
@@ -313,20 +314,9 @@ TEST(any_number_of_rows_has_the_bits_of_rounded_values) {
 TEST(product_rows_do_not_depend_on_the_number_of_rows) {
   for (int p = 0; p < NPATHS; p++)
     for (int t = 0; t < NTYPES && use_path(p); t++) {
-      const int n = 130, k = 320;
-      Ctx cx = {.arena = &arena};
-      Case c = make_case(types[t], MAX_ROWS, n, k);
-      float *y = floats((size_t)(MAX_ROWS * n)), *y1 = floats((size_t)(MAX_ROWS * n));
-      float *g = floats((size_t)(MAX_ROWS * k)), *g1 = floats((size_t)(MAX_ROWS * k));
-      forward(&cx, y, &c), dx(&cx, g, &c);
-      for (int i = 0; i < NCOUNTS; i++) {
-        const int m = row_counts[i], at = (MAX_ROWS - m) / 3;
-        CHECK(!quant_forward(&cx, m, c.quant, c.x + at * k, k, c.bias, y1, n));
-        CHECK(same_bits(y1, y + at * n, (size_t)(m * n)));
-        CHECK(!quant_dx(&cx, m, c.quant, c.dy + at * n, n, g1, k, false));
-        CHECK(same_bits(g1, g + at * k, (size_t)(m * k)));
-      }
-      free(y), free(y1), free(g), free(g1), free_case(&c);
+      Case c = make_case(types[t], MAX_ROWS, 130, 320);
+      check_rows(forward, dx, &c, c.n, c.k, &c.m, &c.x, &c.dy);
+      free_case(&c);
     }
   kern_select(NULL);
 }
@@ -335,11 +325,7 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
   for (int p = 0; p < NPATHS; p++)
     for (int t = 0; t < NTYPES && use_path(p); t++) {
       Case c = make_case(types[t], 300, 150, 530);
-      CHECK(threads_agree(forward, 300 * 150, &c));
-      CHECK(threads_agree(dx, 300 * 530, &c));
-      c.m = 3;
-      CHECK(threads_agree(forward, 3 * 150, &c));
-      CHECK(threads_agree(dx, 3 * 530, &c));
+      check_threads(forward, dx, &c, c.n, c.k, &c.m);
       free_case(&c);
     }
   kern_select(NULL);

@@ -158,3 +158,10 @@ static void transpose_pairs(int lines, const uint32_t *w, uint32_t *out, ptrdiff
     UNROLL for (int i = 0; i < LINES; i++) _mm512_storeu_si512(out + i * GROUP, a[i]);
   }
 }
+
+/* The functions of this file, and two that its includer defines, in a table. */
+#define PACKING_BF16                                                                               \
+  .blend = blend, .pair_rows = pair_rows, .pair_row = pair_row, .half_row = half_row,              \
+  .pair_columns = pair_columns, .pair_group = pair_group, .widen_f32 = widen_f32,                  \
+  .widen_f16 = widen_f16, .widen_int8 = widen_int8, .widen_nf4 = widen_nf4,                        \
+  .transpose = transpose_pairs

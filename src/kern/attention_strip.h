@@ -1,4 +1,4 @@
-/* attention_impl.h - what the parts of attention's forward share.
+/* attention_strip.h - what the parts of attention's forward share.
  *
  * attention.c cuts query rows into strips and strips into tiles, and merges the results of parts
  * of the keys; attention_f32.c and attention_bf16.c compute one strip against one part.  A unit
@@ -8,10 +8,10 @@
  * A strip of few units computes scores as [units, keys], with keys as vector lanes; a strip of many
  * units as [keys, units], with queries as lanes.
  */
-#ifndef GRPO_KERN_ATTENTION_IMPL_H
-#define GRPO_KERN_ATTENTION_IMPL_H
+#ifndef GRPO_KERN_ATTENTION_STRIP_H
+#define GRPO_KERN_ATTENTION_STRIP_H
 
-#include "kern/attention.h"
+#include "kern/dispatch.h"
 #include "kern/kernels.h"
 #include "kern/kv_impl.h"
 #include "kern/scratch.h"
@@ -88,12 +88,5 @@ typedef struct Part {
 static inline bool has_many_units(const Attn *a, const Row *rows, int n) {
   return n * a->group > FEW_UNITS && rows[0].span == rows[n - 1].span;
 }
-
-/* Computes a strip's sums over a part, in which some row sees some key. */
-void attn_part_f32(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                   const Sums *to);
-/* attn_part_f32 for segments of bf16 pairs. */
-void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
-                    const Sums *to);
 
 #endif

@@ -1,10 +1,10 @@
-/* gemm_dx.c - dx from packed panels alone, for weights that are packed in place.
+/* panels_dx.c - dx from packed panels alone, for weights that are packed in place.
  *
  * Panels are made for the forward product, which sums over inputs; dx sums over outputs.  So a
  * chunk transposes blocks of the panels into scratch memory and multiplies all its rows by each.
  */
+#include "kern/panels_dx.h"
 #include "base/arena.h"
-#include "base/err.h"
 #include "base/pool.h"
 #include "kern/panels.h"
 #include "kern/scratch.h"
