@@ -136,16 +136,12 @@ describe("the four rewards of the notebook", function()
   end)
 
   it("give all 7,473 gold answers, rewritten into the layout, the maximum", function()
-    local shared = os.getenv("GRPO_SHARED") or ""
-    local file = shared ~= "" and io.open(shared .. "/data/gsm8k/train.jsonl")
-    local has_engine, grpo = pcall(require, "grpo")
-    if not file then pending("needs GRPO_SHARED with data/gsm8k/train.jsonl") end
-    if not has_engine then pending("needs the engine's JSON reader") end
-    local rewrite = require("experiments.tasks.gsm8k").solution
-    local rows, with_comma = {}, 0
-    for line in file:lines() do rows[#rows + 1] = grpo.json.decode(line) end
+    local path = (os.getenv("GRPO_SHARED") or "") .. "/data/gsm8k/train.jsonl"
+    local file = io.open(path)
+    if not file then return pending("needs GRPO_SHARED with data/gsm8k/train.jsonl") end
     file:close()
-    local texts = {}
+    local rewrite = require("experiments.tasks.gsm8k").solution
+    local rows, texts, with_comma = require("grpo.data").jsonl(path), {}, 0
     for i, row in ipairs(rows) do
       texts[i] = rewrite(row)
       if row.answer:find("####[^\n]*,") then with_comma = with_comma + 1 end

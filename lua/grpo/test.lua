@@ -243,21 +243,11 @@ local function shuffle(list, seed)
   end
 end
 
--- Lists a directory in an interpreter without the engine; the engine passes its own function.
-local function list_with_popen(dir)
-  if not io.popen then return nil end
-  local quoted = "'" .. dir:gsub("'", "'\\''") .. "'"
-  local pipe = io.popen("test -d " .. quoted .. " && ls -1 " .. quoted .. " 2>/dev/null")
-  local names = {}
-  for name in pipe:lines() do names[#names + 1] = name end
-  return pipe:close() and names or nil
-end
-
 -- Replaces directories on the command line by their *_test.lua files; other names stay.
-local function find(paths, list)
+local function find(paths)
   local files = {}
   for _, path in ipairs(paths) do
-    local names = list(path)
+    local names = core.fs.list(path)
     if not names then
       files[#files + 1] = path
     else
@@ -303,7 +293,6 @@ end
 ---@field tap? boolean write the Test Anything Protocol
 ---@field filter? string plain text that a test's full name must contain
 ---@field seed? integer shuffle the tests
----@field list? fun(dir: string): string[]|nil the names in a directory, nil for other paths
 ---@field write? fun(text: string) where the report goes; default stdout
 ---@field junit? table[] gets a row { name=, path=, result=, why=, seconds= } for each test
 
@@ -314,11 +303,10 @@ end
 function test.run(paths, opts)
   opts = options.check(opts, {
     tap = { type = "boolean" }, filter = { type = "string" }, seed = { type = "integer" },
-    list = { type = "function", default = list_with_popen },
     write = { type = "function", default = function(s) io.stdout:write(s) end },
     junit = { type = "table" },
   }, "test.run")
-  local files = find(paths, opts.list)
+  local files = find(paths)
   local tests, number = collect_all(files), 0
   if opts.seed then shuffle(tests, opts.seed) end
   local counts = { passed = 0, failed = 0, skipped = 0, files = #files }

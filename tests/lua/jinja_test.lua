@@ -1,6 +1,7 @@
 -- Chat templates: small cases of our own, hostile templates, and the reference's cases.
 local jinja = require "grpo.jinja"
 local grpo = require "grpo"
+local tiny = require "tests.lua.tiny"
 
 local function render(source, vars) return (grpo.template(source):render(vars)) end
 
@@ -188,14 +189,13 @@ local function slurp(path)
 end
 
 describe("templates by name", function()
-  local shared = os.getenv "GRPO_SHARED"
-  if not shared or shared == "" then return pending "GRPO_SHARED is not set" end
+  if not tiny.shared then return pending "GRPO_SHARED is not set" end
   local chat_templates = require "grpo.models.chat_templates"
   it("give what the families' own give, and refuse where they do", function()
     local published = { chatml = "chatml", gemma2 = "gemma", llama3 = "llama3",
       mistral_v01 = "mistral", phi3 = "phi3" }
     local n = 0
-    for line in io.lines(shared .. "/oracles/tokenizers/chat_templates/cases.jsonl") do
+    for line in io.lines(tiny.shared .. "/oracles/tokenizers/chat_templates/cases.jsonl") do
       local case = jinja.from_json(line).map
       local name = published[case.template]
       -- phi3's own ends with the end token where it asks for nothing
@@ -211,9 +211,8 @@ describe("templates by name", function()
 end)
 
 describe("published chat templates", function()
-  local shared = os.getenv "GRPO_SHARED"
-  if not shared or shared == "" then return pending "GRPO_SHARED is not set" end
-  local dir = shared .. "/oracles/tokenizers/chat_templates/"
+  if not tiny.shared then return pending "GRPO_SHARED is not set" end
+  local dir = tiny.shared .. "/oracles/tokenizers/chat_templates/"
   it("render as the reference does", function()
     local n = 0
     for line in io.lines(dir .. "cases.jsonl") do

@@ -1,9 +1,7 @@
 -- grpo.loss against what TRL computes: every case of loss/cases.json, value and gradients.
 local grpo = require "grpo"
 local core = require "grpo.core"
-
-local shared = os.getenv("GRPO_SHARED")
-local text = shared and shared ~= "" and core.fs.read(shared .. "/oracles/loss/cases.json")
+local tiny = require "tests.lua.tiny"
 
 local function flat(rows)
   local list = {}
@@ -103,11 +101,8 @@ local function near_list(want, got, what)
 end
 
 describe("grpo.loss", function()
-  if not text then
-    pending("the oracles are not here (GRPO_SHARED)")
-    return
-  end
-  local all = core.json_decode(text)
+  local all = tiny.oracle "loss/cases"
+  if not all then return pending("the oracles are not here (GRPO_SHARED)") end
   for number, problem in ipairs(all.problems) do
     for _, variant in ipairs(problem.variants) do
       it(("agrees on problem %d, %s"):format(number, variant.name), function()

@@ -270,11 +270,10 @@ describe("a model", function()
 end)
 
 describe("a model of the oracles", function()
-  local shared = os.getenv("GRPO_SHARED")
   it("gives the reference's log-probabilities", function()
-    if not shared or shared == "" then return pending("the oracles are not here (GRPO_SHARED)") end
+    if not tiny.shared then return pending("the oracles are not here (GRPO_SHARED)") end
     for _, name in ipairs { "llama", "gpt2" } do
-      local base = shared .. "/oracles/models/" .. name
+      local base = tiny.shared .. "/oracles/models/" .. name
       local weights = base .. "/checkpoint/model.safetensors"
       if not core.fs.exists(weights) then
         return pending("the oracle is incomplete: " .. weights .. " is missing")

@@ -1,9 +1,11 @@
 -- Every case of oracles/rewards/cases.json against the reward here that computes it.
 
+local core = require "grpo.core"
 local format = require "rewards.format"
 local length = require "rewards.length"
 local numeric = require "rewards.numeric"
 local repetition = require "rewards.repetition"
+local tiny = require "tests.lua.tiny"
 
 local function lengths_of(p, unit)
   p.unit = unit
@@ -82,19 +84,13 @@ local function check(case, null)
 end
 
 describe("reward oracles", function()
-  local shared = os.getenv("GRPO_SHARED") or ""
-  local file = shared ~= "" and io.open(shared .. "/oracles/rewards/cases.json")
-  local has_engine, grpo = pcall(require, "grpo")
-  if not file or not has_engine then
-    pending(file and "reward oracles need the engine's JSON reader"
-      or "reward oracles need GRPO_SHARED with oracles/rewards/cases.json")
-    return
+  local cases = tiny.oracle "rewards/cases"
+  if not cases then
+    return pending("reward oracles need GRPO_SHARED with oracles/rewards/cases.json")
   end
-  local cases = grpo.json.decode(file:read("a"))
-  file:close()
   for i, case in ipairs(cases) do
     it(("%d: %s (%s)"):format(i, case.reward, case.test), function()
-      check(case, grpo.json.null)
+      check(case, core.json_null)
     end)
   end
   it("are all there", function() assert.equal(105, #cases) end)

@@ -1,9 +1,9 @@
 local schedule = require "grpo.schedule"
+local tiny = require "tests.lua.tiny"
 
 local function at(step, steps, more)
-  local p = { step = step, steps = steps, tokens = 0, fraction = step / steps, metrics = {} }
-  for k, v in pairs(more or {}) do p[k] = v end
-  return p
+  return tiny.with({ step = step, steps = steps, tokens = 0, fraction = step / steps,
+    metrics = {} }, more)
 end
 
 describe("schedules", function()
@@ -109,16 +109,10 @@ local makers = {
 }
 
 describe("schedule oracles", function()
-  local shared = os.getenv("GRPO_SHARED") or ""
-  local file = shared ~= "" and io.open(shared .. "/oracles/optim/schedules.json")
-  local has_engine, grpo = pcall(require, "grpo")
-  if not file or not has_engine then
-    pending(file and "schedule oracles need the engine's JSON reader"
-      or "schedule oracles need GRPO_SHARED with oracles/optim/schedules.json")
-    return
+  local cases = tiny.oracle "optim/schedules"
+  if not cases then
+    return pending("schedule oracles need GRPO_SHARED with oracles/optim/schedules.json")
   end
-  local cases = grpo.json.decode(file:read("a"))
-  file:close()
   for i, case in ipairs(cases) do
     it(("%d: %s"):format(i, case.schedule), function()
       local s = makers[case.schedule](case)

@@ -1,8 +1,7 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 local text_stream = require "grpo.models.text_stream"
-
-local shared = os.getenv("GRPO_SHARED") or ""
+local tiny = require "tests.lua.tiny"
 
 -- The pieces of a completion put together, and whether every one of them was whole characters.
 local function streamed(tok, ids)
@@ -36,11 +35,11 @@ describe("streaming", function()
     end
   end)
   it("gives what decoding the whole gives, for every tokenizer and for random ids", function()
-    if shared == "" then return pending("no oracles: GRPO_SHARED is not set") end
+    if not tiny.shared then return pending("no oracles: GRPO_SHARED is not set") end
     local rng = core.rng(1, "user", 0, 0, 0)
     for _, name in ipairs { "gemma2_small", "gpt2", "llama2", "llama3_small", "qwen2_5_small",
       "smollm" } do
-      local tok = grpo.tokenizer.load(shared .. "/oracles/tokenizers/" .. name)
+      local tok = grpo.tokenizer.load(tiny.shared .. "/oracles/tokenizers/" .. name)
       for _ = 1, 100 do
         local ids = {}
         for i = 1, 12 do ids[i] = math.floor(rng() * math.min(#tok, 400)) end

@@ -1,3 +1,4 @@
+local core = require "grpo.core"
 local runner = require "grpo.test"
 local tiny = require "tests.lua.tiny"
 
@@ -6,7 +7,6 @@ local function run(source, opts)
   local path, out = tiny.file(source), {}
   opts = opts or {}
   opts.write = function(s) out[#out + 1] = s end
-  opts.list = function() end
   local counts = runner.run({ path }, opts)
   os.remove(path)
   return counts, table.concat(out):gsub(path:gsub("%W", "%%%0"), "FILE")
@@ -49,8 +49,7 @@ describe("the test runner", function()
     assert.equal(1, run("it(").failed)
     assert.equal(1, run("error 'no'").failed)
     assert.equal(1,
-      runner.run({ "/nowhere/x_test.lua" },
-      { list = function() end, write = function() end }).failed)
+      runner.run({ "/nowhere/x_test.lua" }, { write = function() end }).failed)
   end)
 
   it("gives each file its own globals and each test the same random numbers", function()
@@ -87,17 +86,17 @@ describe("the test runner", function()
   end)
 
   it("takes the test files of a directory, in order", function()
-    local asked = {}
-    local counts = runner.run({ "d/" }, {
-      list = function(dir)
-        asked[#asked + 1] = dir
-        return dir == "d/" and { "b_test.lua", "a.lua", "a_test.lua" } or nil
-      end,
-      write = function() end,
-    })
-    assert.equal(2, counts.files)
-    assert.equal(2, counts.failed) -- they do not exist
-    assert.same({ "d/" }, asked)
+    tiny.temporary(function(dir)
+      core.fs.mkdirs(dir)
+      for _, name in ipairs { "b_test", "a", "a_test" } do
+        core.fs.write(("%s/%s.lua"):format(dir, name), ("it('of %s', error)"):format(name))
+      end
+      local out = ""
+      local counts = runner.run({ dir .. "/" }, { write = function(s) out = out .. s end })
+      assert.equal(2, counts.files)
+      assert.equal(2, counts.failed)
+      assert.matches("of a_test.*of b_test", out)
+    end)
   end)
 end)
 

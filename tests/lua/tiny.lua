@@ -65,6 +65,16 @@ function tiny.temporary(f)
   if not ok then error(err, 0) end
 end
 
+-- The directory of data that other implementations computed (make test SHARED=DIR), or nil.
+local given = os.getenv "GRPO_SHARED"
+tiny.shared = given ~= "" and given or nil
+
+-- The JSON of a file in it, or nil.
+function tiny.oracle(name)
+  local text = tiny.shared and core.fs.read(("%s/oracles/%s.json"):format(tiny.shared, name))
+  return text and core.json_decode(text)
+end
+
 -- ---- experiments --------------------------------------------------------------------------------
 
 -- fields() makes the table of an experiment, and change(t) edits it.  Returns

@@ -477,8 +477,7 @@ end)
 
 -- ---- what a chat template makes of turns --------------------------------------------------------
 
-local shared = os.getenv "GRPO_SHARED"
-local qwen = shared and shared ~= "" and shared .. "/oracles/tokenizers/qwen2_5_small"
+local qwen = tiny.shared and tiny.shared .. "/oracles/tokenizers/qwen2_5_small"
 
 describe("turns in a chat", function()
   it("continue as the template renders the whole conversation", function()

@@ -79,8 +79,6 @@ describe("wordmath problems", function()
   end)
 
   it("come as a dataset", function()
-    local ok, grpo = pcall(require, "grpo")
-    if not ok or not grpo.data then pending("needs the engine's datasets") end
     local ds = wordmath.dataset { seed = 1, n = 10, split = "eval" }
     assert.equal(10, #ds)
     assert.equal(1, ds[1].index)

@@ -74,8 +74,8 @@ function command.run(o)
     end
   end
   local junit = o.flags.junit and {} or nil
-  local result = runner.run(paths, { tap = o.flags.tap, filter = o.flags.filter,
-    list = core.fs.list, write = core.out, junit = junit })
+  local result = runner.run(paths, { tap = o.flags.tap, filter = o.flags.filter, write = core.out,
+    junit = junit })
   if junit then
     local ok, message = core.fs.write(o.flags.junit, runner.junit(junit))
     if not ok then error(core.error("EIO", tostring(message)), 0) end

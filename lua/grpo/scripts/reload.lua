@@ -67,7 +67,7 @@ end
 local function run_tests(tr, path)
   local lines = {}
   local ok, result = core.limited(patience(tr), path, require("grpo.test").run, { path },
-    { list = fs.list, write = function(s) lines[#lines + 1] = s end })
+    { write = function(s) lines[#lines + 1] = s end })
   if not ok then error(result, 0) end
   if result.failed > 0 then
     errors.raise_plain("EARG", "%s: %d tests fail: %s", path, result.failed,
