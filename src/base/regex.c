@@ -39,6 +39,7 @@ struct Regex {
   bool one_place;         /* anchored, or must not be searched in parts */
   uint32_t captures, names, name_size;
   PCRE2_SPTR name_table;
+  uint64_t steps; /* of the last search, in matches that hit their limit */
 };
 
 static void *get_memory(size_t n, void *user) {
@@ -198,8 +199,12 @@ typedef struct Search {
 static int match(const Search *q, size_t start, size_t last, uint64_t limit) {
   Regex *re = q->re;
   pcre2_set_offset_limit(re->limits, last);
-  pcre2_set_match_limit(re->limits, limit < MATCH_LIMIT ? (uint32_t)limit : MATCH_LIMIT);
-  return pcre2_match(re->code, (PCRE2_SPTR)q->s, q->len, start, re->options, re->match, re->limits);
+  if (limit > MATCH_LIMIT) limit = MATCH_LIMIT;
+  pcre2_set_match_limit(re->limits, (uint32_t)limit);
+  const int rc =
+      pcre2_match(re->code, (PCRE2_SPTR)q->s, q->len, start, re->options, re->match, re->limits);
+  if (rc == PCRE2_ERROR_MATCHLIMIT) re->steps += limit;
+  return rc;
 }
 
 static size_t next_place(const Search *q, size_t at) {
@@ -247,12 +252,15 @@ Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *foun
   *found = false;
   *ovector = pcre2_get_ovector_pointer(re->match);
   if (start > len) return fail(GRPO_EARG, "regular expression: start past the end of the text");
+  re->steps = 0;
   const int rc = search(&q, start);
   if (rc == PCRE2_ERROR_NOMATCH) return GRPO_OK;
   if (rc < 0) return match_failed(rc);
   *found = true;
   return GRPO_OK;
 }
+
+uint64_t regex_steps(const Regex *re) { return re->steps; }
 
 void regex_library(char *text, size_t size) {
   char version[64] = "";

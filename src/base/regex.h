@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -37,6 +38,10 @@ int regex_group(const Regex *re, const char *name); /* -1: no such name */
  * (REGEX_UNSET when the group took no part), valid until the next call. */
 Status regex_exec(Regex *re, const char *s, size_t len, size_t start, bool *found,
                   const size_t **ovector);
+
+/* Match steps that the last search spent in vain, because a limit was hit: a catastrophic pattern
+ * shows here.  No search spends more than three times its budget. */
+uint64_t regex_steps(const Regex *re);
 
 /* PCRE2's version: "10.42 2022-12-11". */
 void regex_library(char *text, size_t size);

@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "base/intbuf.h"
 #include "script/args.h"
+#include "script/budget.h"
 #include "script/errors.h"
 #include "script/limits.h"
 #include "script/objects.h"

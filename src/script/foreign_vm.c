@@ -62,10 +62,12 @@ static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
   if (!q) return NULL;
   if (block) map_remove(&g->blocks, block);
   if (tag) map_add(&g->blocks, (uintptr_t)q, tag);
-  if (b && nsize > held)
+  if (b && nsize > held) {
     b->held += nsize - held;
-  else if (own)
+    budget_allocated(b, p ? 0 : (int)osize, nsize);
+  } else if (own) {
     b->held -= held - nsize < b->held ? held - nsize : b->held;
+  }
   return q;
 }
 
@@ -96,8 +98,8 @@ static void push_copy(lua_State *L, int index) {
 
 /* Pushes the environment: guarded copies of the library tables; everything else is the host's. */
 static void push_environment(lua_State *L) {
-  static const char *const base[] = {"pcall", "xpcall",         "setmetatable",
-                                     "load",  "collectgarbage", NULL};
+  static const char *const base[] = {"pcall",          "xpcall", "setmetatable", "load", "tonumber",
+                                     "collectgarbage", NULL};
   lua_pushglobaltable(L);
   int globals = lua_gettop(L);
   lua_newtable(L); /* globals env */

@@ -7,8 +7,8 @@
  * they do it, and refuse what would evade the budget:
  *
  *   pcall, xpcall, coroutine.*   pass the error of a spent budget on; call no handler then
- *   string.rep, upper, lower, reverse, find, match, gmatch, gsub, format, byte
- *   table.insert, remove, move, concat, sort, unpack; utf8.*
+ *   string.rep, upper, lower, reverse, format, pack, unpack, byte; utf8.*; tonumber
+ *   string.find, match, gmatch, gsub (match.c); table.* (tables.c)
  *   setmetatable                 refuses __gc
  *   load                         text only
  *   collectgarbage               "count" only; the rest does nothing
@@ -20,11 +20,11 @@
 #include <lualib.h>
 #include <string.h>
 
+#include "script/budget.h"
 #include "script/errors.h"
 #include "script/interrupt.h"
-#include "script/limits.h"
 #include "script/match.h"
-#include "script/script_impl.h"
+#include "script/tables.h"
 
 /* Calls the replaced function, which is upvalue 1. */
 static int call_original(lua_State *L) {
@@ -39,6 +39,11 @@ static size_t length_of(lua_State *L, int arg) {
   return n;
 }
 
+/* The bytes of a string; 0 for another value, which stays as it is. */
+static size_t string_bytes(lua_State *L, int arg) {
+  return lua_type(L, arg) == LUA_TSTRING ? lua_rawlen(L, arg) : 0;
+}
+
 /* Reads an integer as the originals do: 2^50 and "7" count too. */
 static lua_Integer integer_or(lua_State *L, int arg, lua_Integer otherwise) {
   int whole;
@@ -50,7 +55,7 @@ static lua_Integer integer_or(lua_State *L, int arg, lua_Integer otherwise) {
 
 static int finish_pcall(lua_State *L, int status, lua_KContext extra) {
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)extra;
-  if (budget_spent(L)) return lua_error(L);
+  if (budget_ended(L, status)) return lua_error(L);
   lua_pushboolean(L, 0);
   lua_insert(L, -2);
   return 2;
@@ -98,11 +103,12 @@ static int resume(lua_State *L, lua_State *co, int narg) {
     lua_pushliteral(L, "too many arguments to resume");
     return -1;
   }
-  arm_thread(L, script_of(L), co);
+  lua_State *before = enter_thread(L, co);
   lua_xmove(L, co, narg);
   lua_State *outer = interrupt_target(co);
   int status = lua_resume(co, L, narg, &nres);
   interrupt_target(outer);
+  leave_thread(L, before);
   if (status == LUA_OK || status == LUA_YIELD) {
     if (!lua_checkstack(L, nres + 1)) {
       lua_pop(co, nres);
@@ -113,7 +119,7 @@ static int resume(lua_State *L, lua_State *co, int narg) {
     return nres;
   }
   lua_xmove(co, L, 1);
-  if (budget_spent(L)) return lua_error(L);
+  if (budget_ended(L, status)) return lua_error(L);
   return -1;
 }
 
@@ -132,7 +138,9 @@ static int l_wrapped(lua_State *L) {
   if (n >= 0) return n;
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {
+    lua_State *before = enter_thread(L, co);
     status = lua_resetthread(co); /* closes the coroutine's variables */
+    leave_thread(L, before);
     lua_xmove(co, L, 1);
   }
   if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
@@ -152,6 +160,23 @@ static int l_wrap(lua_State *L) {
   return 1;
 }
 
+/* May co be closed?  If not, the original raises an error. */
+static bool is_idle(lua_State *L, lua_State *co) {
+  lua_Debug ar;
+  return co && co != L && (lua_status(co) != LUA_OK || !lua_getstack(co, 0, &ar));
+}
+
+/* coroutine.close runs what closes the variables of the coroutine. */
+static int l_close(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  if (!is_limited(L) || !is_idle(L, co)) return call_original(L);
+  lua_State *before = enter_thread(L, co);
+  const int n = call_original(L);
+  leave_thread(L, before);
+  if (n > 1 && budget_ended(L, LUA_OK)) return lua_error(L);
+  return n;
+}
+
 /* ---- work in proportion to strings -------------------------------------------------- */
 
 /* Upvalue 2: bytes that cost one instruction; upvalue 3: result bytes per byte of the argument. */
@@ -160,6 +185,17 @@ static int l_bytes(lua_State *L) {
     size_t n = length_of(L, 1);
     charge_work(L, 8 + n / (size_t)lua_tointeger(L, lua_upvalueindex(2)));
     make_room(L, n * (size_t)lua_tointeger(L, lua_upvalueindex(3)));
+  }
+  return call_original(L);
+}
+
+/* A result that is as long as all arguments together: string.format, string.pack. */
+static int l_join(lua_State *L) {
+  if (is_limited(L)) {
+    size_t n = 0;
+    for (int i = lua_gettop(L); i > 0; i--) n += string_bytes(L, i);
+    charge_work(L, 8 + n / 16);
+    make_room(L, n);
   }
   return call_original(L);
 }
@@ -181,57 +217,10 @@ static int l_rep(lua_State *L) {
 }
 
 /* Upvalue 2: the replacement that runs in bounded time. */
-static int l_match(lua_State *L) {
+static int l_bounded(lua_State *L) {
   if (!is_limited(L)) return call_original(L);
   lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
   return f(L);
-}
-
-/* ---- work in proportion to tables --------------------------------------------------- */
-
-static lua_Unsigned span(lua_Integer first, lua_Integer last) {
-  return first > last ? 0 : (lua_Unsigned)last - (lua_Unsigned)first + 1;
-}
-
-/* How many elements table.NAME will touch; `kind` is the first letter of NAME. */
-static lua_Unsigned elements(lua_State *L, int kind) {
-  if (kind == 'm') return span(integer_or(L, 2, 1), integer_or(L, 3, 0));
-  lua_Integer n = lua_istable(L, 1) ? luaL_len(L, 1) : 0;
-  switch (kind) {
-  case 'i':
-    return lua_gettop(L) < 3 ? 1 : span(integer_or(L, 2, n), n);
-  case 'r':
-    return lua_gettop(L) < 2 ? 1 : span(integer_or(L, 2, n), n);
-  case 'c':
-    return span(integer_or(L, 3, 1), integer_or(L, 4, n));
-  case 'u': /* twice, because the stack grows and shrinks */
-    return 2 * span(integer_or(L, 2, 1), integer_or(L, 3, n));
-  default:
-    return n < 2 ? 1 : (lua_Unsigned)n * (64 - (unsigned)__builtin_clzll((lua_Unsigned)n));
-  }
-}
-
-/* table.concat builds its result in a C buffer, so we compute its size first. */
-static void room_for_concat(lua_State *L) {
-  size_t n = length_of(L, 2), total = 0;
-  lua_Integer last = integer_or(L, 4, lua_istable(L, 1) ? luaL_len(L, 1) : 0);
-  if (!lua_istable(L, 1)) return;
-  for (lua_Integer i = integer_or(L, 3, 1); i <= last; i++) {
-    lua_rawgeti(L, 1, i);
-    total += n + (lua_isnumber(L, -1) ? 24 : length_of(L, -1));
-    lua_pop(L, 1);
-    if (i == LUA_MAXINTEGER) break;
-  }
-  make_room(L, 2 * total);
-}
-
-static int l_table(lua_State *L) {
-  if (is_limited(L)) {
-    int kind = (int)lua_tointeger(L, lua_upvalueindex(2));
-    charge_work(L, 4 + elements(L, kind));
-    if (kind == 'c') room_for_concat(L);
-  }
-  return call_original(L);
 }
 
 /* ---- refusals ----------------------------------------------------------------------- */
@@ -254,13 +243,33 @@ static int l_setmetatable(lua_State *L) {
   return call_original(L);
 }
 
+/* The reader of a chunk, whose pieces are charged for; upvalue 1: the script's. */
+static int l_reader(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_call(L, 0, 1);
+  charge_work(L, 8 + string_bytes(L, -1));
+  return 1;
+}
+
+/* load returns errors of the reader and of memory. */
 static int l_load(lua_State *L) {
-  if (is_limited(L)) {
-    charge_work(L, 100 + length_of(L, 1));
-    if (lua_gettop(L) < 3) lua_settop(L, 3);
-    lua_pushliteral(L, "t");
-    lua_replace(L, 3);
+  if (!is_limited(L)) return call_original(L);
+  charge_work(L, 100 + string_bytes(L, 1));
+  if (lua_gettop(L) < 3) lua_settop(L, 3);
+  lua_pushliteral(L, "t");
+  lua_replace(L, 3);
+  if (lua_isfunction(L, 1)) {
+    lua_pushvalue(L, 1);
+    lua_pushcclosure(L, l_reader, 1);
+    lua_replace(L, 1);
   }
+  const int n = call_original(L);
+  if (lua_isnil(L, -n) && budget_ended(L, LUA_OK)) return lua_error(L);
+  return n;
+}
+
+static int l_tonumber(lua_State *L) {
+  if (is_limited(L)) charge_work(L, 1 + string_bytes(L, 1) / 4);
   return call_original(L);
 }
 
@@ -291,13 +300,15 @@ static void guard_strings(lua_State *L, int lib) {
   static const struct {
     const char *name;
     int per, made;
-  } rows[] = {{"upper", 16, 2},  {"lower", 16, 2}, {"reverse", 16, 2},
-              {"format", 16, 1}, {"byte", 64, 0},  {"unpack", 64, 0}};
+  } rows[] = {{"upper", 16, 2}, {"lower", 16, 2},  {"reverse", 16, 2},
+              {"byte", 64, 0},  {"unpack", 64, 0}, {"packsize", 16, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, rows[i].per);
     lua_pushinteger(L, rows[i].made);
     replace(L, lib, rows[i].name, l_bytes, 2);
   }
+  replace(L, lib, "format", l_join, 0);
+  replace(L, lib, "pack", l_join, 0);
   for (const luaL_Reg *r = bounded_matchers; r->name; r++) {
     if (strcmp(r->name, "gmatch") == 0) { /* an iterator may be made outside and used inside */
       lua_pushcfunction(L, r->func);
@@ -305,7 +316,7 @@ static void guard_strings(lua_State *L, int lib) {
       continue;
     }
     lua_pushcfunction(L, r->func);
-    replace(L, lib, r->name, l_match, 1);
+    replace(L, lib, r->name, l_bounded, 1);
   }
   replace(L, lib, "rep", l_rep, 0);
 }
@@ -320,14 +331,9 @@ static void guard_utf8(lua_State *L, int lib) {
 }
 
 static void guard_tables(lua_State *L, int lib) {
-  static const struct {
-    const char *name;
-    int kind;
-  } rows[] = {{"insert", 'i'}, {"remove", 'r'}, {"move", 'm'},
-              {"concat", 'c'}, {"unpack", 'u'}, {"sort", 's'}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    lua_pushinteger(L, rows[i].kind);
-    replace(L, lib, rows[i].name, l_table, 1);
+  for (const luaL_Reg *r = bounded_tables; r->name; r++) {
+    lua_pushcfunction(L, r->func);
+    replace(L, lib, r->name, l_bounded, 1);
   }
 }
 
@@ -350,10 +356,12 @@ void guard_open(lua_State *L, int env) {
   replace(L, env, "xpcall", l_xpcall, 0);
   replace(L, env, "setmetatable", l_setmetatable, 0);
   replace(L, env, "load", l_load, 0);
+  replace(L, env, "tonumber", l_tonumber, 0);
   replace(L, env, "collectgarbage", l_collectgarbage, 0);
   lua_getfield(L, env, "coroutine");
   replace(L, lua_gettop(L), "resume", l_resume, 0);
   replace(L, lua_gettop(L), "wrap", l_wrap, 0);
+  replace(L, lua_gettop(L), "close", l_close, 0);
   lua_getfield(L, env, "string");
   guard_strings(L, lua_gettop(L));
   lua_getfield(L, env, "table");

@@ -1,11 +1,8 @@
 /* limits.c - calls into Lua: protected, or with limits on instructions, memory and time.
  *
- * A limited call runs on a new Lua thread with a count hook.  Instructions are handed out in
- * slices: the hook takes the next slice from what is left, so that a budget ends at exactly the
- * same instruction on every run.  Once a budget is spent, the hook is set to count 1 and raises at
- * every further instruction, so that no pcall, handler or coroutine can continue.  Coroutines pay
- * for their slices in advance.  guard.c replaces the library functions in which time could pass
- * unseen.
+ * A limited call runs on a new Lua thread, whose instructions budget.c counts.  guard.c replaces
+ * the library functions in which time could pass unseen.  The clock is looked at once more when
+ * the call returns, because a C function may have waited.
  *
  * Memory: every block that Lua allocates carries the number of the limited call that was running.
  * A call holds the sum of its own blocks.  After a refused allocation Lua collects all garbage and
@@ -14,118 +11,17 @@
 #include "script/limits.h"
 
 #include <lauxlib.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "script/args.h"
+#include "script/budget.h"
 #include "script/errors.h"
-#include "script/interrupt.h"
 #include "script/script_impl.h"
 
-enum {
-  /* Instructions between two looks at the clock. */
-  SLICE = 10000,
-  COROUTINE_SLICE = 1000
-};
-
-/* ---- errors of budgets -------------------------------------------------------------- */
-
-static void describe(const Budget *b, const char *spent, char *text, size_t size) {
-  if (*spent == 'i') {
-    snprintf(text, size, "%s: used up its %llu instructions", b->name,
-             (unsigned long long)b->given);
-  } else if (*spent == 'm') {
-    snprintf(text, size, "%s: needs more than its %.4g MB of memory", b->name,
-             (double)b->limits->memory / (1 << 20));
-  } else if (*spent == 'c') {
-    snprintf(text, size, "%s: interrupted", b->name);
-  } else {
-    snprintf(text, size, "%s: took longer than %g seconds of wall-clock time", b->name,
-             b->limits->seconds);
-  }
-}
-
-static int raise_spent(lua_State *L, const Budget *b) {
-  char text[256];
-  describe(b, b->spent, text, sizeof text);
-  luaL_checkstack(L, 8, "error");
-  push_error(L, GRPO_ELIMIT, text);
-  return lua_error(L);
-}
-
-/* ---- the hook ----------------------------------------------------------------------- */
-
-static void on_count(lua_State *L, lua_Debug *ar) {
-  (void)ar;
-  Budget *b = script_of(L)->budget;
-  if (!b) { /* a coroutine has outlived its limited call */
-    lua_sethook(L, NULL, 0, 0);
-    return;
-  }
-  int slice = lua_gethookcount(L);
-  if (!b->spent && script_interrupted) b->spent = "cancelled";
-  if (!b->spent && b->deadline > 0 && clock_seconds() > b->deadline) b->spent = "seconds";
-  if (!b->spent && b->left != UINT64_MAX) {
-    if (b->left == 0)
-      b->spent = "instructions";
-    else if (b->left < (uint64_t)slice)
-      slice = (int)b->left;
-    b->left -= b->spent ? 0 : (uint64_t)slice;
-  }
-  if (!b->spent) {
-    if (slice != lua_gethookcount(L)) lua_sethook(L, on_count, LUA_MASKCOUNT, slice);
-    return;
-  }
-  lua_sethook(L, on_count, LUA_MASKCOUNT, 1);
-  raise_spent(L, b);
-}
-
-void charge_work(lua_State *L, uint64_t instructions) {
-  Budget *b = script_of(L)->budget;
-  if (!b) return;
-  if (!b->spent && b->deadline > 0 && instructions > SLICE && clock_seconds() > b->deadline)
-    b->spent = "seconds";
-  if (!b->spent && b->left < instructions) b->spent = "instructions";
-  if (b->spent) {
-    lua_sethook(L, on_count, LUA_MASKCOUNT, 1);
-    raise_spent(L, b);
-  }
-  if (b->left != UINT64_MAX) b->left -= instructions;
-}
-
-void arm_thread(lua_State *L, Script *s, lua_State *co) {
-  if (!s->budget) return;
-  /* A new coroutine has inherited the hook of its maker but has paid for nothing. */
-  const bool begins = lua_status(co) == LUA_OK;
-  if (begins || lua_gethook(co) != on_count || lua_gethookcount(co) > COROUTINE_SLICE) {
-    charge_work(L, COROUTINE_SLICE);
-    lua_sethook(co, on_count, LUA_MASKCOUNT, COROUTINE_SLICE);
-  }
-}
-
-bool budget_spent(lua_State *L) {
-  const Budget *b = script_of(L)->budget;
-  return b && b->spent;
-}
-
-bool is_limited(lua_State *L) { return script_of(L)->budget != NULL; }
-
-void make_room(lua_State *L, size_t n) {
-  Budget *b = script_of(L)->budget;
-  if (!b || !b->quota || b->lifted) return;
-  if (n <= b->quota) {
-    charge_work(L, n / 16); /* in either case, because garbage must not decide */
-    if (b->held + n <= b->quota) return;
-    lua_gc(L, LUA_GCCOLLECT, 0);
-    if (b->held + n <= b->quota) return;
-  }
-  b->refused = true;
-  lua_pushliteral(L, "not enough memory");
-  lua_error(L);
-}
-
 /* ---- the calls ---------------------------------------------------------------------- */
+
+static const char no_memory[] = "not enough memory for the script";
 
 /* Message handler.  It takes the traceback where the error happened, outside the memory quota. */
 static int on_error(lua_State *L) {
@@ -135,7 +31,7 @@ static int on_error(lua_State *L) {
   lua_settop(L, 1);
   if (b && b->refused && lua_type(L, 1) == LUA_TSTRING &&
       strstr(lua_tostring(L, 1), "not enough memory")) {
-    describe(b, "memory", text, sizeof text);
+    budget_describe(b, "memory", text, sizeof text);
     push_error(L, GRPO_ELIMIT, text);
     lua_replace(L, 1);
   }
@@ -154,9 +50,9 @@ bool call_protected(lua_State *L, int nargs, int nresults) {
   if (status == LUA_OK) return true;
   Budget *b = script_of(L)->budget;
   if (b) b->lifted = false; /* on_error itself may have failed */
-  if (status == LUA_ERRMEM) {
+  if (!budget_ended(L, status) && status == LUA_ERRMEM) {
     lua_pop(L, 1);
-    push_error(L, GRPO_ENOMEM, "not enough memory for the script");
+    push_error(L, GRPO_ENOMEM, no_memory);
   }
   complete_error(L, false);
   return false;
@@ -164,36 +60,40 @@ bool call_protected(lua_State *L, int nargs, int nresults) {
 
 static void begin(Script *s, Budget *b, const Limits *limits, const char *name) {
   const Budget *o = s->budget;
-  *b = (Budget){.outer = s->budget, .limits = limits, .name = name, .tag = ++s->tags};
+  *b = (Budget){.outer = s->budget, .name = name, .tag = ++s->tags};
   b->left = limits->instructions ? limits->instructions : UINT64_MAX;
   b->quota = limits->memory;
+  b->seconds = limits->seconds;
   if (limits->seconds > 0) b->deadline = clock_seconds() + limits->seconds;
   if (o && o->left < b->left) {
     b->left = o->left;
     b->inherited = true;
   }
-  if (o && o->deadline > 0 && (b->deadline <= 0 || o->deadline < b->deadline))
+  if (o && o->deadline > 0 && (b->deadline <= 0 || o->deadline < b->deadline)) {
     b->deadline = o->deadline;
+    b->seconds = o->seconds;
+  }
   b->given = b->left;
   s->budget = b;
 }
 
 /* Ends a limited call; the call around it pays for its instructions, too. */
-static void end(Script *s, const Budget *b) {
+static void end(lua_State *L, Script *s, const Budget *b) {
   Budget *o = s->budget = b->outer;
   s->used = b->given - b->left;
   if (!o) return;
   if (o->left != UINT64_MAX) o->left -= b->given - b->left;
   if (b->inherited && b->spent && *b->spent == 'i') o->spent = b->spent;
   o->held += b->held;
+  budget_longest(L, o, b->longest);
 }
 
-/* Hands out the first slice and sets the hook, if there is something to count. */
-static void arm(lua_State *co, Budget *b) {
-  if (b->left == UINT64_MAX && b->deadline <= 0) return;
-  int slice = b->left < SLICE ? (int)b->left : SLICE;
-  if (b->left != UINT64_MAX) b->left -= (uint64_t)slice;
-  lua_sethook(co, on_count, LUA_MASKCOUNT, slice > 0 ? slice : 1);
+/* Bytes of the longest string on the stack of co. */
+static size_t longest_argument(lua_State *co) {
+  size_t longest = 0;
+  for (int i = lua_gettop(co); i > 0; i--)
+    if (lua_type(co, i) == LUA_TSTRING && lua_rawlen(co, i) > longest) longest = lua_rawlen(co, i);
+  return longest;
 }
 
 /* Pushes the error of a spent budget whose own error object did not reach us.  Its position is the
@@ -201,7 +101,7 @@ static void arm(lua_State *co, Budget *b) {
 static void push_spent(lua_State *L, const Budget *b, const char *spent, int index) {
   lua_Debug ar;
   char text[256];
-  describe(b, spent, text, sizeof text);
+  budget_describe(b, spent, text, sizeof text);
   lua_pushvalue(L, index);
   lua_getinfo(L, ">S", &ar);
   push_error(L, GRPO_ELIMIT, "");
@@ -217,7 +117,7 @@ static void finish_limited(lua_State *L, lua_State *co, int status, const Budget
   const char *code = NULL;
   bool memory = status == LUA_ERRMEM && b->refused;
   lua_xmove(co, L, 1);
-  if (b->spent && status == LUA_ERRRUN && lua_istable(L, -1)) {
+  if (b->spent && status == LUA_ERRRUN && is_error_object(L, -1)) {
     lua_getfield(L, -1, "code");
     code = lua_tostring(L, -1);
     lua_pop(L, 1);
@@ -227,7 +127,7 @@ static void finish_limited(lua_State *L, lua_State *co, int status, const Budget
     push_spent(L, b, memory ? "memory" : b->spent, function);
   } else if (status == LUA_ERRMEM) {
     lua_pop(L, 1);
-    push_error(L, GRPO_ENOMEM, "not enough memory for the script");
+    push_error(L, GRPO_ENOMEM, no_memory);
   }
   complete_error(L, false);
   if (b->spent && (*b->spent == 's' || *b->spent == 'c')) {
@@ -251,10 +151,11 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   begin(s, &b, limits, name);
   b.co = co;
   b.from = L;
-  arm(co, &b);
+  budget_arm(&b, longest_argument(co));
   int status = lua_pcall(co, nargs, nresults, 1);
   lua_sethook(co, NULL, 0, 0);
-  end(s, &b);
+  budget_look(&b);
+  end(L, s, &b);
   if (!s->budget && s->leave_limited) s->leave_limited(L, s);
   int n = lua_gettop(co) - 1;
   bool ok = status == LUA_OK && !b.spent;

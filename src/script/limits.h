@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "script/script.h"
-
 #define LIMITS_TYPE "grpo.Limits" /* the result of core.limits */
 
 typedef struct Limits {
@@ -25,16 +23,5 @@ bool call_protected(lua_State *L, int nargs, int nresults);
 bool call_limited(lua_State *L, const Limits *limits, const char *name, int nargs, int nresults);
 /* Reads limits from a table {instructions=, memory=, seconds=} at index; nil means none. */
 void check_limits(lua_State *L, int index, Limits *out);
-/* C functions that scripts call report work here that the instruction hook cannot see.  Cheap. */
-void charge_work(lua_State *L, uint64_t instructions);
-bool is_limited(lua_State *L); /* is limited code running? */
-
-/* ---- for guarded library functions (guard.h) ---- */
-/* Makes the coroutine co obey the running limits. */
-void arm_thread(lua_State *L, Script *s, lua_State *co);
-bool budget_spent(lua_State *L); /* must the running limited call end? */
-/* C code calls this before it allocates n bytes that the collector does not see coming, so that
- * garbage cannot decide whether they fit.  Raises "not enough memory" if the quota is too small. */
-void make_room(lua_State *L, size_t n);
 
 #endif

@@ -105,8 +105,11 @@ typedef struct Match {
 
 static bool run(lua_State *L, Match *m, size_t start) {
   bool found;
-  charge_work(L, 8 + (m->len - start) / 16);
-  want_ok(L, regex_exec(m->re, m->s, m->len, start, &found, &m->at));
+  enum { SEARCH = 8 };
+  charge_work(L, (m->len - start) / 16);
+  const Status st = regex_exec(m->re, m->s, m->len, start, &found, &m->at);
+  charge_work(L, SEARCH + regex_steps(m->re));
+  want_ok(L, st);
   return found;
 }
 

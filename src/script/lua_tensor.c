@@ -146,13 +146,8 @@ int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v) {
 
 void check_room(lua_State *L, double elements, const char *what) {
   enum { SMALL = 1 << 22 };
-  Script *s = script_of(L);
   double bytes = elements * (double)sizeof(real);
-  if (s->budget && s->budget->quota) {
-    if (bytes > (double)s->budget->quota)
-      raise_new(L, GRPO_ELIMIT, "%s: %.4g MB are more than the call may use", what, bytes / 0x1p20);
-    make_room(L, (size_t)bytes);
-  }
+  make_room(L, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX);
   charge_work(L, 8 + (uint64_t)(elements < 1e15 ? elements / 8 : 1e14));
   if (elements < SMALL) return;
   double available = (double)mem_available();

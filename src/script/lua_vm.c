@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "script/budget.h"
 #include "script/errors.h"
 #include "script/guard.h"
 #include "script/lua_random.h"
@@ -23,6 +24,7 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   Script *s = ud;
   Budget *b = s->budget;
   BlockHead *head = p ? (BlockHead *)p - 1 : NULL;
+  const int kind = p ? 0 : (int)osize; /* of a new block osize is the kind of object */
   if (!p) osize = 0;
   bool own = b && (!p || head->tag == b->tag);
   if (nsize == 0) {
@@ -35,10 +37,12 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   head = mem_raw(head, nsize + sizeof *head);
   if (!head) return NULL;
   if (!p) head->tag = b ? b->tag : 0;
-  if (b && nsize > osize)
+  if (b && nsize > osize) {
     b->held += nsize - osize; /* growth counts for the running call, whoever made the block */
-  else if (own)
+    budget_allocated(b, kind, nsize);
+  } else if (own) {
     b->held -= osize - nsize < b->held ? osize - nsize : b->held;
+  }
   s->lua_bytes += nsize - osize;
   return head + 1;
 }

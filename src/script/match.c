@@ -10,9 +10,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "script/budget.h"
 #include "script/errors.h"
-#include "script/limits.h"
-#include "script/script_impl.h"
 
 enum {
   MAX_CAPTURES = 32,
@@ -210,6 +209,7 @@ static const char *match_back(Matcher *m, const char *s, int digit) {
 }
 
 static bool at_frontier(Matcher *m, const char *s, const char *p, const char *ep) {
+  step(m, (size_t)(ep - p));
   int before = s == m->s ? 0 : (unsigned char)s[-1], here = s < m->s_end ? (unsigned char)*s : 0;
   return !in_set(before, p, ep - 1) && in_set(here, p, ep - 1);
 }
@@ -410,6 +410,7 @@ static int l_gmatch(lua_State *L) {
 static void add_template(Matcher *m, luaL_Buffer *b, const char *s, const char *e) {
   size_t n;
   const char *r = lua_tolstring(m->L, 3, &n), *end = r + n;
+  step(m, n);
   for (; r < end; r++) {
     if (*r != '%') {
       luaL_addchar(b, *r);

@@ -1,4 +1,4 @@
-/* script.c - the Script of a Lua state, and the memory budget of its limited calls. */
+/* script.c - the Script of a Lua state. */
 #include "script/script.h"
 
 #include <stdlib.h>
@@ -41,18 +41,4 @@ void script_release(Script *s) {
   arena_free(&s->arena);
   buf_free(&s->spare_buf);
   intbuf_free(&s->spare_ints);
-}
-
-/* After a refused allocation Lua collects all garbage and asks again.  If we refuse again, the
- * budget pays for the collection, so that a loop of failures ends. */
-bool budget_refuses(Budget *b, size_t more, size_t nsize) {
-  enum { COLLECTION = 200000 };
-  if (!b->quota || b->lifted || (more <= b->quota && b->held <= b->quota - more)) {
-    b->wanted = 0;
-    return false;
-  }
-  if (b->wanted == nsize && b->left != UINT64_MAX)
-    b->left -= b->left < COLLECTION ? b->left : COLLECTION;
-  b->wanted = b->wanted == nsize ? 0 : nsize;
-  return b->refused = true;
 }

@@ -16,21 +16,25 @@
 /* A limited call that is running; it lives in the C frame of call_limited. */
 typedef struct Budget {
   struct Budget *outer; /* the limited call around this one */
-  const struct Limits *limits;
   const char *name;
-  const char *spent; /* what ran out: NULL, "instructions", "seconds"; or "cancelled" */
-  uint64_t given;    /* instructions in all; UINT64_MAX: unlimited */
-  uint64_t left;     /* those not yet handed to a slice */
-  bool inherited;    /* `left` is what the call around it has left */
-  double deadline;   /* time of core.clock(); 0: none */
-  uint64_t tag;      /* marks blocks that are allocated during this call */
-  size_t held;       /* bytes of those blocks */
-  size_t quota;      /* how many there may be; 0: unlimited */
-  lua_State *co;     /* the call's own thread */
-  lua_State *from;   /* the thread that made the call */
-  bool refused;      /* an allocation was refused because of the quota */
-  bool lifted;       /* the quota is suspended while an error is described */
-  size_t wanted;     /* size of the last refused allocation; 0 after a success */
+  const char *spent;  /* what ran out: NULL, "instructions", "memory", "seconds"; or "cancelled" */
+  uint64_t given;     /* instructions in all; UINT64_MAX: unlimited */
+  uint64_t left;      /* those not yet handed to a slice */
+  bool inherited;     /* `left` is what the call around it has left */
+  int slice;          /* how many are handed out at once */
+  size_t longest;     /* bytes of the longest string that was made during this call */
+  uint64_t unlooked;  /* work since the last look at the clock, in instructions */
+  double deadline;    /* time of core.clock(); 0: none */
+  double seconds;     /* how many the deadline gives */
+  uint64_t tag;       /* marks blocks that are allocated during this call */
+  size_t held;        /* bytes of those blocks */
+  size_t quota;       /* how many there may be; 0: unlimited */
+  lua_State *co;      /* the call's own thread */
+  lua_State *from;    /* the thread that made the call */
+  lua_State *running; /* co, or the coroutine that runs in its place */
+  bool refused;       /* an allocation was refused because of the quota */
+  bool lifted;        /* the quota is suspended while an error is described */
+  size_t wanted;      /* size of the last refused allocation; 0 after a success */
 } Budget;
 
 /* A member of a circular list. */
@@ -75,7 +79,5 @@ void script_init(Script *s, lua_State *L, const EmbeddedFile *files, lua_CFuncti
 void script_release(Script *s); /* frees what it holds besides Lua's memory */
 /* Pops a Script, which script_of(L) returns from now on. */
 void script_bind(lua_State *L);
-/* Is a block of nsize bytes, which needs `more` new ones, too much for the limited call? */
-bool budget_refuses(Budget *b, size_t more, size_t nsize);
 
 #endif

@@ -6,9 +6,15 @@
 
 cp "$root/tests/lua/attacks.lua" .
 count=$(grep -c '{ name = .*budget = ' attacks.lua)
-experiment attacked.lua 'train = { steps = 2, prompts_per_step = #require "attacks" }, seed = 1,
-  reward = { on_error = grpo.args.on_error or "zero" }, limits = { reward = { instructions = 2e6, memory = 8 * 2^20, seconds = 600 } },
-  hooks = { on_step = function(m, tr) collectgarbage() tr:log("lua", require "grpo.core".mem().lua) end },' \
+experiment attacked.lua 'train = { steps = 3, prompts_per_step = #require "attacks" }, seed = 1,
+  reward = { on_error = grpo.args.on_error or "zero" }, limits = { reward = { instructions = 2e6, memory = 8 * 2^20, seconds = 600 },
+    hook = { memory = 4 * 2^20 } },
+  hooks = { on_step = function(m, tr)
+    local _ = ("x"):rep(1900000)
+    _ = nil
+    _ = ("x"):rep(1900001) -- fits only after the garbage is collected
+    tr:log("lua", require "grpo.core".mem().lua)
+  end },' \
   '{ name = "digits", fn = function(text) return #text:gsub("%D", "") / 6 end },
    { name = "attack", fn = function(_, row) row.attack.run() return 1 end },' \
   'train = (function()
@@ -19,12 +25,12 @@ experiment attacked.lua 'train = { steps = 2, prompts_per_step = #require "attac
 timeout 300 "$GRPO" run attacked.lua sampling.group_size=2 --quiet >out 2>err; status=$?
 result "a run whose rewards all run away goes on" "$([ $status = 0 ] || cat err)"
 errors=$(grep -ohE '"reward_errors": [0-9]+' runs/attacked-001/metrics.jsonl | grep -oE '[0-9]+$' | tr '\n' ' ')
-result "every call of each attack was ended, in both steps" "$([ "$errors" = "$((2 * count)) $((2 * count)) " ] || echo "$errors, want $((2 * count)) each")"
+result "every call of each attack was ended, in each step" "$([ "$errors" = "$((2 * count)) $((2 * count)) $((2 * count)) " ] || echo "$errors, want $((2 * count)) each")"
 told=$(grep -cE '"errors": \{"attack": "rewards\.attack: .*[0-9]: (used up its 2000000 instructions|needs more than its 8 MB of memory).*\(completion: ' \
   runs/attacked-001/completions.jsonl)
-result "a completion's record says which budget, and where" "$([ "$told" = $((4 * count)) ] || echo "$told of $((4 * count))")"
-growth=$(grep -ohE '"lua": [0-9]+' runs/attacked-001/metrics.jsonl | grep -oE '[0-9]+$' | tr '\n' ' ' | awk '{print $2 - $1}')
-result "memory is as before" "$([ "$growth" -lt 100000 ] || echo "$growth bytes more after the second step")"
+result "a completion's record says which budget, and where" "$([ "$told" = $((6 * count)) ] || echo "$told of $((6 * count))")"
+growth=$(grep -ohE '"lua": [0-9]+' runs/attacked-001/metrics.jsonl | grep -oE '[0-9]+$' | tr '\n' ' ' | awk '{print $3 - $2}')
+result "memory is as before" "$([ "$growth" -lt 100000 ] || echo "$growth bytes more after the third step")"
 timeout 300 "$GRPO" run attacked.lua sampling.group_size=2 --arg on_error=stop --quiet >out 2>err; status=$?
 result "with on_error = stop the run ends, and names reward, line and completion" \
   "$([ $status = 1 ] && grep -qE '^grpo: rewards\.attack: .*attacks\.lua:[0-9]+: .*set reward\.on_error \(completion: "' err || { echo "status $status"; cat err; })"

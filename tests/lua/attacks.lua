@@ -83,6 +83,31 @@ return {
   { name = "a reader function", budget = "instructions", run = function()
     load(function() while true do end end)
   end },
+  { name = "a reader whose text never ends", budget = "instructions", run = function()
+    local s = (" "):rep(1 << 20)
+    load(function() return s end)
+  end },
+  { name = "a letter more of a long text", budget = "instructions", run = function()
+    local s = ("a"):rep(1 << 20)
+    while true do local _ = s .. "b" end
+  end },
+  { name = "a number of a long text", budget = "instructions", run = function()
+    local s = ("0"):rep(1 << 20)
+    while true do tonumber(s) end
+  end },
+  { name = "a sort of one long text", budget = "instructions", run = function()
+    local t, s = {}, ("a"):rep(1 << 20)
+    for i = 1, 1000 do t[i] = s end
+    while true do table.sort(t) end
+  end },
+  { name = "a replacement that is long and empty", budget = "instructions", run = function()
+    return (("a"):rep(10000):gsub("a-", ("%0"):rep(1 << 19)))
+  end },
+  { name = "a regular expression that backtracks", budget = "instructions", run = function()
+    local re = require "grpo.core".regex("(a+)+$")
+    local s = ("a"):rep(60) .. "!"
+    while true do pcall(re.find, re, s) end
+  end },
   { name = "plain find in a long text", budget = "instructions", run = function()
     local s = ("a"):rep(1 << 20)
     while true do s:find("b", 1, true) end
@@ -112,6 +137,17 @@ return {
   { name = "a string that doubles", budget = "memory", run = function()
     local s = "x"
     while true do s = s .. s end
+  end },
+  { name = "a memory error that is caught", budget = "memory", run = function()
+    while true do pcall(string.rep, "x", 1 << 30) end
+  end },
+  { name = "a table that grows, again and again", budget = "memory", run = function()
+    while true do
+      pcall(function()
+        local t = {}
+        for i = 1, 1 << 40 do t[i] = { i } end
+      end)
+    end
   end },
   { name = "string.rep to a gigabyte", budget = "memory", run = function()
     return ("x"):rep(1 << 30)

@@ -80,7 +80,7 @@ describe("grpo.sandbox.run", function()
       assert.is_false(ok)
       assert.is_true(message:find("used up its 1000000 instructions", 1, true) ~= nil
         or message:find("needs more than its 16 MB", 1, true) ~= nil
-        or message:find("attempt to index a nil value (global 'debug')", 1, true) ~= nil
+        or message:find("value %(global '%a+'%)$") ~= nil -- debug and require are not there
         or message:find("finalizer", 1, true) ~= nil, message)
     end)
   end
