@@ -44,7 +44,7 @@ static Moments moments(const double *x, int n, int stride) {
   return m;
 }
 
-static double total_of(const AdvantageOptions *o, const double *row) {
+double total_reward(const AdvantageOptions *o, const double *row) {
   double sum = 0;
   bool any = false;
   for (int k = 0; k < o->nrewards; k++) {
@@ -113,7 +113,7 @@ static Status check_rewards(const AdvantageOptions *o, int n, const double *rewa
 Status advantages(const AdvantageOptions *o, int n, const double *rewards, double *total,
                   double *advantage, double *group_std) {
   try(check_rewards(o, n, rewards));
-  for (int i = 0; i < n; i++) total[i] = total_of(o, rewards + (size_t)i * (size_t)o->nrewards);
+  for (int i = 0; i < n; i++) total[i] = total_reward(o, rewards + (size_t)i * (size_t)o->nrewards);
   for (int g = 0; g < n; g += o->group)
     group_std[g / o->group] = moments(total + g, o->group, 1).std;
   if (o->normalize_then_sum) {

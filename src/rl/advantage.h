@@ -33,6 +33,9 @@ typedef struct AdvantageOptions {
 extern const OptionSet advantage_option_set;
 void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the rows' values */
 
+/* The weighted sum of a row's nrewards entries, within the bounds; NaN if none applies. */
+double total_reward(const AdvantageOptions *o, const double *row);
+
 /* rewards [n, nrewards] -> total [n], advantage [n]; group_std [n / group]: of the totals, NaN
  * where a group has fewer than two scorable rows.  A group whose totals are all equal has A = 0
  * exactly. */

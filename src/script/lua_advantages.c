@@ -86,17 +86,14 @@ double *push_token_numbers(lua_State *L, int index, const char *field, const Bat
   return push_by_token(L, index, field, n, length);
 }
 
-static void check_clip(lua_State *L, AdvantageOptions *o) {
+static void check_clip(lua_State *L, int index, AdvantageOptions *o) {
   int n = 0;
-  if (lua_getfield(L, 2, "clip") != LUA_TNIL) {
-    const double *v = push_numbers(L, -1, "advantages.clip", &n);
-    if (n != 2 || isnan(v[0]) || isnan(v[1]) || v[0] > v[1])
-      raise_new(L, GRPO_EARG, "advantages.clip: want { low, high }");
-    o->clip_low = v[0];
-    o->clip_high = v[1];
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  if (lua_isnil(L, index)) return;
+  const double *v = push_numbers(L, index, "advantages.clip", &n);
+  if (n != 2 || isnan(v[0]) || isnan(v[1]) || v[0] > v[1])
+    raise_new(L, GRPO_EARG, "advantages.clip: want { low, high }");
+  o->clip_low = v[0];
+  o->clip_high = v[1];
 }
 
 /* Reads `weights`, whose memory stays on the stack. */
@@ -122,7 +119,8 @@ static void check_advantage_options(lua_State *L, AdvantageOptions *o) {
   if (field_choice(L, 2, "advantages", "aggregate", aggregates, &choice))
     o->normalize_then_sum = choice == 1;
   if (!lua_istable(L, 2)) return;
-  check_clip(L, o);
+  lua_getfield(L, 2, "clip");
+  check_clip(L, -1, o);
   check_weights(L, o);
 }
 
@@ -173,6 +171,28 @@ static int l_advantages(lua_State *L) {
   return 2;
 }
 
+/* total_reward(rewards, entries, weights, clip) -> the weighted sum of rewards[entry.name] over the
+ * entries that apply, within the bounds; nil if none does */
+static int l_total_reward(lua_State *L) {
+  AdvantageOptions o;
+  lua_settop(L, 4);
+  advantage_options_init(&o);
+  check_clip(L, 4, &o);
+  o.weights = push_numbers(L, 3, "weights", &o.nrewards);
+  double *row = push_scratch(L, (size_t)o.nrewards, sizeof *row);
+  for (int k = 0; k < o.nrewards; k++) {
+    lua_rawgeti(L, 2, k + 1);
+    lua_getfield(L, -1, "name");
+    lua_gettable(L, 1);
+    row[k] = number_or_none(L, "rewards", k + 1);
+    lua_pop(L, 2);
+  }
+  const double total = total_reward(&o, row);
+  if (isnan(total)) return 0;
+  lua_pushnumber(L, total);
+  return 1;
+}
+
 /* set_advantages(completions, options, rewards, token_rewards): sets c.advantage of each completion
  * from c.reward, or from its item of the list `rewards`.  token_rewards: nil, or for each
  * completion a list with a number per token; then c.advantage is such a list, too. */
@@ -212,7 +232,9 @@ static int l_set_advantages(lua_State *L) {
 }
 
 CORE_PART(advantages) {
-  static const luaL_Reg functions[] = {
-      {"advantages", l_advantages}, {"set_advantages", l_set_advantages}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"advantages", l_advantages},
+                                       {"total_reward", l_total_reward},
+                                       {"set_advantages", l_set_advantages},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -321,8 +321,9 @@ function inspect.rescore(tr, rewards)
   local config = setmetatable({ reward_entries = entries }, { __index = stage.config })
   local weights = scoring.weights(config, stage.p)
   local list, failed = scored(tr, cs, config, entries)
-  for i, total in ipairs(scoring.totals(entries, weights, list, config.reward.clip)) do
-    list[i].reward = total and total - (list[i].kl_penalty or 0.0) or nil
+  for _, c in ipairs(list) do
+    local total = core.total_reward(c.rewards, entries, weights, config.reward.clip)
+    c.reward = total and total - (c.kl_penalty or 0.0)
   end
   if stage.method.advantages then stage.method.advantages(config, list, weights) end
   local result = { completions = list, changed = 0, flipped = 0, failed = failed,

@@ -26,7 +26,7 @@ local function measure(config, c, weights)
   elseif c.rewards.correct ~= nil then
     value = c.rewards.correct
   else
-    value = scoring.totals(config.reward_entries, weights, { c }, config.reward.clip)[1]
+    value = core.total_reward(c.rewards, config.reward_entries, weights, config.reward.clip)
   end
   if value == true then return 1.0, true end
   if not value or value == core.none then return 0.0, false end

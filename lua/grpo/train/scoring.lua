@@ -259,23 +259,6 @@ end
 
 -- ---- sums over the entries ---------------------------------------------------------
 
--- One row for each completion: its rewards, in the order of the entries.
-function scoring.rows(entries, completions)
-  local rows = {}
-  for i, c in ipairs(completions) do
-    rows[i] = {}
-    for k, entry in ipairs(entries) do rows[i][k] = c.rewards[entry.name] end
-  end
-  return rows
-end
-
--- The weighted sum of each completion over the entries that apply; false where none does.
-function scoring.totals(entries, weights, completions, clip)
-  local _, info = core.advantages(scoring.rows(entries, completions),
-    { weights = weights, clip = clip })
-  return info.rewards
-end
-
 -- Sets c.rewards of each completion, and their weighted sum c.reward; nil where no entry applies.
 -- Returns the number of errors, an environment's too, and the seconds each entry took.
 function scoring.reward(config, completions, weights)
@@ -283,8 +266,8 @@ function scoring.reward(config, completions, weights)
   for _, c in ipairs(completions) do before = before + (c.errors and 1 or 0) end
   local failures, seconds = scoring.score(entries, completions, config.limits.reward,
     config.reward.on_error)
-  for i, total in ipairs(scoring.totals(entries, weights, completions, config.reward.clip)) do
-    completions[i].reward = total or nil
+  for _, c in ipairs(completions) do
+    c.reward = core.total_reward(c.rewards, entries, weights, config.reward.clip)
   end
   return before + failures, seconds
 end
@@ -302,27 +285,20 @@ local function token_sums(entries, weights, c)
   return sums
 end
 
--- The weighted rewards that the other entries gave to c as a whole; core.none if none applies.
-local function whole_sum(entries, weights, c)
-  local sum, applies = 0.0, false
+-- Rewards of whole completions, core.none where none applies, and of tokens: two lists, one item
+-- for each completion.  nil if no entry rewards tokens.
+function scoring.apart(entries, completions, weights)
+  local others, their_weights, wholes, tokens = {}, {}, {}, {}
   for k, entry in ipairs(entries) do
-    if not entry.token_fn and c.rewards[entry.name] ~= core.none then
-      sum, applies = sum + weights[k] * c.rewards[entry.name], true
+    if not entry.token_fn then
+      others[#others + 1], their_weights[#others + 1] = entry, weights[k]
     end
   end
-  if c.kl_penalty and c.reward ~= nil then sum, applies = sum - c.kl_penalty, true end
-  return applies and sum or core.none
-end
-
--- Rewards of whole completions and of tokens apart: two lists, one item for each completion.  nil
--- if no entry rewards tokens.
-function scoring.apart(entries, completions, weights)
-  local dense = false
-  for _, entry in ipairs(entries) do dense = dense or entry.token_fn ~= nil end
-  if not dense then return nil end
-  local wholes, tokens = {}, {}
+  if #others == #entries then return nil end
   for i, c in ipairs(completions) do
-    wholes[i], tokens[i] = whole_sum(entries, weights, c), token_sums(entries, weights, c)
+    local sum = core.total_reward(c.rewards, others, their_weights)
+    if c.kl_penalty and c.reward ~= nil then sum = (sum or 0.0) - c.kl_penalty end
+    wholes[i], tokens[i] = sum or core.none, token_sums(entries, weights, c)
   end
   return wholes, tokens
 end

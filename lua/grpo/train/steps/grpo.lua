@@ -34,6 +34,13 @@ local function subtract_kl(batch, beta)
   end
 end
 
+local function reward(stage, batch, weights, log)
+  log.reward_errors, log.reward_seconds = scoring.reward(stage.config, batch.completions, weights)
+  if stage.config.train.skip_zero_std_groups then
+    log.groups_replaced = sampling.replace_tied(stage, batch, weights)
+  end
+end
+
 local function reference(stage, batch, beta, log)
   if needs_logprobs(stage, beta) then sampling.reference(stage, batch, log) end
   if stage.config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, beta) end
@@ -46,8 +53,11 @@ local function advantage(config, completions, weights)
     { __index = config.train.advantage })
   local rewards, token_rewards = scoring.apart(config.reward_entries, completions, weights)
   if not token_rewards and config.reward.aggregate == "normalize_then_sum" then
-    options.aggregate, options.weights = "normalize_then_sum", weights
-    rewards = scoring.rows(config.reward_entries, completions)
+    options.aggregate, options.weights, rewards = "normalize_then_sum", weights, {}
+    for i, c in ipairs(completions) do
+      rewards[i] = {}
+      for k, entry in ipairs(config.reward_entries) do rewards[i][k] = c.rewards[entry.name] end
+    end
   end
   core.set_advantages(completions, options, rewards, token_rewards) -- rewards: nil for c.reward
 end
@@ -82,10 +92,7 @@ function grpo.step(stage, p)
   local weights, log = scoring.weights(config, p), {}
 
   local batch = sampling.sample(stage)
-  log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
-  if train.skip_zero_std_groups then
-    log.groups_replaced = sampling.replace_tied(stage, batch, weights)
-  end
+  reward(stage, batch, weights, log)
   reference(stage, batch, beta, log)
   sampling.publish(stage, batch) -- hooks.on_rollout
   advantage(config, batch.completions, weights)
@@ -128,8 +135,8 @@ function grpo.line(tr, m)
   local config = tr.settings
   local groups = config.train.prompts_per_step
   local mixed = math.floor((1 - m.frac_reward_zero_std) * groups + 0.5)
-  local reward = m.reward == m.reward and ("%6.3f"):format(m.reward) or ("%6s"):format("none")
-  local text = ("reward %s | mixed groups %d/%d | length %5.1f"):format(reward, mixed, groups,
+  local mean = m.reward == m.reward and ("%6.3f"):format(m.reward) or ("%6s"):format("none")
+  local text = ("reward %s | mixed groups %d/%d | length %5.1f"):format(mean, mixed, groups,
     m["completions/mean_length"])
   if m.beta > 0 and m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
   return text .. step_log.speed(config, m)
