@@ -48,6 +48,23 @@ refused "a reward file that does not compile" 2 "broken.lua:2:" replay exp-001 -
 refused "a reward that needs tokens" 2 "--regenerate" replay exp-001 --reward tokens.lua
 refused "a directory that is no run" 3 "it has no run.json" report runs
 
+# A row's generator that counts its calls makes other rows when it is asked again.
+experiment impure.lua 'train = { steps = 2, prompts_per_step = 2 }' '{ name = "right", fn = function(text, row) return text == row.answer end }' \
+  'train = (function() local n = 0 return grpo.data.generate(function() n = n + 1 return { prompt = "1+1=", answer = tostring(n) } end, { n = 50 }) end)()'
+"$GRPO" run impure.lua --quiet >/dev/null 2>&1
+refused "rows that are not made again as they were" 2 "impure-001: the row of step 1, prompt 1 is not the one that the run scored, because data.train" \
+  replay impure-001 --reward impure.lua
+refused "nor are tests recorded with them" 2 "impure-001: the row of step" test --record impure-001
+experiment marks.lua 'train = { steps = 1, prompts_per_step = 2 }' '{ name = "seen", fn = function(text, row) return row.seen end }' \
+  'train = grpo.data.list(rows), prompt = function(row) row.seen = #row.answer return row.prompt end'
+"$GRPO" run marks.lua --quiet >/dev/null 2>&1
+refused "a data.prompt that changes its row" 2 "or data.prompt changed it then" replay marks-001 --reward marks.lua
+cp -r $run older && sed -i 's/"row_crc32c": [0-9]*, //' older/completions.jsonl
+"$GRPO" replay older --reward exp.lua >out 2>err; status=$?
+result "a run of an older version: it is said that rows cannot be compared" \
+  "$([ $status = 0 ] && grep -q '^48 completions scored again with exp.lua: 0 have another reward' out && [ "$(wc -l <err)" = 1 ] &&
+    grep -q 'replay: older was written by an older version, which kept no checksums of rows' err || cat out err)"
+
 # ---- report -------------------------------------------------------------------------------------------------------------
 "$GRPO" report exp-001 >out 2>err
 page=$run/report.html
@@ -114,4 +131,37 @@ result "which runs lists as damaged, beside the others" \
 cp -r $run none && : >none/metrics.jsonl
 "$GRPO" diff none exp-001 >out 2>err
 result "runs without a common step" "$(grep -q '^metrics: no common step$' out || cat out err)"
+cp -r $run early && sed -i -n '1,24p' early/completions.jsonl
+cp -r $run late && sed -i '1,24d' late/completions.jsonl
+"$GRPO" diff early late >out 2>err
+result "completions without a common step are not said to be equal" "$(grep -q '^completions: no common step$' out || cat out err)"
+cp -r $run fewer && sed -i '$d' fewer/completions.jsonl
+"$GRPO" diff exp-001 fewer >out 2>err
+result "nor are those of a step that has fewer" \
+  "$(grep -q '^completions: differ from step 6, where one run has 8 and the other 7$' out || cat out err)"
+
+# ---- stages: what they had, not what stands above them ------------------------------------------------------------------------
+experiment staged.lua 'stages = {
+  { kind = "grpo", train = { steps = 1, prompts_per_step = 2, lr = 1e-3 } },
+  { kind = "grpo", train = { steps = 1, prompts_per_step = 2, lr = tonumber(grpo.args.lr or 1e-4) } } }' "" \
+  'train = grpo.data.list(rows), shuffle = false'
+"$GRPO" run staged.lua --quiet >/dev/null 2>&1; "$GRPO" run staged.lua --quiet --arg lr=5e-3 >/dev/null 2>&1
+"$GRPO" diff staged-001 staged-002 >out 2>err
+result "diff: learning rates of stages that differ 50-fold" "$(grep -qE '^  stages\.2\.train\.lr +0\.0001 +0\.005$' out || cat out err)"
+result "diff: arguments of scripts" "$(grep -qE '^  --arg lr +- +5e-3$' out || cat out err)"
+"$GRPO" diff staged-001 exp-001 >out 2>err
+result "diff: other stages" "$(grep -qE '^  stages +grpo, grpo +grpo$' out && grep -qE '^  data\.shuffle +false +true$' out || cat out err)"
+cp -r $run changed && echo '{"kind": "set", "path": "train.lr", "value": 0.5, "step": 3, "stage": 1}' >changed/events.jsonl
+"$GRPO" diff exp-001 changed >out 2>err
+result "diff: what was changed while one run trained" "$(grep -q '^changed at step 3: set train.lr = 0.5, only in changed$' out || cat out err)"
+echo '[{"path": "rows.jsonl", "size": 10, "crc32c": 1}]' >changed/inputs.json
+"$GRPO" diff exp-001 changed >out 2>err
+result "diff: other input files" "$(grep -qE '^  \(input rows\.jsonl\) +- +10 bytes, CRC-32C 00000001$' out || cat out err)"
+"$GRPO" report staged-001 >out 2>err
+table() { grep -o '<tr><td>[^<]*</td><td>[^<]*</td><td class=dim>[^<]*' runs/staged-001/report.html | sed 's/<[^>]*>/ /g'; }
+result "report: the options that each stage had" \
+  "$(table | grep -qE '^ +stages\.1\.train\.lr +0\.001 +stage 1$' && table | grep -qE '^ +stages\.2\.train\.lr +0\.0001 +stage 2$' || table)"
+result "report: no default that none had" "$(table | grep -E '^ +train\.lr |1e-06')"
+result "report: once what all stages had" "$(table | grep -qE '^ +train\.steps +1 +stage 1, stage 2$' || table)"
+result "report: false is false" "$(table | grep -qE '^ +data\.shuffle +false +script$' || table)"
 finish

@@ -10,10 +10,11 @@ local command = {
   arguments = { flags.run, flags.with(flags.run, { doc = false }) },
   flags = { flags.json },
   about = {
-    "Compares two runs. It shows the options, environments and sources that differ, the first "
-      .. "step whose metrics differ (times and memory are not compared), the first completion that "
-      .. "differs and at which token, and the results side by side: means of the last ten steps, "
-      .. "and the last evaluation. The exit status is 0 whether or not the runs differ.",
+    "Compares two runs. It shows what differs of the options of their stages, of arguments, input "
+      .. "files, environments, sources and later changes; the first step whose metrics differ "
+      .. "(times and memory are not compared); the first completion that differs and at which "
+      .. "token; and the results side by side: means of the last ten steps, and the last "
+      .. "evaluation. The exit status is 0 whether or not the runs differ.",
   },
 }
 
@@ -47,8 +48,8 @@ local function show_table(rows, a, b, value)
   end
 end
 
-local function show_settings(settings, sources, a, b)
-  if #settings == 0 and #sources == 0 then
+local function show_settings(settings, sources, changes, a, b)
+  if #settings == 0 and #sources == 0 and #changes == 0 then
     core.out("same options, same sources, same environment\n")
     return
   end
@@ -57,9 +58,10 @@ local function show_settings(settings, sources, a, b)
     show_table(settings, a.name, b.name, function(v) return short(v, 60) end)
   end
   for _, line in ipairs(sources) do core.out("source " .. line .. "\n") end
+  for _, line in ipairs(changes) do core.out("changed " .. short(line, 200) .. "\n") end
 end
 
-local function show_parting(metrics, common, text)
+local function show_metrics(metrics, common)
   if common == 0 then
     core.out("metrics: no common step\n")
   elseif not metrics then
@@ -74,8 +76,16 @@ local function show_parting(metrics, common, text)
     core.out(("metrics: differ from step %d: %s%s\n"):format(metrics.step,
       table.concat(parts, ", "), more))
   end
-  if not text then
-    core.out("completions: equal on all common steps\n")
+end
+
+local function show_completions(text, common)
+  if common == 0 then
+    core.out("completions: no common step\n")
+  elseif not text then
+    core.out(("completions: equal on all %d common steps\n"):format(common))
+  elseif text.count then
+    core.out(("completions: differ from step %d, where one run has %d and the other %d\n")
+      :format(text.step, text.count, text.other_count))
   elseif not text.same_prompt then
     local format = "completions: differ from step %d, prompt %d: the prompts differ\n  %s\n  %s\n"
     core.out(format:format(text.step, text.prompt_index, short(text.prompt, 100),
@@ -94,14 +104,17 @@ function command.run(o)
   local a, b = history.open(o.words[1]), history.open(o.words[2])
   local settings, sources = run_diff.settings(a, b), run_diff.sources(a, b)
   local metrics, common = run_diff.metrics(a, b)
-  local text, ends = run_diff.completions(a, b), run_diff.ends(a, b)
+  local changes, ends = run_diff.changes(a, b), run_diff.ends(a, b)
+  local text, common_texts = run_diff.completions(a, b)
   if o.flags.json then
     core.out(core.json_encode { a = a.dir, b = b.dir, settings = settings, sources = sources,
-      metrics = metrics, common_steps = common, completions = text, ends = ends } .. "\n")
+      changes = changes, metrics = metrics, common_steps = common, completions = text,
+      common_completion_steps = common_texts, ends = ends } .. "\n")
     return
   end
-  show_settings(settings, sources, a, b)
-  show_parting(metrics, common, text)
+  show_settings(settings, sources, changes, a, b)
+  show_metrics(metrics, common)
+  show_completions(text, common_texts)
   if #ends > 0 then
     core.out("ends:\n")
     show_table(ends, a.name, b.name, number_text)

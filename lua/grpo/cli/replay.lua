@@ -6,6 +6,7 @@ local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local modules = require "grpo.scripts.modules"
 local rescore = require "grpo.runs.rescore"
+local saved_row = require "grpo.runs.saved_row"
 local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
 
@@ -189,7 +190,12 @@ local function score_again(run, step, o, n)
   local entries = script.rewards(o.flags.reward, o.args)
   local ps, most = arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
-  for _, rows in ipairs(steps_of(run, step)) do
+  local steps = steps_of(run, step)
+  if not saved_row.can_be_checked(steps[1][1]) then
+    core.notice(("replay: %s was written by an older version, which kept no checksums of rows, so "
+      .. "rows that differ from those of the run are not noticed"):format(run.dir))
+  end
+  for _, rows in ipairs(steps) do
     local p = ps[rows[1].step]
     if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end
     local stage = e.stages[p.stage]
@@ -198,7 +204,7 @@ local function score_again(run, step, o, n)
       complain("EFORMAT",
         "%s was made by an older version, whose completions do not name their rows", run.dir)
     end
-    local cs = rescore.completions(rows, config)
+    local cs = rescore.completions(rows, config, run.dir)
     rescore.step(cs, entries, config, p, stage.kind)
     for _, c in ipairs(cs) do
       count, flipped = count + 1, flipped + (c.flipped and 1 or 0)

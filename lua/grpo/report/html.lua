@@ -4,7 +4,7 @@
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.page"
-local sorted_pairs = require "grpo.base.sorted"
+local stage_options = require "grpo.runs.stage_options"
 local svg = require "grpo.report.svg"
 
 local html = {}
@@ -145,13 +145,13 @@ local function when(t)
 end
 
 local function value_text(v)
-  return type(v) == "table" and core.json_encode(v) or type(v) == "number" and svg.number_text(v)
-    or tostring(v)
+  return type(v) == "number" and svg.number_text(v) or tostring(v)
 end
 
-local function option(run, name)
-  local o = run.options[name]
-  return o and o.value ~= core.json_null and o.value or nil
+-- Where the model of the run came from; all its stages train the same one.
+local function model_path(run)
+  local options = run.stages[1] and run.stages[1].options or {}
+  return stage_options.text(options["model.path"])
 end
 
 local function facts(run, metrics)
@@ -160,7 +160,8 @@ local function facts(run, metrics)
   local rows = {
     { "state", ("%s, step %s of %s"):format(run.state, value_text(run.step or last.step or 0),
       value_text(run.steps or "?")) },
-    { "script", info.script }, { "model", option(run, "model.path") },
+    { "script", info.script }, { "model", model_path(run) },
+    { "stages", #run.stages > 1 and stage_options.kinds(run) or nil },
     { "started", when(info.started) },
     { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
     { "tokens", last.num_tokens },
@@ -180,10 +181,11 @@ end
 
 local function options_table(run, keep)
   local out = {}
-  for name, o in sorted_pairs(run.options) do
-    if keep(o) then
-      out[#out + 1] = ("<tr><td>%s</td><td>%s</td><td class=dim>%s</td></tr>"):format(escape(name),
-        escape(value_text(o.value)), escape(o.origin))
+  for _, row in ipairs(stage_options.rows { run }) do
+    local o = row[1]
+    if o and keep(o) then
+      out[#out + 1] = ("<tr><td>%s</td><td>%s</td><td class=dim>%s</td></tr>")
+        :format(escape(row.name), escape(stage_options.text(o) or "-"), escape(o.origin or ""))
     end
   end
   return "<table><tr><th>option</th><th>value</th><th>from</th></tr>" .. table.concat(out)

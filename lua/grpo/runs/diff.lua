@@ -2,6 +2,8 @@
 
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
+local rundir = require "grpo.runs.directory"
+local stage_options = require "grpo.runs.stage_options"
 
 local run_diff = {}
 
@@ -30,17 +32,59 @@ local function union(a, b)
   return names
 end
 
--- { { name=, a=, b= }, ... }: options, and facts of the environment, that are not the same.
+-- The files that a run reads: { [path] = size and checksum as text }.
+local function inputs_of(run)
+  local inputs = {}
+  for _, file in ipairs(rundir.read(run.dir, "inputs") or {}) do
+    inputs[file.path] = file.crc32c
+      and ("%s bytes, CRC-32C %08x"):format(text_of(file.size), file.crc32c) or "a directory"
+  end
+  return inputs
+end
+
+-- { { name=, a=, b= }, ... }: options of stages, arguments, files that are read, and facts of the
+-- environment, that are not the same.
 function run_diff.settings(a, b)
   local list = {}
-  for _, name in ipairs(union(a.options, b.options)) do
-    local x, y = a.options[name], b.options[name]
-    local tx, ty = x and text_of(x.value) or "-", y and text_of(y.value) or "-"
-    if tx ~= ty then list[#list + 1] = { name = name, a = tx, b = ty } end
+  local function add(name, x, y)
+    if x ~= y then list[#list + 1] = { name = name, a = x or "-", b = y or "-" } end
   end
-  for _, name in ipairs(union(a.env, b.env)) do
-    local tx, ty = text_of(a.env[name]), text_of(b.env[name])
-    if tx ~= ty then list[#list + 1] = { name = "(" .. name .. ")", a = tx, b = ty } end
+  local function add_all(format, x, y)
+    for _, name in ipairs(union(x, y)) do
+      add(format:format(name), x[name] ~= nil and text_of(x[name]) or nil,
+        y[name] ~= nil and text_of(y[name]) or nil)
+    end
+  end
+  add("stages", stage_options.kinds(a), stage_options.kinds(b))
+  for _, row in ipairs(stage_options.rows { a, b }) do
+    add(row.name, stage_options.text(row[1]), stage_options.text(row[2]))
+  end
+  add_all("--arg %s", a.info.args or {}, b.info.args or {})
+  add_all("(input %s)", inputs_of(a), inputs_of(b))
+  add_all("(%s)", a.env, b.env)
+  return list
+end
+
+-- Returns the changes of a run while it trained: { [a line] = true, or the data that it set }.
+local function changes_of(run)
+  local set = {}
+  for _, e in history.rows(run.dir, "events") do
+    local value = e.value ~= nil and " = " .. core.json_encode(e.value) or ""
+    set[("at step %d: %s %s%s"):format(e.step, e.kind, e.path or e.name or e.source or "", value)
+      :gsub(" $", "")] = e.data or true
+  end
+  return set
+end
+
+-- A list of sentences about what was changed in one of the runs only while it trained.
+function run_diff.changes(a, b)
+  local x, y, list = changes_of(a), changes_of(b), {}
+  for _, line in ipairs(union(x, y)) do
+    if not x[line] or not y[line] then
+      list[#list + 1] = ("%s, only in %s"):format(line, x[line] and a.name or b.name)
+    elseif x[line] ~= y[line] then
+      list[#list + 1] = line .. ", to different values"
+    end
   end
   return list
 end
@@ -116,25 +160,54 @@ local function tokenizer_of(run)
   return ok and tokenizer or nil
 end
 
--- Returns the first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=,
--- a=, b=, same_prompt= }.
-function run_diff.completions(a, b)
-  local theirs = history.rows(b.dir, "completions")
-  local _, y = theirs()
-  for _, x in history.rows(a.dir, "completions") do
-    while y and (y.step < x.step) do _, y = theirs() end
-    if not y then break end
-    if y.step == x.step then
-      if x.prompt ~= y.prompt or x.text ~= y.text then
-        local offset = parting(x.text, y.text)
-        return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index,
-          at = offset,
-          token = token_at(tokenizer_of(a) or tokenizer_of(b), x.text, offset), a = x.text,
-          b = y.text, same_prompt = x.prompt == y.prompt, other_prompt = y.prompt }
-      end
-      _, y = theirs()
+-- Iterates over the steps of completions.jsonl: step, list of its rows; nil after the last one.
+local function steps_of(run)
+  local next_row = history.rows(run.dir, "completions")
+  local _, row = next_row()
+  return function()
+    if not row then return nil end
+    local step, list = row.step, {}
+    repeat
+      list[#list + 1] = row
+      _, row = next_row()
+    until not row or row.step ~= step
+    return step, list
+  end
+end
+
+-- Returns where two lists of completions of one step differ first; nil if they do not.
+local function first_difference(a, b, xs, ys)
+  for i = 1, math.min(#xs, #ys) do
+    local x, y = xs[i], ys[i]
+    if x.prompt ~= y.prompt or x.text ~= y.text then
+      local offset = parting(x.text, y.text)
+      return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index,
+        at = offset,
+        token = token_at(tokenizer_of(a) or tokenizer_of(b), x.text, offset), a = x.text,
+        b = y.text, same_prompt = x.prompt == y.prompt, other_prompt = y.prompt }
     end
   end
+  return #xs ~= #ys and { step = xs[1].step, count = #xs, other_count = #ys } or nil
+end
+
+-- Returns the first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=,
+-- a=, b=, same_prompt=, other_prompt= }, or { step=, count=, other_count= } of a step that has more
+-- of them in one run; nil when all agree.  Second: in how many steps up to there both have some.
+function run_diff.completions(a, b)
+  local mine, theirs, common = steps_of(a), steps_of(b), 0
+  local step, xs = mine()
+  local other, ys = theirs()
+  while step and other do
+    if step == other then
+      common = common + 1
+      local found = first_difference(a, b, xs, ys)
+      if found then return found, common end
+    end
+    local was = step
+    if step <= other then step, xs = mine() end
+    if other <= was then other, ys = theirs() end
+  end
+  return nil, common
 end
 
 local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg",

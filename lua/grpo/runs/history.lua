@@ -6,6 +6,7 @@ local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local schema = require "grpo.runs.schema"
 local rundir = require "grpo.runs.directory"
+local stage_options = require "grpo.runs.stage_options"
 
 local fs = core.fs
 local history = {}
@@ -67,14 +68,13 @@ function history.list(dir, name, keep)
   return list
 end
 
--- { dir=, name=, state=, step=, ..., info = run.json, options = { [path] = { value=, origin= } },
--- env=, notes = lines }
+-- { dir=, name=, state=, step=, ..., info = run.json, stages = see stage_options.lua, env=,
+-- notes = lines }
 function history.open(word, root)
   local dir = history.find(word, root)
-  local info, run, config = rundir.read(dir, "run"), rundir.describe(dir),
-    rundir.read(dir, "config")
-  run.info, run.options, run.env = info, config and config.options or {}, rundir.read(dir, "env")
-    or {}
+  local info, run = rundir.read(dir, "run"), rundir.describe(dir)
+  run.info, run.env = info, rundir.read(dir, "env") or {}
+  run.stages = stage_options.stages(rundir.read(dir, "config"))
   run.notes = {}
   for line in (fs.read(dir .. "/run.log") or ""):gmatch("[^\n]+") do
     run.notes[#run.notes + 1] = line

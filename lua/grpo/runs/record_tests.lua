@@ -3,9 +3,9 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local history = require "grpo.runs.history"
-local prompts = require "grpo.train.prompts"
 local experiment_script = require "grpo.scripts.script"
 local rollout = require "grpo.train.rollout"
+local saved_row = require "grpo.runs.saved_row"
 
 local record_tests = {}
 
@@ -95,7 +95,7 @@ function record_tests.test_file(run, e, script, n)
     local config = stage.config
     lines[#lines + 1] = ("  { %d, %s,\n    %s,\n    %s, %q, %d,\n    %s },")
       :format(row.step, literal(row.prompt),
-      literal(row.text), literal(prompts.row(config, row.row)), row.finish, row.length,
+      literal(row.text), literal(saved_row.of(config, row, run.dir)), row.finish, row.length,
       literal(row.rewards))
   end
   table.move({

@@ -2,7 +2,7 @@
 -- different?
 
 local errors = require "grpo.base.errors"
-local prompts = require "grpo.train.prompts"
+local saved_row = require "grpo.runs.saved_row"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local steps = require "grpo.train.steps"
@@ -10,14 +10,16 @@ local steps = require "grpo.train.steps"
 local rescore = {}
 
 -- The completions of one step as rewards see them.  rows: of completions.jsonl; config: of the
--- step's stage. Tokens were not saved: c.ids and c.logprobs are absent.
-function rescore.completions(rows, config)
-  local cs, group = {}, nil
+-- step's stage; run: for messages.  Tokens were not saved: c.ids and c.logprobs are absent.
+function rescore.completions(rows, config, run)
+  local cs, group, of_group = {}, nil, nil
   for _, row in ipairs(rows) do
-    if row.index == 1 or not group then group = {} end
-    local c = rollout.made({ text = row.text, prompt = row.prompt, row = row.row
-      and prompts.row(config, row.row), length = row.length, finish = row.finish, index = row.index,
-      group = group, step = row.step - 1, saved = row, number = row.row, parts = row.parts,
+    if row.index == 1 or not group then
+      group, of_group = {}, row.row and saved_row.of(config, row, run) -- which the group shares
+    end
+    local c = rollout.made({ text = row.text, prompt = row.prompt, row = of_group,
+      length = row.length, finish = row.finish, index = row.index, group = group,
+      step = row.step - 1, saved = row, number = row.row, parts = row.parts,
       environment = row.environment }, config.seed)
     c.ids, c.logprobs = nil, nil
     group[#group + 1] = c

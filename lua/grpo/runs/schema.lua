@@ -97,7 +97,7 @@ schema.shapes = {
     num_tokens = "integer?",
     trained_tokens = "integer?", reward = "measured?", ["memory/peak_bytes"] = "number?" },
   completions = object { step = "integer", prompt_index = "integer", index = "integer",
-    row = "integer?",
+    row = "integer?", row_crc32c = "integer?",
     prompt = "text", text = "text", rewards = object({}, true), reward = "measured?",
     advantage = "measured?",
     finish = "text", length = "integer",

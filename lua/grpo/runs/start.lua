@@ -23,14 +23,21 @@ local function plain(v)
   return copy
 end
 
+local function value_at(config, path)
+  local v = config
+  for part in path:gmatch("[^.]+") do
+    if type(v) ~= "table" then return nil end
+    v = v[part]
+  end
+  return v
+end
+
 -- Every resolved option with where its value came from.
 local function described(e)
   local function one(config, origins)
     local list = {}
     for path, origin in pairs(origins) do
-      local v = config
-      for part in path:gmatch("[^.]+") do v = type(v) == "table" and v[part] or nil end
-      list[path] = { value = plain(v), origin = origin }
+      list[path] = { value = plain(value_at(config, path)), origin = origin }
     end
     return list
   end

@@ -8,6 +8,7 @@ local core = require "grpo.core"
 local environment = require "grpo.dialogue.environment"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
+local row_checksum = require "grpo.train.row_checksum"
 local turns = require "grpo.dialogue.turns"
 
 local prompts = {}
@@ -195,9 +196,13 @@ function Source:next()
     #self.dataset, self.config.data.max_prompt_tokens)
 end
 
+-- The next n prompts, each with the checksum of its row before any reward has seen it.
 function Source:take(n)
   local list = {}
-  for i = 1, n do list[i] = self:next() end
+  for i = 1, n do
+    list[i] = self:next()
+    list[i].row_crc32c = row_checksum.of(list[i].row)
+  end
   return list
 end
 

@@ -79,10 +79,10 @@ end
 -- Completion number i of the step as a row of completions.jsonl.
 local function completion_row(tr, i, c)
   local slot = (i - 1) // #c.group + 1
-  local advantage = c.advantage
+  local prompt, advantage = tr.batch.prompts[slot], c.advantage
   if type(advantage) == "table" then advantage = statistics.mean(advantage) end
   return { step = tr.step_count, prompt_index = slot, index = c.index,
-    row = tr.batch.prompts[slot].number, prompt = c.prompt, text = c.text,
+    row = prompt.number, row_crc32c = prompt.row_crc32c, prompt = c.prompt, text = c.text,
     rewards = reward_columns(c), reward = c.reward, advantage = advantage, finish = c.finish,
     length = c.length, extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil,
     environment = c.environment }

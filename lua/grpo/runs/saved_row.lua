@@ -1,0 +1,27 @@
+-- The row of the dataset that a saved completion was sampled and scored for, made again.
+
+local errors = require "grpo.base.errors"
+local prompts = require "grpo.train.prompts"
+local row_checksum = require "grpo.train.row_checksum"
+
+local saved_row = {}
+
+-- Whether a row of completions.jsonl says what its row was; older versions did not.
+function saved_row.can_be_checked(saved)
+  return saved.row == nil or saved.row_crc32c ~= nil
+end
+
+-- The row of a saved completion, a row of completions.jsonl; config: of its stage; run: for
+-- messages.  Raises if it is another one than in the run.
+function saved_row.of(config, saved, run)
+  local row = prompts.row(config, saved.row)
+  if saved.row_crc32c and row_checksum.of(row) ~= saved.row_crc32c then
+    errors.raise_plain("EARG", "%s: the row of step %d, prompt %d is not the one that the run "
+      .. "scored, because data.train makes another row now, or data.prompt changed it then; make "
+      .. "rows depend on nothing but what their functions are given", run, saved.step,
+      saved.prompt_index)
+  end
+  return row
+end
+
+return saved_row
