@@ -15,6 +15,7 @@ typedef struct LossInput {
   int nseq, ntokens;
   const int *lengths;               /* [nseq] */
   double num_sequences, num_tokens; /* of the whole optimizer step */
+  double beta;                      /* the coefficient of a KL in the loss: LossOptions.kl */
   int max_new_tokens;
 } LossInput;
 /* Returns a number that depends on logp or entropy; the engine runs its backward. */

@@ -72,6 +72,7 @@ Status user_loss(Update *u, const MicroBatch *mb) {
                                   .lengths = p->length + first->first,
                                   .num_sequences = p->num_sequences,
                                   .num_tokens = p->num_tokens < 1 ? 1 : p->num_tokens,
+                                  .beta = u->o->loss.kl,
                                   .max_new_tokens = u->o->loss.max_new_tokens});
   if (s == GRPO_OK) {
     update_store_gradient(value_tensor(v[0]), p->dlogp + at);

@@ -65,6 +65,7 @@ static void push_loss_input(lua_State *L, const LossInput *in) {
   set_number(L, "num_sequences", in->num_sequences);
   set_number(L, "num_tokens", in->num_tokens);
   set_number(L, "normalizer", in->num_tokens);
+  set_number(L, "beta", in->beta);
   set_integer(L, "max_new_tokens", in->max_new_tokens);
 }
 

@@ -34,23 +34,37 @@ local function step_of(number, groups)
   return m, cs
 end
 
--- make(t): the groups at t in 0..1
-local function told(n, make, evaluations)
+local function context(change)
+  local facts = { entries = config.reward_entries, weights = { 1, 1 }, passes = 3 }
+  for name, value in pairs(change or {}) do facts[name] = value end
+  return facts
+end
+
+-- make(t): the groups at t in 0..1; changes: of the context of evaluations, by step
+local function told(n, make, evaluations, changes)
   local detector, lines = reward_hacking.detector(), {}
   for number = 1, n do
     local m, cs = step_of(number, make((number - 1) / (n - 1)))
     for _, line in ipairs(detector:step(m, cs, config)) do lines[#lines + 1] = line end
     for _, line in ipairs(evaluations and evaluations[number]
-      and detector:evaluation(evaluations[number]) or {}) do
+      and detector:evaluation(evaluations[number], context(changes and changes[number])) or {}) do
       lines[#lines + 1] = line
     end
   end
   return lines
 end
 
-local function report(accuracy)
+-- step, samples: a list of { text, correct, layout } with its number of copies, both optional
+local function report(accuracy, step, samples)
+  local list = {}
+  for _, sample in ipairs(samples or {}) do
+    for _ = 1, sample[4] do
+      list[#list + 1] = { text = sample[1], prompt = "held out", passed = sample[2] == 1,
+        rewards = { correct = sample[2], layout = sample[3] }, reward = sample[2] + sample[3] }
+    end
+  end
   return { ["eval/accuracy"] = accuracy, ["eval/accuracy/low"] = accuracy - 0.05,
-    ["eval/accuracy/high"] = accuracy + 0.05 }
+    ["eval/accuracy/high"] = accuracy + 0.05, step = step, samples = samples and list }
 end
 
 describe("the detector of reward hacking", function()
@@ -164,12 +178,15 @@ describe("the detector of reward hacking", function()
     local lines = told(30, function(t)
       return { { { "right", 1, 0.2 }, { "shouting!!!", 0, 1.5 + 2 * t } },
         { { "b", 0, t }, { "c", 0, 0.1 } } }
-    end, { [10] = report(0.7), [30] = report(0.5) })
+    end, {
+      [10] = report(0.7, 10, { { "fine", 1, 0.2, 14 }, { "wrong", 0, 0, 6 } }),
+      [30] = report(0.5, 30, { { "fine", 1, 0.2, 10 }, { "wrong", 0, 0, 3 },
+        { "SHOUTING!", 0, 3.5, 7 } }) })
     assert.equal(1, #lines)
-    assert.matches("the reward rises %(.*%) while the held%-out metric falls %(eval/accuracy "
-      .. "0%.700 to 0%.500%)",
+    assert.matches("the reward rises %(.* on the held%-out rows%) while the held%-out metric falls "
+      .. "%(eval/accuracy 0%.700 to 0%.500%): the reward is not what you want to measure",
       lines[1])
-    assert.matches('"shouting!!!"', lines[1])
+    assert.matches('For instance %(reward 3%.5%) "SHOUTING!"', lines[1])
     assert.same({}, told(30, function(t) return { { { "a", t, 0 }, { "b", 0, 0 } } } end,
       { [10] = report(0.7), [30] = report(0.65) }))
   end)
@@ -182,7 +199,54 @@ describe("the detector of reward hacking", function()
       m["rewards/correct/mean"] = 0 / 0
       assert.same({}, detector:step(m, cs, config))
     end
-    assert.same({}, reward_hacking.detector():evaluation(report(0.5)))
+    assert.same({}, reward_hacking.detector():evaluation(report(0.5), context()))
+  end)
+
+  -- The reward in training rises from 0.5 to 1.5, the held-out rows get less of it.
+  local function rising(t) return { { { "a", t, 0.5 }, { "b", t, 0.5 } } } end
+  local good = { { "fine", 1, 1, 14 }, { "wrong", 0, 0, 6 } }
+  local bad = { { "fine", 1, 1, 10 }, { "wrong", 0, 0, 10 } }
+
+  it("does not blame the reward for other rows in training", function()
+    local falls = { [10] = report(0.7, 10, good), [30] = report(0.5, 30, bad) }
+    local lines = told(30, rising, falls, { [30] = { passes = 0.4 } })
+    assert.equal(1, #lines)
+    assert.matches("^the reward in training rises %(.*%) while the held%-out metric falls "
+      .. "%(eval/accuracy 0%.700 to 0%.500%), but the reward of the held%-out rows does not rise "
+      .. "%(1%.4 to 1%): since step 10 training is on rows that the stage had not met", lines[1])
+    assert.is_nil(lines[1]:find("not what you want", 1, true))
+    assert.matches("has met each of its rows about 3%.0 times", told(30, rising, falls)[1])
+  end)
+
+  it("does not blame the reward for a weight that was changed", function()
+    local lines = told(30, rising, { [10] = report(0.7, 10, good), [30] = report(0.5, 30, bad) },
+      { [30] = { weights = { 1, 5 } } })
+    assert.equal(1, #lines)
+    assert.matches("does not rise %(4%.2 to 3%): the weights of the rewards have changed since "
+      .. "step 10 %(layout 1 to 5%)", lines[1])
+  end)
+
+  it("does not compare rewards that are others", function()
+    local other = { { name = "correct", fn = print }, { name = "layout" } }
+    local lines = told(30, rising, { [10] = report(0.7, 10, good), [30] = report(0.5, 30, bad) },
+      { [30] = { entries = other } })
+    assert.equal(1, #lines)
+    assert.matches("the rewards are others than at step 10, so the two values cannot be compared$",
+      lines[1])
+  end)
+
+  it("shows a completion with a high reward, wherever the failures have low ones", function()
+    local lines = told(30, rising, {
+      [10] = report(0.7, 10, good),
+      [30] = report(0.5, 30, { { "correct!!!", 1, 6, 10 }, { "wrong", 0, 0, 10 } }) })
+    assert.equal(1, #lines)
+    assert.matches('not what you want to measure. For instance %(reward 7%) "correct!!!"', lines[1])
+  end)
+
+  it("says nothing of a metric that falls alone", function()
+    local function falling(t) return { { { "a", 1 - t, 0 }, { "b", 0, 0 } } } end
+    assert.same({},
+      told(30, falling, { [10] = report(0.7, 10, good), [30] = report(0.5, 30, bad) }))
   end)
 
   it("sees a metric that falls slowly, once for each fall", function()

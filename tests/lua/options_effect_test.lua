@@ -188,6 +188,76 @@ describe("train", function()
   end)
 end)
 
+describe("train.kl with a loss written in Lua", function()
+  -- The metrics of a run against a random reference, and the notes that it shows.
+  local function noted(loss, change)
+    local notes, view = {}, require("grpo.runs.display").silent()
+    function view.note(_, text) notes[#notes + 1] = text end
+    local _, list = run(function(t)
+      t.reference, t.train.kl, t.train.loss = "random", 0.3, loss
+      if change then change(t) end
+    end, { view = view })
+    return list, table.concat(notes, "\n")
+  end
+
+  local function with_beta(t)
+    return require("grpo.losses").grpo(t, { clip = 0.2, kl = t.beta })
+  end
+
+  local function without(t)
+    return require("grpo.losses").grpo(t, { clip = 0.2 })
+  end
+
+  it("is t.beta, with which the loss is the built-in one", function()
+    local own, notes = noted(with_beta)
+    local built_in, plain = noted("grpo"), noted(without)
+    for i = 1, #own do
+      assert.near(built_in[i].loss, own[i].loss, 1e-6)
+      assert.near(built_in[i].grad_norm, own[i].grad_norm, 1e-4 * own[i].grad_norm)
+      assert.equal(0.3, own[i].beta)
+    end
+    assert.is_true(math.abs(plain[1].loss - own[1].loss) > 1e-2)
+    assert.equal("", notes)
+  end)
+
+  it("follows a schedule, and is 0 where the KL is in the reward", function()
+    local seen = {} -- by step
+    local function loss(t)
+      seen[t.p.step + 1] = t.beta
+      return with_beta(t)
+    end
+    noted(loss, function(t) t.train.kl = function(p) return 0.1 * (p.step + 1) end end)
+    assert.same({ 0.1, 0.2 }, seen)
+    noted(loss, function(t) t.train.kl_in, t.train.kl_estimator = "reward", "k1" end)
+    assert.same({ 0.0, 0.0 }, seen)
+  end)
+
+  it("is noted once where the loss does not read it", function()
+    local _, notes = noted(without)
+    assert.matches("^train%.kl has no effect on the loss: train%.loss is a function and does not "
+      .. "read t%.beta; [^\n]*$", notes)
+    local function in_reward(t) t.train.kl_in, t.train.kl_estimator = "reward", "k1" end
+    for _, change in ipairs { in_reward, function(t) t.train.kl = 0 end } do
+      _, notes = noted(without, change)
+      assert.equal("", notes)
+    end
+    _, notes = noted(function(t) -- a copy of all fields
+      local copy = {}
+      for name, value in pairs(t) do copy[name] = value end
+      return with_beta(copy)
+    end)
+    assert.equal("", notes)
+  end)
+
+  it("is what tr:inspect gives to the loss too", function()
+    local tr = grpo.trainer(experiment(function(t)
+      t.reference, t.train.kl, t.train.loss = "random", 0.3, with_beta
+    end))
+    tr:step()
+    assert.is_nil(tr:inspect().problem)
+  end)
+end)
+
 describe("sampling.stop", function()
   it("is a string or a list of strings", function()
     local function finishes(stop)

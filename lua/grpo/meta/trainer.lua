@@ -120,6 +120,7 @@
 ---@field num_sequences number of the whole optimizer step
 ---@field num_tokens number of the whole optimizer step
 ---@field normalizer number num_tokens
+---@field beta number train.kl in this step; 0 with train.kl_in = "reward"
 ---@field max_new_tokens integer
 ---@field p grpo.ScheduleArgument
 

@@ -1,7 +1,7 @@
 -- Signs that a policy earns its reward in an unintended way: a sentence, and the completion that
 -- shows it.
 --
---   rises_alone  the reward rises while the held-out metric falls
+--   rises_alone  the reward rises while the held-out metric falls (held_out.lua)
 --   saturated    one entry is at its highest everywhere while another is no higher than at first
 --   length       completions grow (or shrink) and within groups the longer (shorter) ones win
 --   repetition   the winners repeat themselves more than at first
@@ -11,6 +11,7 @@
 -- A sign must hold for WINDOW steps in a row, and is repeated AGAIN steps later at the earliest.
 
 local core = require "grpo.core"
+local held_out = require "grpo.reward_checks.held_out"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 
@@ -281,7 +282,6 @@ function Detector:step(metrics, cs, config)
   if #self.first < WINDOW then self.first[#self.first + 1] = o end
   self.last[#self.last + 1] = o
   if #self.last > WINDOW then table.remove(self.last, 1) end
-  self.completions = cs
   if #self.first < WINDOW then return lines end
   local then_, now = average(self.first), average(self.last)
   for name, rule in sorted_pairs(rules) do
@@ -291,37 +291,20 @@ function Detector:step(metrics, cs, config)
   return lines
 end
 
--- Returns the best rewarded completion of the last step, an incorrect one if there is any.
-local function shows_it(cs)
-  local wrong = {}
-  for _, c in ipairs(cs) do
-    if c.reward and c.rewards.correct and c.rewards.correct ~= core.none
-      and c.rewards.correct < 1 then
-      wrong[#wrong + 1] = c
-    end
-  end
-  return extreme(#wrong > 0 and wrong or cs, "reward", 1)
-end
-
 -- Returns the lines to show after an evaluation.  The metric has fallen when its 95 % interval is
--- below that of the best one.
-function Detector:evaluation(report)
-  local accuracy = report["eval/accuracy"]
-  if not accuracy then return {} end
+-- below that of the best one.  context: see held_out.facts.
+function Detector:evaluation(report, context)
+  if not report["eval/accuracy"] then return {} end
   local begun = self.last and #self.last > 0
-  local now = { low = report["eval/accuracy/low"], accuracy = accuracy,
-    reward = begun and average(self.last).reward or nil }
   local best = self.best
+  local now = held_out.facts(report, begun and average(self.last).reward or nil, context)
   if not best or now.low >= best.low then self.best = now end
   if not best or not begun or report["eval/accuracy/high"] >= best.low then return {} end
-  local was = best.reward or self.first[1].reward
-  if now.reward <= was then return {} end
+  best.reward = best.reward or self.first[1].reward
+  local line, c = held_out.explain(best, now, report.samples)
+  if not line then return {} end
   self.best = now -- told once for each fall
-  return { sentence(("the reward rises (%.4g to %.4g) while the held-out metric falls "
-    .. "(eval/accuracy %.3f to %.3f): "
-    .. "the reward is not what you want to measure")
-      :format(was, now.reward, best.accuracy, accuracy),
-    shows_it(self.completions)) }
+  return { sentence(line, c) }
 end
 
 return reward_hacking

@@ -106,6 +106,9 @@ local function greedy(tr, config, list, weights, report)
   for i, c in ipairs(cs) do lengths[i] = turns.sampled_length(c) end
   turns.measure(config, cs, report, "eval/")
   report["eval/mean_length"] = statistics.mean(lengths)
+  for _, c in ipairs(cs) do
+    c.reward = core.total_reward(c.rewards, config.reward_entries, weights, config.reward.clip)
+  end
   report.samples = cs
 end
 
@@ -178,6 +181,7 @@ function evaluate.run(tr, n)
   end
   -- of what has been done: the same after a resume
   local weights = scoring.weights(config, tr.stage:argument())
+  tr.eval_weights = weights
   report.samples = {}
   if eval_names.has_completions(config) then
     greedy(tr, config, list, weights, report)

@@ -123,7 +123,10 @@ function Recorder:evaluation(report)
     run:append("eval", row)
     if tr.settings.log.tensorboard then run:scalars(tr.step_count, row) end
   end
-  self:advise(self.detector:evaluation(report))
+  local config, stage = tr.settings, tr.stage
+  self:advise(self.detector:evaluation(report, { entries = config.reward_entries,
+    weights = tr.eval_weights, clip = config.reward.clip,
+    passes = stage.source.cursor / #config.data.train }))
 end
 
 -- ---- the end -----------------------------------------------------------------------------

@@ -62,25 +62,54 @@ local function advantage(config, completions, weights)
   core.set_advantages(completions, options, rewards, token_rewards) -- rewards: nil for c.reward
 end
 
--- A loss of the script's, under the limits of hooks.
-local function limited_loss(loss, limits)
+-- Hides t.beta until it is asked for, which is noted in `asked`.
+local function notice_beta(t, asked)
+  local beta = t.beta
+  local function reveal(_, key)
+    if key ~= "beta" then return nil end
+    asked.beta = true
+    return beta
+  end
+  local function all()
+    setmetatable(t, nil)
+    t.beta, asked.beta = beta, true
+    return next, t
+  end
+  t.beta = nil
+  setmetatable(t, { __index = reveal, __pairs = all })
+end
+
+-- A loss of the script's, under the limits of hooks.  asked, optional: see notice_beta.
+local function limited_loss(loss, limits, asked)
   if type(loss) ~= "function" then return loss end
   return function(t)
+    if asked then notice_beta(t, asked) end
     local ok, result = core.limited(limits, "train.loss", loss, t)
     if not ok then error(errors.naming("train.loss", result), 0) end
     return result
   end
 end
 
+-- Says in a stage's first step that train.kl does nothing where it does nothing.
+local function advise_about_kl(stage, asked)
+  if not asked or asked.beta then return end
+  stage.tr.recorder:advise { "train.kl has no effect on the loss: train.loss is a function and "
+    .. "does not read t.beta; multiply its KL by t.beta, or set train.kl = 0" }
+end
+
 -- Loss, backward pass, optimizer, from each c.advantage.  The engine takes what it knows of
 -- `train`; `chosen` is what this step decides, and goes before it.
 local function update(stage, batch, chosen)
-  local config = stage.config
-  chosen.loss = limited_loss(config.train.loss, config.limits.hook)
+  local config, train = stage.config, stage.config.train
+  local asked = type(train.loss) == "function" and stage.step == 0 and grpo.needs_reference(config)
+    and train.kl_in == "loss" and {} or nil
+  chosen.loss = limited_loss(train.loss, config.limits.hook, asked)
   chosen.max_new_tokens, chosen.seed = config.sampling.max_new_tokens, config.seed
   chosen.step = stage.tr.step_count + 1
-  return stage.engine:update(batch.record, batch.completions,
-    setmetatable(chosen, { __index = config.train }))
+  local metrics = stage.engine:update(batch.record, batch.completions,
+    setmetatable(chosen, { __index = train }))
+  advise_about_kl(stage, asked)
+  return metrics
 end
 
 -- ---- a step ------------------------------------------------------------------------------
