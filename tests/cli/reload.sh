@@ -81,6 +81,44 @@ mv reward.away reward.lua; mv exp.away exp.lua
 "$GRPO" replay a/exp-001 8 --reward score.lua --regenerate </dev/null >out 2>err; status=$?
 result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q 'choose one' err || cat out err)"
 
+# ---- what hooks keep: tr.kept over a reload, a file of the run over both ---------------------------------------------------------
+experiment keep.lua 'train = { steps = 10, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 2 },
+  hooks = { on_start = function(tr) if not tr.resumed then tr:append("steps.csv", "step,kept\n") end end,
+    on_step = function(m, tr)
+      tr.kept.file = tr.kept.file or assert(io.open(os.getenv("OPEN"), "a"))
+      tr.kept.file:write(m.step, "\n"):flush()
+      if m.step ~= 5 then tr:append("steps.csv", ("%d,%s\n"):format(m.step, ("x"):rep(#tostring(os.clock())))) end
+      tr:append(require("reward").name, m.step .. " ")
+      if tr.step_count == tonumber(os.getenv("EDIT") or 0) then os.execute(os.getenv("COMMAND")) end
+      if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
+    end }'
+edited='echo "return { name = \"after.txt\" }" >reward.lua'
+keep() { # NAME: a run that is reloaded after step 4
+  echo 'return { name = "before.txt" }' >reward.lua
+  OPEN=$1.open EDIT=4 COMMAND=$edited "$GRPO" run keep.lua --quiet --dir "$1" </dev/null >"$1.out" 2>"$1.err"
+}
+steps() { cut -d, -f1 "$1" | tr '\n' ' '; }
+whole='step 1 2 3 4 6 7 8 9 10 '
+keep kept
+result "tr.kept keeps an open file over a reload" "$(grep -q '^reloaded at step 4' kept.err && [ "$(tr '\n' ' ' <kept.open)" = '1 2 3 4 5 6 7 8 9 10 ' ] || cat kept.open kept.err)"
+result "tr:append continues a file of the run" "$([ "$(steps kept/keep-001/logs/steps.csv)" = "$whole" ] || cat kept/keep-001/logs/*)"
+for at in 2 3 5 8 9; do
+  rm -rf killed; KILL=$at keep killed
+  echo mine >killed/keep-001/logs/mine.txt
+  OPEN=killed.open EDIT=$((at < 4 ? 4 : 0)) COMMAND=$edited "$GRPO" run --resume=killed/keep-001 --quiet </dev/null >out 2>err
+  result "killed in step $at and resumed: no line is lost or doubled, other files stay" "$(
+    [ "$(steps killed/keep-001/logs/steps.csv)" = "$whole" ] || cat killed/keep-001/logs/steps.csv err
+    for name in before after; do
+      diff kept/keep-001/logs/$name.txt killed/keep-001/logs/$name.txt 2>&1
+    done
+    [ "$(cat killed/keep-001/logs/mine.txt)" = mine ] || echo "mine.txt is gone")"
+  result "killed in step $at: whatever is appended, the checkpoints are the same" "$(diff -r kept/keep-001/checkpoints killed/keep-001/checkpoints)"
+done
+cp -r kept/keep-001/logs before
+OPEN=replayed.open "$GRPO" replay kept/keep-001 8 --regenerate --n 0 </dev/null >out 2>err
+result "replay --regenerate appends nothing" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || cat out err)"
+original
+
 # ---- what must not end the run -------------------------------------------------------------------------------------------
 refused() { # NAME COMMAND PATTERN: the run goes on with the old code and says why
   original; EDIT=4 COMMAND=$2 run "$1"

@@ -129,6 +129,7 @@
 ---@field tokenizer grpo.Tokenizer
 ---@field config grpo.Options the stage's resolved options; those documented as live may be changed
 ---@field state table yours; saved in every checkpoint, restored on resume
+---@field kept table yours, for any value: a reload keeps it, a checkpoint does not hold it
 ---@field step_count integer
 ---@field tokens_seen integer
 ---@field metrics table<string, number> of the last step
@@ -201,6 +202,12 @@ function Trainer:log(name, value) end
 ---@param name string
 ---@param s string
 function Trainer:log_text(name, s) end
+
+---Adds text to the run's file logs/NAME, which a resume cuts to its checkpoint.  Without a run
+---directory it does nothing.
+---@param name string letters, digits, ".", "_" and "-"
+---@param text string
+function Trainer:append(name, text) end
 
 ---Prints on the screen above the progress line.
 ---@param ... any

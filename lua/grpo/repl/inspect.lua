@@ -96,7 +96,8 @@ local function loss_of(tr, t)
   local beta = train.kl_in == "loss" and tr.metrics.beta or 0.0
   local kl = t.ref_logp and train.kl_estimator ~= "full" and beta or 0.0
   local logp = core.tensor(t.logp:totable(), { requires_grad = true })
-  local input = setmetatable({ logp = logp, sampler_logp = t.old_logp, beta = beta }, { __index = t })
+  local input = setmetatable({ logp = logp, sampler_logp = t.old_logp, beta = beta },
+    { __index = t })
   local ok, loss
   if tr.stage.kind == "ppo" then -- only the policy term, a mean over tokens; not the critic's loss
     local options = ppo_options(train)

@@ -10,6 +10,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local schema = require "grpo.runs.schema"
+local script_logs = require "grpo.runs.script_logs"
 
 local fs = core.fs
 local checkpoint = {}
@@ -83,6 +84,7 @@ function checkpoint.save(tr)
   local dir = run_dir .. "/" .. relative
   if not fs.exists(dir) or tr.saved_step ~= tr.step_count then
     if fs.exists(dir) then core.checkpoint_remove(dir) end
+    script_logs.keep_sizes(run_dir, tr.step_count)
     checkpoint.write(tr, dir)
     tr.saved_step = tr.step_count
   end

@@ -3,7 +3,7 @@
 --
 -- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
 -- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log
--- (events), output.log (the text of the screen).
+-- (events), output.log (the text of the screen), and those of script_logs.lua.
 
 local core = require "grpo.core"
 local cut_log = require "grpo.runs.cut_log"
@@ -156,7 +156,7 @@ function rundir.create(root, info)
 end
 
 -- Files and links that are replaced while a run trains.
-local replaced = { "run.json", "events.jsonl", "latest", "best" }
+local replaced = { "run.json", "events.jsonl", "log_sizes.json", "latest", "best" }
 
 -- Removes what a killed process left of files that it was about to replace.  Other programs may be
 -- writing into the run's directory, but only its own process into `source`.
@@ -235,6 +235,7 @@ function Run:open_logs()
   end
   self.text_log = must(fs.append(self.dir .. "/run.log"))
   self.output = must(fs.append(self.dir .. "/output.log"))
+  self.script_logs = {}
 end
 
 function Run:append(name, row)
@@ -283,6 +284,7 @@ end
 
 function Run:close()
   for _, writer in pairs(self.log or {}) do writer:close() end
+  for _, writer in pairs(self.script_logs or {}) do writer:close() end
   if self.text_log then self.text_log:close() end
   if self.output then self.output:close() end
   if self.events then self.events:close() end

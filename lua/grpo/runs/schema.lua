@@ -93,6 +93,7 @@ schema.shapes = {
     stages = list(object { kind = "stage", options = options }, true) },
   env = object {},
   inputs = list(object { path = "text", crc32c = "integer?" }),
+  log_sizes = object { begun = map("count"), checkpoints = map(map("count")) },
   metrics = object { step = "integer", stage = "integer", stage_step = "integer",
     num_tokens = "integer?",
     trained_tokens = "integer?", reward = "measured?", ["memory/peak_bytes"] = "number?" },

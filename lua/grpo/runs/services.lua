@@ -42,9 +42,10 @@ function Services:close()
 end
 
 -- Reads what was changed in a run that only this process looks at, for events.catch_up: nothing is
--- written, no evaluation is repeated.
+-- written, also not by hooks, and no evaluation is repeated.
 function services.follow(tr, dir, info)
-  tr.directory = { dir = dir, info = info, note = function() end }
+  local function ignore() end
+  tr.directory = { dir = dir, info = info, note = ignore, event_text = ignore }
   events.load(tr)
   tr.watch = reload.watch(tr, "")
   for i = #tr.events, 1, -1 do

@@ -141,6 +141,7 @@ local function resume(request, directory)
   keep_compute(e, info, request.force)
   return e, function(tr)
     local at, saved = tr.step_count, tr.counters
+    require("grpo.runs.script_logs").cut(directory.dir, saved and at)
     directory:open_logs()
     directory:cut_logs(saved and at or -1, saved and saved.evaluated ~= nil)
     directory:set_state("running")

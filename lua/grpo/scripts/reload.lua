@@ -5,8 +5,8 @@
 -- the completions of the last step.  Then this stage and the later ones take rewards, schedules,
 -- hooks and changed live options from the new script; otherwise they keep the old ones and the
 -- reason is shown.  The loaded files are saved in source/reload-NNN of the run, and an event
--- (events.lua) makes a resume load them again at the same step.  tr.state survives; upvalues of the
--- old functions do not.
+-- (events.lua) makes a resume load them again at the same step.  tr.state and tr.kept survive;
+-- upvalues of the old functions do not.
 
 local changed_files = require "grpo.scripts.changed_files"
 local core = require "grpo.core"

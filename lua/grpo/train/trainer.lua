@@ -13,6 +13,7 @@ local loading = require "grpo.models.loading"
 local loop = require "grpo.train.loop"
 local recorder = require "grpo.train.recorder"
 local run = require "grpo.train.run"
+local script_logs = require "grpo.runs.script_logs"
 local Stage = require "grpo.train.stage"
 local steps = require "grpo.train.steps"
 
@@ -47,7 +48,7 @@ function trainer.new(e, options)
   end
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or display.silent(),
-    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, metrics = {},
+    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, kept = {}, metrics = {},
     settings = e.stages[1].config, extra = {}, resumed = false,
   }, Trainer)
   tr.recorder = recorder.new(tr)
@@ -258,6 +259,20 @@ function methods:log_text(name, s)
     self.directory:event_text(self.step_count, name, tostring(s))
     self.directory:note(("%s: %s"):format(name, s))
   end
+end
+
+-- Adds text to the run's file logs/NAME, which a resume cuts to its step.
+function methods:append(name, text)
+  if type(name) ~= "string" or not name:find("^[%w_-][%w._-]*$") then
+    errors.raise("EARG", "tr:append: got %s for the name of a file, want letters, digits, '.', '_' "
+      .. "and '-', as in \"lengths.csv\"", type(name) == "string" and ("%q"):format(name)
+      or type(name))
+  end
+  if type(text) ~= "string" then
+    errors.raise("EARG", "tr:append: got %s for the text of %s, want a string", type(text), name)
+  end
+  local directory = self.directory
+  if directory and directory.script_logs then script_logs.append(directory, name, text) end
 end
 
 function methods:print(...)
