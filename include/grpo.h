@@ -160,13 +160,15 @@ typedef struct grpo_model_options {
 } grpo_model_options;
 GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size);
 
-/* path: a directory in Hugging Face layout, a .gguf file, a checkpoint, or a run's directory, which
- * stands for its newest checkpoint. */
+/* path: a directory in Hugging Face layout, a .gguf file, a checkpoint, a run's directory, which
+ * stands for its newest checkpoint, or an adapter of PEFT, as checkpoints of a LoRA run are.  An
+ * adapter comes with its base, which is base_model_name_or_path of its adapter_config.json: a path
+ * from the adapter's directory, else from the current one. */
 GRPO_API grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                                      grpo_model **out);
 /* Makes a model with random weights, normal(0, initializer_range).  config is the JSON text of a
  * config.json.  If it leaves out vocab_size, bos_token_id or eos_token_id, these come from the
- * tokenizer, which may be NULL. */
+ * tokenizer, which may be NULL.  The tokenizer is saved with the model. */
 GRPO_API grpo_status grpo_model_new(grpo_context *c, const char *config, grpo_tokenizer *t,
                                     const grpo_model_options *o, grpo_model **out);
 /* Makes a frozen copy, which can serve as the reference of the KL. */
@@ -181,13 +183,15 @@ typedef struct grpo_model_facts {
 /* f->size must be set. */
 GRPO_API grpo_status grpo_model_facts_get(grpo_model *m, grpo_model_facts *f);
 
-/* Adds a low-rank adapter (LoRA, arXiv:2106.09685); from now on only the adapter is trained.
+/* Adds a low-rank adapter (LoRA, arXiv:2106.09685); from now on only the adapter is trained.  A
+ * trainer that exists already was made for other parameters: its calls fail with GRPO_EARG.
  * targets: names such as "q_proj", separated by commas, or "all-linear", which NULL stands for. */
 GRPO_API grpo_status grpo_model_add_lora(grpo_model *m, int32_t rank, double alpha, double dropout,
                                          const char *targets, uint64_t seed);
 GRPO_API grpo_status grpo_model_load_adapter(grpo_model *m, const char *directory); /* of PEFT */
 /* Writes Hugging Face layout; dtype: "f32", "bf16", "f16"; NULL: f32.  An adapter is merged into
- * the weights that are written. */
+ * the weights that are written.  The tokenizer is written too: the one that the model was made
+ * with, or that lay beside what was loaded.  Where there is none, none is written. */
 GRPO_API grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dtype);
 GRPO_API grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory);
 
@@ -239,7 +243,7 @@ typedef struct grpo_sample {
   const int32_t *ids;    /* [length], including the end token */
   const float *logprobs; /* [length] at the sampling temperature, before any filter */
   size_t length;
-  const char *finish;      /* "eos", "stop" or "length" (cut at max_new_tokens) */
+  const char *finish;      /* "eos", "stop" (by a stop string) or "length" (cut) */
   const char *prompt_text; /* as rendered; NULL outside a run */
   int64_t prompt, index;   /* position of the prompt in its call or step; position in the group */
   int64_t step;

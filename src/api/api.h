@@ -15,6 +15,9 @@ struct grpo_tokenizer {
 struct grpo_model {
   grpo_context *c;
   Model *m;
+  Tokenizer *tok; /* what is saved with it; NULL: none, or not read from tok_path yet */
+  char *tok_path; /* NULL: no tokenizer lies beside the weights or the adapter */
+  char *base;     /* path that the weights were read from; NULL: none */
 };
 
 #endif

@@ -124,6 +124,11 @@ Status call_begin(Call *k, grpo_context *c) {
   return GRPO_OK;
 }
 
+Status same_context(const grpo_context *of, const grpo_context *c, const char *what) {
+  if (of == c) return GRPO_OK;
+  return fail(GRPO_EARG, "%s belongs to another context; make it from this one", what);
+}
+
 grpo_status call_end(Call *k, Status s) {
   if (s != GRPO_OK) snprintf(k->c->message, sizeof k->c->message, "%s", err_message());
   log_use(k->log);

@@ -54,6 +54,8 @@ grpo_status call_end(Call *k, Status s);
     try(begin(&call_, context));                                                                   \
     return call_end(&call_, work);                                                                 \
   } while (0)
+/* EARG if what a host passed, named by `what`, belongs to another context. */
+Status same_context(const grpo_context *of, const grpo_context *c, const char *what);
 /* These two stand around a call of the host's function, which runs in the host's locale. */
 LocaleMark callback_enter(const grpo_context *c);
 void callback_leave(LocaleMark ours);

@@ -1,168 +1,16 @@
-/* model.c - models: making, loading, saving, logits of a sequence, parameters. */
+/* model.c - models: facts, adapters, saving, logits of a sequence, parameters. */
 #include <math.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "api/model_make.h"
 #include "base/mem.h"
 #include "checkpoint/peft.h"
-#include "checkpoint/run_checkpoint.h"
 #include "checkpoint/save.h"
-#include "checkpoint/weights.h"
-#include "formats/json.h"
-#include "model/config_check.h"
-#include "model/config_read.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/lora.h"
-#include "model/model_copy.h"
 #include "os/file.h"
-
-/* Makes a handle, which takes over m. */
-static Status wrap(grpo_context *c, Model *m, grpo_model **out) {
-  grpo_model *h = mem_alloc(sizeof *h);
-  if (!h) {
-    model_release(m);
-    return fail(GRPO_ENOMEM, "model");
-  }
-  *h = (grpo_model){context_retain(c), m};
-  *out = h;
-  return GRPO_OK;
-}
-
-/* ---- options ---------------------------------------------------------------------- */
-
-static const grpo_model_options defaults = {
-    .size = sizeof(grpo_model_options), .storage = "f32", .compute = "f32"};
-
-grpo_status grpo_model_options_init(grpo_model_options *o, size_t size) {
-  return options_init(o, size, &defaults, sizeof defaults);
-}
-
-typedef struct Settings {
-  Storage storage;
-  Compute compute;
-  uint64_t seed;
-} Settings;
-
-static Status settings_take(const grpo_model_options *o, Settings *out) {
-  static const Storage storages[] = {STORE_F32, STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
-  static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_F32};
-  grpo_model_options own = defaults;
-  int storage = 0, compute = 0;
-  try(options_take(&own, sizeof own, o, "grpo_model_options"));
-  if (own.storage) try(choice_of("storage", own.storage, "f32|auto|bf16|int8|nf4", &storage));
-  if (own.compute) try(choice_of("compute", own.compute, "f32|bf16|auto", &compute));
-  *out = (Settings){storages[storage], computes[compute], own.seed};
-  return GRPO_OK;
-}
-
-/* ---- load, new, clone ------------------------------------------------------------- */
-
-/* Finds the directory to load; a run's directory stands for its newest checkpoint.  *found is
- * `path` or points into b. */
-static Status find(const char *path, Buf *b, const char **found) {
-  buf_printf(b, "%s/run.json", path);
-  try(buf_status(b));
-  *found = path;
-  if (!file_exists(b->data)) return GRPO_OK;
-  buf_clear(b);
-  try(run_checkpoint_newest(path, b));
-  *found = b->data;
-  return GRPO_OK;
-}
-
-static Status load_found(grpo_context *c, const char *path, const Settings *s, Buf *b, Model **m) {
-  Pool *pool;
-  const char *found;
-  try(context_pool(c, &pool));
-  try(find(path, b, &found));
-  return weights_load_compute(m, pool, found, s->storage, s->compute);
-}
-
-static Status load(grpo_context *c, const char *path, const grpo_model_options *o,
-                   grpo_model **out) {
-  Settings settings;
-  Buf b = {0};
-  Model *m = NULL;
-  try(need(path, "path"));
-  try(need(out, "out"));
-  try(settings_take(o, &settings));
-  const Status s = load_found(c, path, &settings, &b, &m);
-  buf_free(&b);
-  return s == GRPO_OK ? wrap(c, m, out) : s;
-}
-
-grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
-                            grpo_model **out) {
-  in_call(call_begin, c, load(c, path, o, out));
-}
-
-/* Completes a configuration from the tokenizer. */
-static Status complete(const Json *j, const Tokenizer *t, Config *config) {
-  if (!t) return GRPO_OK;
-  if (!json_get(j, "vocab_size")) config->vocab_size = tokenizer_size(t);
-  if (config->vocab_size < tokenizer_size(t))
-    return fail(GRPO_EARG, "config: vocab_size is %d, but the tokenizer has %d tokens",
-                config->vocab_size, tokenizer_size(t));
-  if (!json_get(j, "eos_token_id") && tokenizer_eos(t) >= 0) {
-    config->num_eos = 1;
-    config->eos_token_id[0] = tokenizer_eos(t);
-  }
-  if (!json_get(j, "bos_token_id")) config->bos_token_id = tokenizer_bos(t);
-  return GRPO_OK;
-}
-
-static Status read_config(const char *text, const Tokenizer *t, Config *config) {
-  Json *j;
-  try(json_parse(text, strlen(text), "config", &j));
-  Status s = config_read(config, j, "config");
-  if (s == GRPO_OK) s = complete(j, t, config);
-  if (s == GRPO_OK) s = config_check(config, "config");
-  json_free(j);
-  return s;
-}
-
-static Status make(grpo_context *c, const char *text, grpo_tokenizer *t,
-                   const grpo_model_options *o, grpo_model **out) {
-  Settings settings;
-  Config config;
-  Pool *pool;
-  Model *m = NULL;
-  try(need(text, "config"));
-  try(need(out, "out"));
-  try(settings_take(o, &settings));
-  try(read_config(text, t ? t->t : NULL, &config));
-  try(context_pool(c, &pool));
-  try(model_new(&m, pool, &config, settings.seed));
-  const Status s = model_set_compute(m, settings.compute);
-  if (s == GRPO_OK) return wrap(c, m, out);
-  model_release(m);
-  return s;
-}
-
-grpo_status grpo_model_new(grpo_context *c, const char *config, grpo_tokenizer *t,
-                           const grpo_model_options *o, grpo_model **out) {
-  in_call(call_begin, c, make(c, config, t, o, out));
-}
-
-static Status clone(grpo_model *m, grpo_model **out) {
-  Model *copy = NULL;
-  try(need(out, "out"));
-  try(model_copy(&copy, m->m));
-  return wrap(m->c, copy, out);
-}
-
-grpo_status grpo_model_clone(grpo_model *m, grpo_model **out) {
-  in_call(call_begin, m ? m->c : NULL, clone(m, out));
-}
-
-void grpo_model_free(grpo_model *m) {
-  if (!m) return;
-  grpo_context *c = m->c;
-  model_release(m->m);
-  mem_free(m);
-  context_release(c);
-}
+#include "text/tokenizer_files.h"
 
 /* ---- facts ------------------------------------------------------------------------ */
 
@@ -227,17 +75,22 @@ grpo_status grpo_model_add_lora(grpo_model *m, int32_t rank, double alpha, doubl
 }
 
 static Status load_adapter(grpo_model *m, const char *directory) {
-  Buf b = {0};
-  const char *found;
+  Buf found = {0};
   try(need(directory, "directory"));
-  Status s = find(directory, &b, &found);
-  if (s == GRPO_OK) s = peft_load(m->m, found);
-  buf_free(&b);
+  Status s = model_directory(directory, &found);
+  if (s == GRPO_OK) s = peft_load(m->m, found.data);
+  buf_free(&found);
   return s;
 }
 
 grpo_status grpo_model_load_adapter(grpo_model *m, const char *directory) {
   in_call(call_begin, m ? m->c : NULL, load_adapter(m, directory));
+}
+
+/* Writes the model's tokenizer, which is read from its files now if nobody needed it before. */
+static Status save_tokenizer(grpo_model *m, const char *directory) {
+  if (!m->tok && m->tok_path) try(tokenizer_load(&m->tok, m->tok_path));
+  return m->tok ? tokenizer_save(m->tok, directory) : GRPO_OK;
 }
 
 static Status save(grpo_model *m, const char *directory, const char *dtype) {
@@ -246,6 +99,7 @@ static Status save(grpo_model *m, const char *directory, const char *dtype) {
   try(need(directory, "directory"));
   if (dtype) try(choice_of("dtype", dtype, "f32|bf16|f16", &type));
   try(file_mkdirs(directory));
+  try(save_tokenizer(m, directory));
   return save_model(m->m, directory, types[type], 0);
 }
 
@@ -257,7 +111,7 @@ static Status save_adapter(grpo_model *m, const char *directory) {
   try(need(directory, "directory"));
   if (!lora_attached(m->m)) return fail(GRPO_EARG, "save_adapter: the model has no adapter");
   try(file_mkdirs(directory));
-  return peft_save(m->m, directory, NULL);
+  return peft_save(m->m, directory, m->base);
 }
 
 grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory) {

@@ -193,6 +193,7 @@ static Status generate(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, s
   Sampling sampling;
   Regex *regex = NULL;
   try(need(out, "out"));
+  if (t) try(same_context(t->c, m->c, "generate: the tokenizer"));
   try(options_take(&own, sizeof own, o, "grpo_sampling"));
   try(prompts_check(p, n));
   Status s = sampling_take(&own, &sampling, &regex);

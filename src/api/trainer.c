@@ -26,6 +26,7 @@ struct grpo_trainer {
   grpo_context *c;
   Engine *e;
   const Tokenizer *tok; /* held by the engine */
+  char *base;           /* path of the policy's weights, which an adapter names; NULL: none */
   int prompts;          /* of the rollout in the batch; 0: none */
   int64_t step;
   Texts texts;
@@ -85,8 +86,8 @@ static Status check_same(const grpo_model *policy, const grpo_model *reference,
                          const grpo_tokenizer *t) {
   if (reference && reference->m == policy->m)
     return fail(GRPO_EARG, "reference is the policy itself; grpo_model_clone makes a frozen copy");
-  if ((reference && reference->c != policy->c) || (t && t->c != policy->c))
-    return fail(GRPO_EARG, "trainer: policy, reference and tokenizer belong to different contexts");
+  if (reference) try(same_context(reference->c, policy->c, "trainer: the reference"));
+  if (t) try(same_context(t->c, policy->c, "trainer: the tokenizer"));
   return GRPO_OK;
 }
 
@@ -100,9 +101,13 @@ static Status make(grpo_model *policy, grpo_model *reference, grpo_tokenizer *t,
   try(context_pool(policy->c, &pool));
   grpo_trainer *n = mem_zalloc(sizeof *n);
   if (!n) return fail(GRPO_ENOMEM, "trainer");
-  const Status s = engine_new(&n->e, pool, policy->m, reference ? reference->m : NULL,
-                              t ? t->t : NULL, &options);
+  if (policy->base) n->base = mem_strdup(policy->base);
+  const Status s = policy->base && !n->base
+                       ? fail(GRPO_ENOMEM, "trainer")
+                       : engine_new(&n->e, pool, policy->m, reference ? reference->m : NULL,
+                                    t ? t->t : NULL, &options);
   if (s != GRPO_OK) {
+    mem_free(n->base);
     mem_free(n);
     return s;
   }
@@ -124,6 +129,7 @@ void grpo_trainer_free(grpo_trainer *t) {
   texts_free(&t->texts);
   mem_free(t->reward);
   mem_free(t->advantage);
+  mem_free(t->base);
   mem_free(t);
   context_release(c);
 }
@@ -495,8 +501,10 @@ grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples,
 static Status save(grpo_trainer *t, const char *directory) {
   Model *m = engine_policy(t->e);
   try(need(directory, "directory"));
+  try(engine_check_policy(t->e));
   try(file_mkdirs(directory));
-  try(lora_attached(m) ? peft_save(m, directory, NULL) : save_model(m, directory, WEIGHT_F32, 0));
+  try(lora_attached(m) ? peft_save(m, directory, t->base)
+                       : save_model(m, directory, WEIGHT_F32, 0));
   if (t->tok) try(tokenizer_save(t->tok, directory));
   return engine_save(t->e, directory);
 }

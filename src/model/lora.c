@@ -321,6 +321,7 @@ Status lora_add(Model *m, const LoraOptions *o, uint64_t seed) {
 /* ---- in use ---------------------------------------------------------------------- */
 
 bool lora_attached(const Model *m) { return m->lora; }
+const Lora *lora_of(const Model *m) { return m->lora; }
 double lora_dropout(const Model *m) { return m->lora ? m->lora->dropout : 0; }
 int lora_rank(const Model *m) { return m->lora ? m->lora->rank : 0; }
 const Lora *lora_active(const Model *m) { return m->lora && !m->lora->off ? m->lora : NULL; }

@@ -60,6 +60,8 @@ void lora_drop(Model *m);       /* forgets the adapter; its memory stays until t
 bool lora_name_matches(const char *path, const char *name);
 
 bool lora_attached(const Model *m);
+/* The adapter, switched on or off; NULL: none.  Its address is not used again while m lives. */
+const Lora *lora_of(const Model *m);
 double lora_dropout(const Model *m); /* 0 without an adapter */
 int lora_rank(const Model *m);       /* of adapter_config.json; 0 without an adapter */
 /* Off: forward functions see only the base model.  Returns the previous setting. */

@@ -35,6 +35,7 @@ static int cut(const Corrupted *x, Unit *out) {
 
 static Status begin(Denoise *d, int n, const Example *examples, const MaskOptions *mask) {
   Arena *a = &d->e->step;
+  try(engine_check_policy(d->e));
   arena_reset(a);
   try(corrupt(a, model_config(d->e->policy), n, examples, mask, &d->text));
   d->unit = arena_alloc(a, (size_t)n * sizeof *d->unit);

@@ -112,6 +112,7 @@ Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, con
   e->reference = reference ? model_retain(reference) : NULL;
   e->tok = tok;
   if (tok) tokenizer_retain(tok);
+  e->adapter = lora_of(policy);
   const Status s = build(e);
   if (s == GRPO_OK) {
     *out = e;
@@ -140,6 +141,13 @@ void engine_free(Engine *e) {
   mem_free(e);
 }
 
+Status engine_check_policy(const Engine *e) {
+  if (lora_of(e->policy) == e->adapter) return GRPO_OK;
+  return fail(GRPO_EARG,
+              "the model was given an adapter, or lost one, since its training began; do that "
+              "before or after training");
+}
+
 const EngineOptions *engine_options(const Engine *e) { return &e->o; }
 Model *engine_policy(Engine *e) { return e->policy; }
 Model *engine_reference_model(Engine *e) { return e->reference; }
@@ -155,6 +163,7 @@ static Status state_path(const char *dir, char *path, size_t size) {
 
 Status engine_save(const Engine *e, const char *dir) {
   char path[4096];
+  try(engine_check_policy(e));
   if (!e->optimizer) return GRPO_OK;
   try(state_path(dir, path, sizeof path));
   if (e->critic) try(critic_save(e->critic, dir));
@@ -163,6 +172,7 @@ Status engine_save(const Engine *e, const char *dir) {
 
 Status engine_load(Engine *e, const char *dir) {
   char path[4096];
+  try(engine_check_policy(e));
   if (!e->optimizer) return GRPO_OK;
   try(state_path(dir, path, sizeof path));
   if (e->critic) try(critic_load(e->critic, dir));

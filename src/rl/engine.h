@@ -29,7 +29,11 @@ typedef struct Engine Engine;
  * is made trainable when o->train. */
 Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, const Tokenizer *tok,
                   const EngineOptions *o);
-void engine_free(Engine *e);                          /* NULL is fine */
+void engine_free(Engine *e); /* NULL is fine */
+/* EARG if the policy was given an adapter, or lost one, since the engine was made, which then has
+ * memory and an optimizer for other parameters.  Every call that computes, saves or loads checks it
+ * first. */
+Status engine_check_policy(const Engine *e);
 const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO has been decided */
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e);           /* NULL: none */

@@ -2,6 +2,7 @@
 #ifndef GRPO_RL_ENGINE_IMPL_H
 #define GRPO_RL_ENGINE_IMPL_H
 
+#include "model/lora_weights.h"
 #include "rl/critic.h"
 #include "rl/engine.h"
 #include "rl/plan.h"
@@ -9,6 +10,7 @@
 struct Engine {
   Pool *pool;
   Model *policy, *reference; /* reference: NULL when there is none */
+  const Lora *adapter;       /* the policy's when the engine was made; NULL: none */
   const Tokenizer *tok;
   EngineOptions o;
   Decoder *decoder;

@@ -41,13 +41,20 @@ DecoderLimits engine_decoder_limits(const EngineOptions *o) {
                          .max_new_tokens = o->max_new_tokens};
 }
 
+/* micro_batch_tokens, or all rows of a step where that is less, as engine_options_check bounds
+ * them. */
+static int rows_at_once(const EngineOptions *o) {
+  const int64_t all = engine_step_rows(o);
+  return all < o->micro_batch_tokens ? (int)all : o->micro_batch_tokens;
+}
+
 size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
                                const EngineOptions *o) {
   const Config *c = &policy->config;
   const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
   const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
   const int examples = o->examples ? max_int(example, SFT_UNIT_ROWS) : 1;
-  const int rows = max_int(max_int(unit, o->micro_batch_tokens), examples);
+  const int rows = max_int(max_int(unit, rows_at_once(o)), examples);
   /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
    * block of keys that is nearly empty */
   const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;

@@ -38,15 +38,20 @@ static Status check_reuse(const EngineOptions *o, double dropout) {
   return GRPO_OK;
 }
 
+int64_t engine_step_rows(const EngineOptions *o) {
+  return o->prompts_per_step * (o->max_prompt_tokens + (int64_t)o->group_size * o->max_new_tokens);
+}
+
 Status engine_options_check(const EngineOptions *o, double dropout) {
   try(options_check(&engine_option_set, o));
   if (o->max_new_tokens < 1)
     return fail(GRPO_EARG, "sampling.max_new_tokens: %d, want at least 1", o->max_new_tokens);
-  if ((int64_t)o->prompts_per_step * o->group_size * o->max_new_tokens > INT32_MAX / 4)
+  if ((int64_t)o->prompts_per_step * o->group_size * o->max_new_tokens > INT32_MAX / 4 ||
+      engine_step_rows(o) > INT32_MAX / 4)
     return fail(GRPO_EARG,
-                "train.prompts_per_step: %d prompts of %d completion%s of %d tokens are too many "
-                "for one step; lower it",
-                o->prompts_per_step, o->group_size, o->group_size == 1 ? "" : "s",
-                o->max_new_tokens);
+                "train.prompts_per_step: %d prompts of %d tokens, each with %d completion%s of %d, "
+                "are too many for one step; lower it",
+                o->prompts_per_step, o->max_prompt_tokens, o->group_size,
+                o->group_size == 1 ? "" : "s", o->max_new_tokens);
   return check_reuse(o, dropout);
 }

@@ -27,6 +27,8 @@ typedef struct EngineOptions {
 } EngineOptions;
 extern const OptionSet engine_option_set;
 void engine_options_init(EngineOptions *o); /* the rows' initial values, without a critic */
+/* Rows of a whole step: every prompt once, and every token of its completions. */
+int64_t engine_step_rows(const EngineOptions *o);
 /* Refuses options that contradict each other, whatever the model; dropout: of its adapter, or 0. */
 Status engine_options_check(const EngineOptions *o, double dropout);
 

@@ -48,6 +48,7 @@ static void bigram_reference(const Bigram *bigram, Batch *b) {
 }
 
 Status engine_reference(Engine *e, Batch *b) {
+  try(engine_check_policy(e));
   if (!e->reference && !e->o.bigram) return fail(GRPO_EARG, "reference: the engine has none");
   if (!b->ref_logp)
     return fail(GRPO_EARG, "reference: this batch keeps no reference log-probabilities");

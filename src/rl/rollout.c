@@ -65,6 +65,7 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
 }
 
 static Status check(const Engine *e, int n, const RolloutOptions *o) {
+  try(engine_check_policy(e));
   if (n < 1) return fail(GRPO_EARG, "rollout: no prompts");
   if (o->group < 1) return fail(GRPO_EARG, "rollout: n is %d, want at least 1", o->group);
   if (o->on_turn && !e->o.turns)

@@ -52,6 +52,7 @@ static Status take_masks(Engine *e, int n, const Example *examples, Likelihood *
 }
 
 static Status begin(Engine *e, int n, Examples *x, Likelihood *l) {
+  try(engine_check_policy(e));
   try(check_examples(e, n, x->first));
   arena_reset(&e->step);
   Unit *unit = arena_alloc(&e->step, (size_t)n * sizeof *unit);

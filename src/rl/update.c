@@ -212,6 +212,7 @@ Status update_iterate(Update *u, int iteration, double *norm) {
 }
 
 Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions *o) {
+  try(engine_check_policy(e));
   if (!e->optimizer) return fail(GRPO_EARG, "update: the engine was made without an optimizer");
   if (batch_size(b) == 0) return fail(GRPO_EARG, "update: the batch is empty; roll out first");
   return options_check(&update_option_set, o);

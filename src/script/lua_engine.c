@@ -19,7 +19,6 @@ enum { EVAL_SEQUENCES = 1024 }; /* completions of one rollout of an evaluation *
 typedef struct EngineHandle {
   Engine *engine; /* NULL: closed */
   bool busy;      /* it may call a script, which must not call it again */
-  int params;     /* parameters of the model when the engine was made */
 } EngineHandle;
 
 Engine *check_engine(lua_State *L, int arg) {
@@ -33,11 +32,6 @@ Engine *check_idle_engine(lua_State *L, int arg) {
   const EngineHandle *h = lua_touserdata(L, arg);
   if (h->busy)
     raise_new(L, GRPO_EARG, "the engine is at work, so what it calls cannot start it again");
-  if (model_num_params(engine_policy(e)) != h->params)
-    raise_new(
-        L, GRPO_EARG,
-        "the model was given an adapter, or lost one, since its training began; do that before or "
-        "after training");
   return e;
 }
 
@@ -132,7 +126,6 @@ static int l_engine(lua_State *L) {
   *h = (EngineHandle){0};
   luaL_setmetatable(L, ENGINE_TYPE);
   const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
-  h->params = model_num_params(policy);
   return s ? raise_status(L, s) : 1;
 }
 

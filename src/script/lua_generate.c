@@ -40,7 +40,7 @@ static void push_completion(lua_State *L, const Tokenizer *tok, const Completion
   lua_setfield(L, -2, "ids");
   push_floats(L, c->logp, c->len);
   lua_setfield(L, -2, "logprobs");
-  lua_pushstring(L, c->finish == FINISH_LENGTH ? "length" : "stop");
+  lua_pushstring(L, finish_name(c->finish));
   lua_setfield(L, -2, "finish");
   set_integer(L, "prompt", c->request + 1);
   if (!tok) return;

@@ -179,6 +179,125 @@ TEST(adapters_train_beside_a_frozen_base) {
   host_close(&h);
 }
 
+TEST(an_adapter_brings_its_base) {
+  Host h;
+  grpo_model *m = NULL, *again = NULL;
+  grpo_trainer_options o;
+  const char *base = test_path("%s/whole", test_tmp()), *one = test_path("%s/one", test_tmp()),
+             *two = test_path("%s/two", test_tmp());
+  host_open(&h, 1);
+  OK(h.c, grpo_model_save(h.model, base, NULL));
+  OK(h.c, grpo_model_load(h.c, base, NULL, &m));
+  OK(h.c, grpo_model_add_lora(m, 2, 4, 0, "q_proj", 1));
+  grpo_trainer_free(h.trainer);
+  OK(h.c, grpo_trainer_options_init(&o, sizeof o));
+  o.prompts_per_step = HOST_PROMPTS, o.group_size = HOST_GROUP;
+  o.max_prompt_tokens = 8, o.max_new_tokens = HOST_NEW;
+  OK(h.c, grpo_trainer_new(m, h.reference, h.tok, &o, &h.trainer));
+  host_step(&h, 0);
+  OK(h.c, grpo_trainer_save(h.trainer, one));
+  OK(h.c, grpo_model_save_adapter(m, two));
+  OK(h.c, grpo_model_load(h.c, one, NULL, &again));
+  CHECK(again && host_hash(again) == host_hash(m));
+  grpo_model_free(again);
+  OK(h.c, grpo_model_load(h.c, two, NULL, &again));
+  CHECK(again && host_hash(again) == host_hash(m));
+  OK(h.c, grpo_model_save_adapter(again, one)); /* which names the base, not the adapter */
+  grpo_model_free(again);
+  OK(h.c, grpo_model_load(h.c, one, NULL, &again));
+  grpo_model_free(again);
+  grpo_model_options mo;
+  OK(h.c, grpo_model_options_init(&mo, sizeof mo));
+  mo.storage = "int8"; /* of the base */
+  OK(h.c, grpo_model_load(h.c, one, &mo, &again));
+  grpo_model_free(again);
+  CHECK(rename(base, test_path("%s/elsewhere", test_tmp())) == 0);
+  REFUSED(h.c, GRPO_ENOENT, "the base model", grpo_model_load(h.c, one, NULL, &again));
+  grpo_model_free(m);
+  OK(h.c, grpo_model_clone(h.model, &m));
+  OK(h.c, grpo_model_add_lora(m, 2, 4, 0, NULL, 1));
+  OK(h.c, grpo_model_save_adapter(m, two)); /* of a model that no file has */
+  REFUSED(h.c, GRPO_EFORMAT, "base_model_name_or_path", grpo_model_load(h.c, two, NULL, &again));
+  grpo_model_free(m);
+  host_close(&h);
+}
+
+TEST(an_adapter_does_not_come_beside_a_living_trainer) {
+  static const int32_t ids[] = {0, 1, 2};
+  const grpo_example x = {ids, 1, ids + 1, 2};
+  const grpo_prompt p = {ids, 3, 0, 0};
+  static const char part[] = "given an adapter";
+  const char *dir = test_path("%s/unsaved", test_tmp());
+  Host h;
+  grpo_sampling s;
+  grpo_update_options u;
+  double mean;
+  int64_t tokens;
+  host_open(&h, 1);
+  host_rollout(&h, 0);
+  OK(h.c, grpo_trainer_score(h.trainer, host_reward, NULL));
+  OK(h.c, grpo_trainer_advantages(h.trainer, NULL, NULL, 0));
+  OK(h.c, grpo_model_add_lora(h.model, 2, 4, 0, NULL, 1));
+  OK(h.c, grpo_sampling_init(&s, sizeof s));
+  OK(h.c, grpo_update_options_init(&u, sizeof u));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_update(h.trainer, &u, NULL));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_reference(h.trainer));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_sft(h.trainer, &x, 1, &u, NULL));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_evaluate(h.trainer, &x, 1, &mean, &tokens));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_save(h.trainer, dir));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_load(h.trainer, dir));
+  REFUSED(h.c, GRPO_EARG, part, grpo_trainer_rollout(h.trainer, &p, 1, &s));
+  REFUSED(h.c, GRPO_ENOENT, "unsaved", grpo_model_load(h.c, dir, NULL, &h.reference));
+  host_close(&h);
+}
+
+TEST(a_saved_model_has_its_tokenizer) {
+  const char *made = test_path("%s/made", test_tmp()), *copied = test_path("%s/copied", test_tmp()),
+             *bare = test_path("%s/bare", test_tmp());
+  Host h;
+  grpo_model *m = NULL, *clone = NULL;
+  grpo_tokenizer *t = NULL;
+  int32_t size = 0;
+  host_open(&h, 1);
+  OK(h.c, grpo_model_save(h.model, made, NULL));
+  OK(h.c, grpo_model_load(h.c, made, NULL, &m)); /* with the tokenizer beside its weights */
+  OK(h.c, grpo_model_clone(m, &clone));
+  grpo_model_free(m);
+  OK(h.c, grpo_model_save(clone, copied, NULL));
+  OK(h.c, grpo_tokenizer_load(h.c, copied, &t));
+  OK(h.c, grpo_tokenizer_size(t, &size));
+  CHECK(size == 10);
+  grpo_tokenizer_free(t);
+  grpo_model_free(clone);
+  OK(h.c, grpo_model_new(h.c,
+                         "{\"model_type\": \"llama\", \"hidden_size\": 8, \"vocab_size\": 10, "
+                         "\"intermediate_size\": 8, \"num_hidden_layers\": 1, "
+                         "\"num_attention_heads\": 1, \"max_position_embeddings\": 8}",
+                         NULL, NULL, &m));
+  OK(h.c, grpo_model_save(m, bare, NULL)); /* which has none */
+  REFUSED(h.c, GRPO_ENOENT, "tokenizer.json", grpo_tokenizer_load(h.c, bare, &t));
+  grpo_model_free(m);
+  host_close(&h);
+}
+
+TEST(tokenizers_of_another_context_are_refused) {
+  static const int32_t ids[] = {0, 1};
+  const grpo_prompt p = {ids, 2, 0, 0};
+  Host h;
+  grpo_context *c = NULL;
+  grpo_tokenizer *far = NULL;
+  grpo_model *m = NULL;
+  grpo_samples *s = NULL;
+  host_open(&h, 1);
+  OK(NULL, grpo_context_new(NULL, &c));
+  OK(c, grpo_tokenizer_chars(c, "abcdefgh", 8, &far));
+  REFUSED(h.c, GRPO_EARG, "another context", grpo_model_new(h.c, tiny_config, far, NULL, &m));
+  REFUSED(h.c, GRPO_EARG, "another context", grpo_generate(h.model, far, &p, 1, NULL, &s));
+  grpo_tokenizer_free(far);
+  grpo_context_free(c);
+  host_close(&h);
+}
+
 /* ---- losses on arrays ------------------------------------------------------------- */
 
 enum { N = 5, VOCAB = 4 };
@@ -515,13 +634,31 @@ TEST(trainers_check_what_they_are_made_of) {
   REFUSED(h.c, GRPO_EARG, "context of 32", grpo_trainer_new(h.model, NULL, h.tok, &o, &t));
   o.max_prompt_tokens = o.max_new_tokens = 8;
   REFUSED(h.c, GRPO_EARG, "policy itself", grpo_trainer_new(h.model, h.model, h.tok, &o, &t));
-  REFUSED(h.c, GRPO_EARG, "contexts", grpo_trainer_new(h.model, NULL, far, &o, &t));
+  REFUSED(h.c, GRPO_EARG, "another context", grpo_trainer_new(h.model, NULL, far, &o, &t));
   o.group_size = 0;
   REFUSED(h.c, GRPO_EARG, "group_size", grpo_trainer_new(h.model, NULL, h.tok, &o, &t));
+  o.group_size = INT32_MAX;
+  REFUSED(h.c, GRPO_EARG, "group_size", grpo_trainer_new(h.model, NULL, h.tok, &o, &t));
+  o.prompts_per_step = o.max_prompt_tokens = o.max_new_tokens = INT32_MAX;
+  REFUSED(h.c, GRPO_EARG, "want", grpo_trainer_new(h.model, NULL, h.tok, &o, &t));
+  o.prompts_per_step = 2, o.max_prompt_tokens = o.max_new_tokens = 8;
   o.group_size = 2;
+  o.micro_batch_tokens = INT32_MAX;
+  OK(h.c, grpo_trainer_new(h.model, NULL, h.tok, &o, &t)); /* more than a step has: all at once */
+  grpo_trainer_free(t);
+  t = NULL;
+  o.micro_batch_tokens = 0;
   o.beta2 = 1.5;
   REFUSED(h.c, GRPO_EARG, "beta2", grpo_trainer_new(h.model, NULL, h.tok, &o, &t));
   CHECK(!t && grpo_trainer_new(NULL, NULL, NULL, NULL, &t) == GRPO_EARG);
+  static const int32_t ids[] = {0, 1};
+  const grpo_prompt prompts[] = {{ids, 2, 0, 0}, {ids, 2, 1, 0}};
+  grpo_sampling many;
+  OK(h.c, grpo_sampling_init(&many, sizeof many));
+  many.n = INT32_MAX;
+  REFUSED(h.c, GRPO_EARG, "too many", grpo_trainer_rollout(h.trainer, prompts, 2, &many));
+  grpo_samples *list = NULL;
+  REFUSED(h.c, GRPO_EARG, "too many", grpo_generate(h.model, NULL, prompts, 2, &many, &list));
   grpo_update_options u;
   OK(h.c, grpo_update_options_init(&u, sizeof u));
   host_rollout(&h, 0);

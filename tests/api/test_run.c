@@ -171,6 +171,43 @@ TEST(a_stopped_run_goes_on_where_it_was) {
   grpo_context_free(c);
 }
 
+static const char lora_script[] = "local grpo = require 'grpo'\n"
+                                  "return grpo.experiment {\n"
+                                  "  name = 'adapted', seed = 3,\n"
+                                  "  model = { path = grpo.args.base, lora = { rank = 2 } },\n"
+                                  "  data = { train = grpo.data.list { { prompt = 'a' }, { prompt "
+                                  "= 'b' } }, max_prompt_tokens = 4 },\n"
+                                  "  sampling = { group_size = 4, max_new_tokens = 4 },\n"
+                                  "  rewards = { short = function(text) return -#text end },\n"
+                                  "  train = { steps = 2, prompts_per_step = 2, lr = 1e-2 },\n"
+                                  "}\n";
+
+TEST(the_directory_of_a_lora_run_is_a_model) {
+  Host h;
+  grpo_run *run = NULL;
+  const char *directory = NULL, *base = test_path("%s/base", test_tmp());
+  const char *const args[] = {test_path("base=%s", base)};
+  host_open(&h, 1);
+  OK(h.c, grpo_model_save(h.model, base, NULL));
+  grpo_run_options o = options(test_path("%s/lora", test_tmp()));
+  o.script = lora_script;
+  o.args = args;
+  o.arg_count = 1;
+  OK(h.c, grpo_run_new(h.c, &o, &run));
+  OK(h.c, grpo_run_execute(run));
+  OK(h.c, grpo_run_result(run, NULL, NULL, &directory));
+  grpo_model *m = NULL;
+  OK(h.c, grpo_model_load(h.c, base, NULL, &m));
+  OK(h.c, grpo_model_load_adapter(m, directory));
+  CHECK(hash_of(h.c, directory) == host_hash(m));
+  CHECK(hash_of(h.c, test_path("%s/checkpoints/step-000002", directory)) == host_hash(m));
+  CHECK(hash_of(h.c, test_path("%s/latest", directory)) == host_hash(m));
+  CHECK(hash_of(h.c, base) != host_hash(m));
+  grpo_model_free(m);
+  grpo_run_free(run);
+  host_close(&h);
+}
+
 static grpo_status bad_reward(void *user, const grpo_sample *s, double *reward) {
   (void)user, (void)s, (void)reward;
   return GRPO_EFORMAT;

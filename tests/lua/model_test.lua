@@ -165,7 +165,8 @@ describe("a model", function()
     for i = 1, 3 do
       assert.same(a[i], b[i])
       assert.equal(#a[i].ids, #a[i].logprobs)
-      assert.is_true(a[i].finish == "length" or a[i].finish == "stop")
+      local ended = a[i].ids[#a[i].ids] == m.tokenizer.eos
+      assert.equal(ended and "eos" or "length", a[i].finish)
       assert.equal(1, a[i].prompt)
       assert.equal(m.tokenizer:decode(a[i].ids, { skip_special = true }), a[i].text)
     end

@@ -53,7 +53,7 @@ function Model:logprobs(ids) end
 ---@field text string|nil without special tokens; nil when the model has no tokenizer
 ---@field ids integer[]
 ---@field logprobs number[]
----@field finish "stop"|"length"
+---@field finish "eos"|"stop"|"length"
 ---@field prompt integer which prompt, from 1
 
 ---@param prompts grpo.Prompt|grpo.Prompt[]
