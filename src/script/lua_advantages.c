@@ -175,6 +175,8 @@ static int l_advantages(lua_State *L) {
  * entries that apply, within the bounds; nil if none does */
 static int l_total_reward(lua_State *L) {
   AdvantageOptions o;
+  check_table(L, 1);
+  check_table(L, 2);
   lua_settop(L, 4);
   advantage_options_init(&o);
   check_clip(L, 4, &o);

@@ -77,6 +77,15 @@ describe("core.advantages", function()
     assert.matches("2 weights for 1", message_of(core.advantages, { 1, 2 }, { weights = { 1, 2 } }))
   end)
 
+  it("come from weighted sums of the rewards that apply, within bounds", function()
+    local entries, weights = { { name = "a" }, { name = "b" } }, { 2, 1 }
+    local rewards = { a = 1, b = core.none, c = 7 }
+    assert.equal(2.0, core.total_reward(rewards, entries, weights))
+    assert.equal(1.5, core.total_reward(rewards, entries, weights, { 0, 1.5 }))
+    assert.is_nil(core.total_reward({ a = core.none }, entries, weights))
+    assert.matches("table expected", message_of(core.total_reward, rewards, 5, weights))
+  end)
+
   it("centres dense rewards at each position", function()
     local c, d = { reward = 1 }, { reward = 0 }
     core.set_advantages({ c, d }, { group = 2, scale = "none" }, { 0, 0 }, { { 1, 0 }, { 0 } })
