@@ -4,6 +4,7 @@
 
 local core = require "grpo.core"
 local attacks = require "tests.lua.attacks"
+local statistics = require "grpo.statistics"
 
 local limits = { instructions = 5e7, memory = 64 * 2 ^ 20, seconds = 5 } -- limits.reward's defaults
 local ROUNDS = 3
@@ -22,10 +23,9 @@ local function measure(f)
     collectgarbage()
     left = core.mem().lua - before
   end
-  table.sort(times)
   local by = message:match("used up") and "instructions" or message:match("needs more") and "memory"
     or message
-  return times[(ROUNDS + 1) // 2], by, left
+  return statistics.median(times), by, left
 end
 
 local plain = measure(function() while true do end end)

@@ -5,6 +5,7 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 local losses = require "grpo.losses"
+local median = require "grpo.statistics".median
 
 local STEPS = 15
 
@@ -29,11 +30,6 @@ local function measured(tr)
   local cpu, wall = os.clock(), core.clock()
   local m = tr:step()
   return os.clock() - cpu, core.clock() - wall, m.loss
-end
-
-local function median(list)
-  table.sort(list)
-  return list[(#list + 1) // 2]
 end
 
 local built_in, written = trainer("grpo"), trainer(lua_loss)

@@ -4,11 +4,7 @@ local runs, BLOCK = os.getenv("RUNS"), 10
 local modes, seeds = { "f32", "bf16" }, {}
 for seed in os.getenv("SEEDS"):gmatch("%d+") do seeds[#seeds + 1] = seed end
 
-local function rows(path)
-  local list = {}
-  for line in io.lines(path) do list[#list + 1] = grpo.json.decode(line) end
-  return list
-end
+local rows = grpo.data.jsonl
 
 local function mean(list, from)
   local sum, n = 0.0, 0

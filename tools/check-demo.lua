@@ -8,11 +8,7 @@ local function check(ok, format, ...)
   print(("%sok %d - %s"):format(ok and "" or "not ", number, format:format(...)))
 end
 
-local function rows(path)
-  local list = {}
-  for line in io.lines(path) do list[#list + 1] = grpo.json.decode(line) end
-  return list
-end
+local rows = grpo.data.jsonl
 
 for line in io.lines(runs .. "/seconds") do
   local seed, seconds = line:match("(%d+) (%d+)")

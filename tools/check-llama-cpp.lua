@@ -3,6 +3,7 @@
 --
 --   OUT=DIR [GRPO_SHARED=DIR] ./grpo repl < tools/check-llama-cpp.lua
 
+local core = require "grpo.core"
 local grpo = require "grpo"
 
 local out, shared = os.getenv "OUT", os.getenv "GRPO_SHARED"
@@ -142,7 +143,5 @@ if shared then
   checkpoints()
 end
 
-local f = assert(io.open(out .. "/cases.json", "w"))
-f:write(grpo.json.encode(cases))
-f:close()
+assert(core.fs.write(out .. "/cases.json", grpo.json.encode(cases)))
 print(#cases .. " files written")

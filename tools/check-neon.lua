@@ -3,13 +3,7 @@
 --
 --   A=metrics.jsonl B=metrics.jsonl ./grpo repl < tools/check-neon.lua
 
-local core = require "grpo.core"
-
-local function rows(path)
-  local list = {}
-  for line in io.lines(path) do list[#list + 1] = core.json_decode(line) end
-  return list
-end
+local data = require "grpo.data"
 
 local function timed(name)
   return name:find "time" or name:find "per_second" or name:find "memory"
@@ -21,7 +15,7 @@ local function close(x, y)
   return type(y) == "number" and math.abs(x - y) <= 1e-5 + 1e-4 * math.abs(x)
 end
 
-local a, b = rows(os.getenv "A"), rows(os.getenv "B")
+local a, b = data.jsonl(os.getenv "A"), data.jsonl(os.getenv "B")
 if #a ~= #b then print(("%d steps, %d steps"):format(#a, #b)) end
 for i = 1, math.min(#a, #b) do
   for name, x in pairs(a[i]) do

@@ -5,6 +5,7 @@
 -- A test compares the committed files with what this writes.
 
 local cli = require "grpo.cli"
+local core = require "grpo.core"
 local declared = require "grpo.cli.flags"
 local option_rows = require "grpo.experiment.option_rows"
 local usage = require "grpo.cli.usage"
@@ -14,9 +15,7 @@ local out = os.getenv("OUT") or "."
 local kinds = { "script", "model", "run", "file", "dir", "command", "option" }
 
 local function write(path, lines)
-  local file = assert(io.open(out .. "/completions/" .. path, "w"))
-  file:write(table.concat(lines, "\n"), "\n")
-  file:close()
+  assert(core.fs.write(out .. "/completions/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
 local NOTE = "# Completion of grpo's commands, flags, options, runs and files in %s.  Written by "

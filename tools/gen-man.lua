@@ -117,9 +117,7 @@ local function fill(path)
       blocks[block](lines, rest)
     end
   end
-  local file = assert(io.open(out .. "/docs/man/" .. path, "w"))
-  file:write(table.concat(lines, "\n"), "\n")
-  file:close()
+  assert(core.fs.write(out .. "/docs/man/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
 for _, name in ipairs(core.fs.list("docs/man")) do

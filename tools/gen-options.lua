@@ -5,6 +5,7 @@
 -- The rows are those of lua/grpo/experiment/option_rows.lua; a test holds the committed files to
 -- what this writes.
 
+local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
 local steps = require "grpo.train.steps"
 
@@ -206,9 +207,7 @@ meta[#meta + 1] = '---@field kind "' .. table.concat(steps.names, '"|"') .. '"'
 -- ---- write ------------------------------------------------------------------------------------
 
 local function write(path, lines)
-  local file = assert(io.open(out .. "/" .. path, "w"))
-  file:write(table.concat(lines, "\n"), "\n")
-  file:close()
+  assert(core.fs.write(out .. "/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
 write("docs/options.md", md)

@@ -16,10 +16,7 @@ do
       table.insert(case[program].cpu, tonumber(cpu))
     end
   end
-  local function median(list)
-    table.sort(list)
-    return (list[(#list + 1) // 2] + list[#list // 2 + 1]) / 2
-  end
+  local median = require "grpo.statistics".median
   print("| tokenizer | text | grpo, MB/s (core) | tokenizers, MB/s (core) "
     .. "| ratio by core time | ids |")
   print("| --- | --- | --- | --- | --- | --- |")

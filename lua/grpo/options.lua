@@ -60,6 +60,19 @@ function options.among(name, known)
   return false
 end
 
+--- Complains of each field of `t`, the table at `path`, whose name is not known.
+---@param t table
+---@param known string[]
+---@param path string
+---@param complain fun(path: string, format: string, ...) raises
+function options.check_names(t, known, path, complain)
+  for name in sorted_pairs(t) do
+    if not options.among(name, known) then
+      complain(path .. "." .. tostring(name), "unknown option%s", options.hint(name, known))
+    end
+  end
+end
+
 local function names_of(spec)
   local names = {}
   for name in sorted_pairs(spec) do

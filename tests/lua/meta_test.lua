@@ -1,4 +1,6 @@
--- The annotations in lua/grpo/meta and what is registered agree, both ways.
+-- The annotations, in lua/grpo/meta and in the rewards, agree with what is registered and with the
+-- Lua half, both ways.
+local annotations = require "grpo.repl.annotations"
 local grpo = require "grpo"
 local core = require "grpo.core"
 
@@ -18,6 +20,18 @@ local function methods_of(type_name)
   return names
 end
 
+local function functions_of(module)
+  local names = {}
+  for name, v in pairs(module) do names[name] = type(v) == "function" or nil end
+  return names
+end
+
+local function methods_in(file)
+  local names = {}
+  for name in core.embedded(file):gmatch("\nfunction methods:([%w_]+)%(") do names[name] = true end
+  return names
+end
+
 describe("annotations", function()
   for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" },
     { "tensor", "Tensor", "grpo.Tensor" }, { "tensor", "AdamW", "grpo.AdamW" },
@@ -26,6 +40,41 @@ describe("annotations", function()
       assert.same(methods_of(entry[3]), annotated(entry[1], entry[2]))
     end)
   end
+  it("name exactly the functions of grpo.data", function()
+    assert.same(functions_of(require "grpo.data"), annotated("data", "data"))
+  end)
+
+  it("name exactly the methods of a dataset", function()
+    assert.same(methods_in "lua/grpo/data.lua", annotated("data", "Dataset"))
+  end)
+
+  it("name exactly the functions of grpo.schedule", function()
+    assert.same(functions_of(require "grpo.schedule"), annotated("schedule", "schedule"))
+  end)
+
+  it("name exactly the public methods of a trainer", function()
+    local inside = { -- the loop's own
+      "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "total_steps",
+        "refuse_inside",
+    }
+    local all = methods_in "lua/grpo/train/trainer.lua"
+    for _, name in ipairs(inside) do
+      assert.is_true(all[name], name .. " is not a method")
+      all[name] = nil
+    end
+    assert.same(all, annotated("trainer", "Trainer"))
+  end)
+
+  for _, name in ipairs { "gsm8k", "format", "length", "repetition", "numeric", "text", "dense" } do
+    it("name exactly the functions of rewards." .. name, function()
+      local names, found = {}, annotations.read()
+      for method, f in pairs(found.classes["rewards." .. name].methods) do
+        names[method] = found.functions[name .. "." .. method] == f and #f.returns > 0
+      end
+      assert.same(functions_of(require("rewards." .. name)), names)
+    end)
+  end
+
   it("name exactly the functions of grpo", function()
     local names = {}
     for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs",
@@ -47,9 +96,7 @@ describe("annotations", function()
     local names = annotated("test", "Assert")
     -- words of Lua, in brackets there
     names["true"], names["false"], names["nil"] = true, true, true
-    local there = {}
-    for name, f in pairs(assert) do if type(f) == "function" then there[name] = true end end
-    assert.same(there, names)
+    assert.same(functions_of(assert), names)
   end)
   it("tie modules to files: require 'grpo' is meta/grpo.lua, a reward's own file has its class",
     function()

@@ -248,10 +248,7 @@ describe("options of a ppo stage", function()
   end)
 
   it("have no effect where a file for several kinds sets them", function()
-    local path = os.tmpname()
-    local f <close> = assert(io.open(path, "w"))
-    f:write('{ "train": { "skip_zero_std_groups": true } }')
-    f:close()
+    local path = tiny.file '{ "train": { "skip_zero_std_groups": true } }'
     local _, list = run(function(t)
       t.extends, t.rewards = path, { function() return 1 end } -- every group is tied
     end)

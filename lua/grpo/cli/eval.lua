@@ -6,6 +6,7 @@ local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local script = require "grpo.scripts.script"
+local sorted_pairs = require "grpo.base.sorted"
 
 local command = {
   name = "eval",
@@ -55,12 +56,11 @@ local function experiment_of(o)
 end
 
 local function show(report, samples)
-  local names = {}
-  for name, v in pairs(report) do
-    if type(v) == "number" and name:find("^eval/") then names[#names + 1] = name end
+  for name, v in sorted_pairs(report) do
+    if type(v) == "number" and name:find("^eval/") then
+      core.out(("%-28s %.4f\n"):format(name, v))
+    end
   end
-  table.sort(names)
-  for _, name in ipairs(names) do core.out(("%-28s %.4f\n"):format(name, report[name])) end
   core.out(("%-28s %d\n"):format("rows", report.n))
   for i = 1, math.min(samples, #report.samples) do
     local c = report.samples[i]

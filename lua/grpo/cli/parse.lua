@@ -29,21 +29,15 @@ function readers.integer(text, declared)
   return n and n >= (min or n) and n <= (max or n) and n or nil, what
 end
 
-local function is_one_of(text, choices)
-  for _, choice in ipairs(choices) do
-    if text == choice then return true end
-  end
-end
-
 function readers.choice(text, declared)
   local what = table.concat(declared.choices, ", "):gsub(", ([^,]*)$", " or %1")
-  return is_one_of(text, declared.choices) and text or nil, what
+  return options.among(text, declared.choices) and text or nil, what
 end
 
 function readers.list(text, declared)
   local list = {}
   for word in text:gmatch("[^,]*") do
-    if not is_one_of(word, declared.choices) then
+    if not options.among(word, declared.choices) then
       return nil, "a list of " .. table.concat(declared.choices, ", ")
     end
     list[#list + 1] = word

@@ -9,6 +9,7 @@ local rescore = require "grpo.runs.rescore"
 local saved_row = require "grpo.runs.saved_row"
 local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
+local sorted_pairs = require "grpo.base.sorted"
 
 local command = {
   name = "replay",
@@ -53,10 +54,10 @@ local function measured(v)
 end
 
 local function rewards_text(rewards)
-  local names, parts = {}, {}
-  for name in pairs(rewards or {}) do names[#names + 1] = name end
-  table.sort(names)
-  for i, name in ipairs(names) do parts[i] = ("%s %s"):format(name, number_text(rewards[name])) end
+  local parts = {}
+  for name, value in sorted_pairs(rewards or {}) do
+    parts[#parts + 1] = ("%s %s"):format(name, number_text(value))
+  end
   return table.concat(parts, ", ")
 end
 

@@ -15,7 +15,6 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
-local sorted_pairs = require "grpo.base.sorted"
 
 local environment = {}
 
@@ -24,11 +23,7 @@ local fields = { "reset", "step" }
 -- Checks the option `environment`.  complain(path, format, ...) raises.
 function environment.check(option, complain)
   if option == nil or type(option) == "function" then return end
-  for key in sorted_pairs(option) do
-    if not options.among(key, fields) then
-      complain("environment." .. tostring(key), "unknown option%s", options.hint(key, fields))
-    end
-  end
+  options.check_names(option, fields, "environment", complain)
   for _, name in ipairs(fields) do
     if type(option[name]) ~= "function" then
       complain("environment." .. name, "got %s, want a function", type(option[name]))

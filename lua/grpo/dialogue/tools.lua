@@ -17,7 +17,7 @@ local tools = {}
 local fields = { "description", "parameters", "fn" }
 local types = { "string", "number", "integer", "boolean", "array", "object" }
 
-local among, hint = options.among, options.hint
+local among = options.among
 
 -- ---- declarations of tools -----------------------------------------------------------------
 
@@ -55,11 +55,7 @@ function tools.list(option, complain)
     if type(tool) ~= "table" then
       complain(path, "got %s, want { description=, parameters=, fn= }", type(tool))
     end
-    for key in sorted_pairs(tool) do
-      if not among(key, fields) then
-        complain(path .. "." .. tostring(key), "unknown option%s", hint(key, fields))
-      end
-    end
+    options.check_names(tool, fields, path, complain)
     if type(tool.fn) ~= "function" then
       complain(path .. ".fn", "got %s, want a function", type(tool.fn))
     end
@@ -157,11 +153,7 @@ local form_fields = { "stop", "read", "write" }
 
 function tools.check_form(format, list, complain)
   if type(format) == "table" then
-    for key in sorted_pairs(format) do
-      if not among(key, form_fields) then
-        complain("turns.format." .. tostring(key), "unknown option%s", hint(key, form_fields))
-      end
-    end
+    options.check_names(format, form_fields, "turns.format", complain)
     if type(format.stop) ~= "table" or #format.stop == 0 then
       complain("turns.format.stop", "want a list of strings that end a call")
     end

@@ -13,6 +13,7 @@ local origins = require "grpo.experiment.origins"
 local sorted_pairs = require "grpo.base.sorted"
 local nearest = require "grpo.options".nearest
 
+local get = option_tree.get
 local layers = {}
 
 local COMMAND_LINE = { name = "command line" }
@@ -100,14 +101,6 @@ local function lay(result, from, layer, node, value, prefix)
 end
 
 -- ---- defaults ---------------------------------------------------------------------
-
-local function get(t, path)
-  for part in path:gmatch("[^.]+") do
-    if type(t) ~= "table" then return nil end
-    t = t[part]
-  end
-  return t
-end
 
 -- Defaults that a loss name sets; what the script sets wins.
 local function fill_loss_defaults(result, from)

@@ -7,6 +7,7 @@
 local engine_rules = require "grpo.experiment.engine_rules"
 local eval_names = require "grpo.train.eval_names"
 local environment = require "grpo.dialogue.environment"
+local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
 local model_paths = require "grpo.models.paths"
 local steps = require "grpo.train.steps"
@@ -21,11 +22,6 @@ local of_the_run = {
     "model.tokenizer", "model.dtype",
   "model.quantize", "model.lora",
 }
-
-local function value_at(t, path)
-  for part in path:gmatch("[^.]+") do t = type(t) == "table" and t[part] or nil end
-  return t
-end
 
 
 local LONGEST_NAME = 255 - #"-123456789" -- of a file, less the run's number
@@ -230,7 +226,7 @@ function option_rules.check_stage(stage, path, complain)
       table.concat(quoted, ", "), last, options.hint(stage.kind, steps.names))
   end
   for _, option in ipairs(of_the_run) do
-    if value_at(stage, option) ~= nil then
+    if option_tree.get(stage, option) ~= nil then
       complain(path .. "." .. option, "belongs to the whole run; set it outside stages")
     end
   end

@@ -37,6 +37,15 @@ function option_tree.child_names(node)
   return names
 end
 
+-- The value of the option at a path in a table of options, or nil.
+function option_tree.get(t, path)
+  for part in path:gmatch("[^.]+") do
+    if type(t) ~= "table" then return nil end
+    t = t[part]
+  end
+  return t
+end
+
 -- The option whose last name is `name`, if there is exactly one: "train.lr" for "lr"; nil for a
 -- name in a section.
 function option_tree.whole_name(name)
@@ -62,12 +71,7 @@ local accepts = {
   number = function(v) return type(v) == "number" and v - v == 0 end, -- finite
   boolean = function(v) return type(v) == "boolean" end,
   string = function(v) return type(v) == "string" end,
-  enum = function(v, row)
-    for _, choice in ipairs(row.choices or {}) do
-      if v == choice then return true end
-    end
-    return false
-  end,
+  enum = function(v, row) return options.among(v, row.choices or {}) end,
   schedule = function(v) return type(v) == "number" and v - v == 0 or type(v) == "function" end,
   ["function"] = function(v) return type(v) == "function" end,
   table = function(v) return type(v) == "table" end,

@@ -19,6 +19,7 @@ local eval = require "grpo.jinja.eval"
 local json = require "grpo.jinja.json"
 local methods = require "grpo.jinja.methods"
 local parser = require "grpo.jinja.parser"
+local sorted_pairs = require "grpo.base.sorted"
 local spaces = require "grpo.jinja.spaces"
 local values = require "grpo.jinja.values"
 
@@ -57,10 +58,7 @@ global("dict", function(ctx, args, named)
     values.charge(ctx, #args[1].keys)
     for _, key in ipairs(args[1].keys) do values.put(dict, key, args[1].map[key]) end
   end
-  local names = {}
-  for name in pairs(named) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do values.put(dict, name, named[name]) end
+  for name, value in sorted_pairs(named) do values.put(dict, name, value) end
   return dict
 end)
 

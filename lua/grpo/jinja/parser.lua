@@ -64,27 +64,32 @@ local expression, unary, tuple
 local constants = { ["true"] = true, ["True"] = true, ["false"] = false, ["False"] = false,
   ["none"] = values.none, ["None"] = values.none }
 
-local function list_of(self, close)
-  local items = {}
+-- Calls read() for each item of a list with commas, up to the bracket `close`, which may follow a
+-- comma.
+local function each_item(self, close, read)
+  local first = true
   while not is(self, "op", close) do
-    if #items > 0 then expect(self, "op", ",") end
+    if not first then expect(self, "op", ",") end
     if is(self, "op", close) then break end
-    items[#items + 1] = expression(self)
+    first = false
+    read()
   end
   expect(self, "op", close)
+end
+
+local function list_of(self, close)
+  local items = {}
+  each_item(self, close, function() items[#items + 1] = expression(self) end)
   return items
 end
 
 local function dict(self, line)
   local keys, items = {}, {}
-  while not is(self, "op", "}") do
-    if #keys > 0 then expect(self, "op", ",") end
-    if is(self, "op", "}") then break end
+  each_item(self, "}", function()
     keys[#keys + 1] = expression(self)
     expect(self, "op", ":")
     items[#items + 1] = expression(self)
-  end
-  expect(self, "op", "}")
+  end)
   return node(self, "dict", { keys = keys, items = items, line = line })
 end
 
@@ -117,9 +122,7 @@ end
 
 local function arguments(self)
   local args, named = {}, {}
-  while not is(self, "op", ")") do
-    if #args + #named > 0 then expect(self, "op", ",") end
-    if is(self, "op", ")") then break end
+  each_item(self, ")", function()
     local following = self.tokens[self.at + 1]
     if is(self, "name") and following.type == "op" and following.value == "=" then
       local name = advance(self).value
@@ -131,8 +134,7 @@ local function arguments(self)
       if #named > 0 then fail(self, "a positional argument follows a named one") end
       args[#args + 1] = expression(self)
     end
-  end
-  expect(self, "op", ")")
+  end)
   return args, named
 end
 

@@ -49,6 +49,12 @@ function display.clean_but_colours(text)
   end
 end
 
+-- Returns a whole number as 1,234,567.
+function display.thousands(n)
+  local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+  return (text:gsub("^,", ""))
+end
+
 local function seconds_text(s)
   if s < 60 then return ("%ds"):format(s) end
   if s < 3600 then return ("%dm%02ds"):format(s // 60, s % 60) end

@@ -1,6 +1,7 @@
 -- TensorBoard event files: records of (length, masked CRC-32C, protobuf message, masked CRC-32C).
 
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.base.sorted"
 
 local tensorboard = {}
 
@@ -37,13 +38,11 @@ end
 
 -- Returns the scalars of one step in one event; names in sorted order, numbers only.
 function tensorboard.scalars(wall_time, step, metrics)
-  local names, values = {}, {}
-  for name, v in pairs(metrics) do
-    if type(v) == "number" and name ~= "step" then names[#names + 1] = name end
-  end
-  table.sort(names)
-  for i, name in ipairs(names) do
-    values[i] = field_bytes(1, field_bytes(1, name) .. field_float(2, metrics[name]))
+  local values = {}
+  for name, v in sorted_pairs(metrics) do
+    if type(v) == "number" and name ~= "step" then
+      values[#values + 1] = field_bytes(1, field_bytes(1, name) .. field_float(2, v))
+    end
   end
   return tensorboard.record(field_double(1, wall_time) .. field_int(2, step)
     .. field_bytes(5, table.concat(values)))

@@ -11,6 +11,7 @@
 local changed_files = require "grpo.scripts.changed_files"
 local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
+local option_tree = require "grpo.experiment.option_tree"
 local errors = require "grpo.base.errors"
 local live_options = require "grpo.experiment.live_options"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -18,7 +19,7 @@ local modules = require "grpo.scripts.modules"
 local script = require "grpo.scripts.script"
 local sorted_pairs = require "grpo.base.sorted"
 
-local fs = core.fs
+local fs, get = core.fs, option_tree.get
 local reload = {}
 
 local Watch = {}
@@ -116,15 +117,6 @@ local function load_again(tr, known, path, saved)
 end
 
 -- ---- what changes ---------------------------------------------------------------------------
-
-local function get(config, path)
-  local value = config
-  for part in path:gmatch("[^.]+") do
-    if type(value) ~= "table" then return nil end
-    value = value[part]
-  end
-  return value
-end
 
 -- Values of a stage's live options as its script has them.
 function reload.live_values(config)

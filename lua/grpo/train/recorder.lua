@@ -20,11 +20,6 @@ end
 
 -- ---- the beginning -----------------------------------------------------------------------
 
-local function thousands(n)
-  local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
-
 -- How the model computes, what is trained of it if it has an adapter, and what happened while it
 -- was loaded.
 local function facts_of_model(tr)
@@ -33,8 +28,8 @@ local function facts_of_model(tr)
   local lines = { ("compute: %s%s"):format(mode, slow) }
   if tr.about.adapter then
     local trained, all = tr.model:count { trainable = true }, tr.model:count()
-    lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(thousands(trained),
-      thousands(all), 100 * trained / all)
+    lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(display.thousands(trained),
+      display.thousands(all), 100 * trained / all)
     if tr.directory then tr.directory.info.parameters = { all = all, trainable = trained } end
   end
   lines[#lines + 1] = tr.about.note

@@ -5,11 +5,6 @@ local paint = require "grpo.repl.pretty.paint"
 
 local objects = {}
 
-local function thousands(n)
-  local text = tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
-
 -- Lists parameters with their shapes; those of the layers once, with their number.
 local function parameter_lines(m, look)
   local order, seen = {}, {}
@@ -36,7 +31,7 @@ function objects.model(m, look)
   if not ok then return lines[1] end
   local all, trained = m:count(), m:count { trainable = true }
   lines[2] = ("  %s parameters, %s trained | context %s | computes in %s | tokenizer %s"):format(
-    thousands(all), trained == all and "all" or thousands(trained),
+    display.thousands(all), trained == all and "all" or display.thousands(trained),
     tostring(c.max_position_embeddings or c.n_positions or "?"), m.compute,
     m.tokenizer and ("of %d tokens"):format(#m.tokenizer) or "none")
   local fine, list = pcall(parameter_lines, m, look)
