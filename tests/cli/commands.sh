@@ -132,6 +132,28 @@ says "check: a reward that ignores what it is given" 1 '^finding: reward constan
 says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives 1e\+05 to degenerate text \(one letter, many times: ' "$GRPO" check suspicious.lua
 says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
 result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
+cat >blind.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 64 },
+    tokenizer = grpo.tokenizer.bytes() },
+  data = { train = grpo.data.list { { prompt = "a", gold = { answer = "so it is\n#### 71" } } }, max_prompt_tokens = 8 },
+  sampling = { max_new_tokens = 8 },
+  rewards = { constant = function() return 1 end, zero = function() return 0 end,
+    right = function(text, row) return text:match("^<answer>(.*)</answer>$") == row.gold.answer:match("#### (.*)") end,
+    unlike = { group_fn = function(texts)
+      local list = {}
+      for i, text in ipairs(texts) do list[i] = text ~= texts[1] and 1 or 0 end
+      return list
+    end } },
+  train = { steps = 2, prompts_per_step = 2 },
+}
+LUA
+says "check without demonstrations: a reward that ignores what it is given" 1 \
+  '^finding: reward constant gives 1 to everything: [0-9]+ degenerate texts and 10 texts made of rows, and [0-9]+ sampled completions$' "$GRPO" check blind.lua
+result "check without demonstrations: one that never gives anything" \
+  "$(grep -q '^finding: reward zero gives 0 to everything: .*; if a right answer gets more, show one with data.target$' out || cat out err)"
+result "check without demonstrations: no finding about good rewards" "$([ "$(grep -c '^finding: ' out)" = 2 ] || cat out)"
 says "test --fuzz finds the same failure" 1 '^FAILED on empty: rewards\.first: ' "$GRPO" test --fuzz suspicious.lua
 echo 'return { right = function(text, row) return text == row.answer end }' >right.lua
 says "test --fuzz: a file of rewards without a failure" 0 '^1 rewards, 224 texts, 0 failures$' "$GRPO" test --fuzz right.lua

@@ -89,6 +89,7 @@ experiment keep.lua 'train = { steps = 10, prompts_per_step = 2 }, checkpoint = 
       tr.kept.file:write(m.step, "\n"):flush()
       if m.step ~= 5 then tr:append("steps.csv", ("%d,%s\n"):format(m.step, ("x"):rep(#tostring(os.clock())))) end
       tr:append(require("reward").name, m.step .. " ")
+      tr:log_text("seen", "step " .. m.step)
       if tr.step_count == tonumber(os.getenv("EDIT") or 0) then os.execute(os.getenv("COMMAND")) end
       if tr.step_count == tonumber(os.getenv("KILL") or 0) then os.execute("kill -9 $PPID") end
     end }'
@@ -116,7 +117,7 @@ for at in 2 3 5 8 9; do
 done
 cp -r kept/keep-001/logs before
 OPEN=replayed.open "$GRPO" replay kept/keep-001 8 --regenerate --n 0 </dev/null >out 2>err
-result "replay --regenerate appends nothing" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || cat out err)"
+result "replay --regenerate writes nothing for hooks" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || cat out err)"
 original
 
 # ---- what must not end the run -------------------------------------------------------------------------------------------

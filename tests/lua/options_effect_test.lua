@@ -188,6 +188,53 @@ describe("train", function()
   end)
 end)
 
+describe("a held-out metric that falls while the reward in training rises", function()
+  -- The notes of a run whose metric is 1 before and 0 after it.
+  local function notes(change)
+    local list, view, calls = {}, require("grpo.runs.display").silent(), 0
+    function view.note(_, text) list[#list + 1] = text end
+    run(function(t)
+      local held_out = {}
+      for i = 1, 20 do held_out[i] = { prompt = "ab" } end
+      t.data.eval, t.train.steps, t.train.lr = grpo.data.list(held_out), 6, 0
+      t.eval = { metric = function()
+        calls = calls + 1
+        return calls <= 40 -- before, and after step 1
+      end, every = 1 }
+      change(t)
+    end, { view = view })
+    return table.concat(list, "\n")
+  end
+
+  it("names weights that have changed", function()
+    local text = notes(function(t)
+      t.rewards = { { name = "one", fn = function() return 1 end,
+        weight = function(p) return p.step + 1 end } }
+    end)
+    assert.matches("but the reward of the held%-out rows does not rise %(%d+ to %d+%): the weights "
+      .. "of the rewards have changed since step %d %(one %d to %d%)", text)
+    assert.is_nil(text:find("not what you want", 1, true))
+  end)
+
+  it("names rows that are new or known", function()
+    for rows, want in pairs { [500] = "rows that the stage had not met before",
+      [2] = "has met each of its rows about %d%.%d times" } do
+      local text = notes(function(t)
+        t.data.train = grpo.data.generate(function() return { prompt = "ab" } end, { n = rows })
+        t.rewards = { grows = function(_, _, c)
+          return #c.group > 1 and c.step or 0 -- held-out rows have one completion each
+        end }
+      end)
+      assert.matches(want, text)
+    end
+  end)
+
+  it("blames the reward where the held-out rows get more of it", function()
+    local text = notes(function(t) t.rewards = { grows = function(_, _, c) return c.step end } end)
+    assert.matches("not what you want to measure. For instance %(reward %d%)", text)
+  end)
+end)
+
 describe("train.kl with a loss written in Lua", function()
   -- The metrics of a run against a random reference, and the notes that it shows.
   local function noted(loss, change)

@@ -26,7 +26,8 @@ local command = {
     "A reward is reported as a finding if it answers differently when it is called again or in "
       .. "another order; if it fails or is slow on degenerate text (empty, huge, invalid UTF-8, "
       .. "nested tags, control characters); if it changes its row; if it gives the same to "
-      .. "everything; if it prefers degenerate text to every demonstration (data.target); or if it "
+      .. "everything (degenerate text and demonstrations, or without these what rows hold and what "
+      .. "the model writes); if it prefers degenerate text to every demonstration (data.target); or if it "
       .. "gives nil instead of 0. The exit status is 1 when there is a finding.",
     "If there are demonstrations, a table shows the reward of each beside its own row and beside "
       .. "another row. A reward that asks for the right answer is lower beside another row.",
@@ -131,9 +132,39 @@ end
 local function probe_rewards(tr, e, config, findings)
   local target = config.data.target
   for _, stage in ipairs(e.stages) do target = target or stage.config.data.target end
-  local count, beside = probes.run(config, tr.tokenizer, target, findings)
+  local count, beside, suspects = probes.run(config, tr.tokenizer, target, findings)
   if count > 0 then out("\nrewards tried on %d texts that no model sampled", count) end
   show_demonstrations(beside)
+  return suspects
+end
+
+-- Adds findings about those suspects that give their value to all sampled completions too.
+-- sampled: { [name] = { count =, [value] = true, ... } }
+local function judge(suspects, sampled, findings)
+  for _, suspect in ipairs(suspects) do
+    local seen = sampled[suspect.name] or { count = 0 }
+    local others = false
+    for value in pairs(seen) do
+      others = others or (value ~= "count" and value ~= suspect.value)
+    end
+    if not others then
+      findings[#findings + 1] = probes.constant_finding(suspect.name, suspect.value,
+        ("%s, and %d sampled completions%s"):format(suspect.what, seen.count,
+        (suspect.value == core.none or suspect.value <= 0)
+        and "; if a right answer gets more, show one with data.target" or ""))
+    end
+  end
+end
+
+-- Notes what rewards gave to the completions of a step.
+local function note_rewards(cs, sampled)
+  for _, c in ipairs(cs) do
+    for name, r in pairs(c.rewards) do
+      local seen = sampled[name] or { count = 0 }
+      sampled[name] = seen
+      if not (c.errors and c.errors[name]) then seen.count, seen[r] = seen.count + 1, true end
+    end
+  end
 end
 
 -- A reward that has failed once is not called again while steps are timed, because a thousand calls
@@ -153,13 +184,15 @@ local function once(entries, failed)
   end
 end
 
--- Makes a few real steps at learning rate 0.  Returns the median of their times.
-local function time_steps(tr, stage, count)
+-- Makes a few real steps at learning rate 0.  Returns the median of their times.  sampled: see
+-- judge.
+local function time_steps(tr, stage, count, sampled)
   local times = {}
   for i = 1, count do
     local started = core.clock()
     stage:advance()
     times[i] = core.clock() - started
+    if stage.method.samples then note_rewards(tr.batch.completions, sampled) end
     tr.step_count = tr.step_count + 1
   end
   table.remove(times, 1) -- the first one warms up
@@ -183,8 +216,9 @@ local function memory_line(stage)
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
 end
 
+-- Returns what rewards gave to completions, as judge takes it.
 local function estimate(tr, e, findings)
-  local memory, failed, wrapped = {}, {}, {}
+  local memory, failed, wrapped, sampled = {}, {}, {}, {}
   for _, config in ipairs { e.config, table.unpack(configs_of(e)) } do
     if not wrapped[config.reward_entries] then once(config.reward_entries, failed) end
     wrapped[config.reward_entries] = true
@@ -198,7 +232,7 @@ local function estimate(tr, e, findings)
     tr.stage.steps = 6
     memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
     local planned = Stage.planned_steps(spec.config)
-    local seconds = time_steps(tr, tr.stage, 6)
+    local seconds = time_steps(tr, tr.stage, 6, sampled)
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
       display.seconds_text(math.floor(seconds * planned)))
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
@@ -216,6 +250,7 @@ local function estimate(tr, e, findings)
     out("A later stage is timed with the untrained model, whose completions are as long as is "
       .. "allowed, so that its real steps are shorter.")
   end
+  return sampled
 end
 
 function command.run(o)
@@ -231,11 +266,12 @@ function command.run(o)
   show_prompts(tr, config)
   prompt_lengths(tr, config)
   tr:begin_stage(last)
+  local suspects = {}
   if #config.reward_entries > 0 then
     show_samples(tr, tr.stage, findings)
-    probe_rewards(tr, e, config, findings)
+    suspects = probe_rewards(tr, e, config, findings)
   end
-  estimate(tr, e, findings)
+  judge(suspects, estimate(tr, e, findings), findings)
   for _, line in ipairs(findings) do out("finding: %s", line) end
   return #findings > 0 and 1 or 0
 end

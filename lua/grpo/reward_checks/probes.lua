@@ -8,6 +8,7 @@ local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local row_checks = require "grpo.reward_checks.row_checks"
+local row_texts = require "grpo.reward_checks.row_texts"
 
 local probes = {}
 
@@ -103,8 +104,7 @@ local function slow(results, findings)
   end
 end
 
--- Finds rewards that give one value to everything: to degenerate texts, and to demonstrations if
--- there are any.
+-- Returns the one value that a reward gives to all texts; nil if there are several.
 local function constant(entry, results)
   local first
   for _, r in ipairs(results) do
@@ -173,8 +173,35 @@ local function beside_rows(entries, gold, demos, tokenizer, config)
   return list
 end
 
+-- A finding about a reward that gives one value to everything.  what: the texts, in words.
+function probes.constant_finding(name, value, what)
+  return ("reward %s gives %s to everything: %s"):format(name,
+    value == core.none and "nothing" or ("%.4g"):format(value), what)
+end
+
+-- Finds rewards that give one value to everything.  With demonstrations that is a finding; without
+-- them a right answer may not have been among the texts, so that completions of the model must be
+-- looked at too: returns a list of { name =, value =, what = the texts, in words }.
+local function find_constants(entries, results, gold, of_rows, findings)
+  local other = #gold > 0 and gold or of_rows
+  local all = table.move(other, 1, #other, #results + 1,
+    table.move(results, 1, #results, 1, {}))
+  local what = ("%d degenerate texts and %d %s"):format(#results, #other,
+    #gold > 0 and "demonstrations" or "texts made of rows")
+  local suspects = {}
+  for _, entry in ipairs(entries) do
+    local v = constant(entry, all)
+    if v ~= nil and #gold > 0 then
+      findings[#findings + 1] = probes.constant_finding(entry.name, v, what)
+    elseif v ~= nil then
+      suspects[#suspects + 1] = { name = entry.name, value = v, what = what }
+    end
+  end
+  return suspects
+end
+
 -- config: of a stage with rewards; target: some stage's data.target or nil.  Appends sentences to
--- `findings`.  Returns how many texts were tried, and beside_rows' list.
+-- `findings`.  Returns how many texts were tried, beside_rows' list, and find_constants' list.
 function probes.run(config, tokenizer, target, findings)
   local train, rows = config.data.train, {}
   for i = 1, math.min(5, #train) do rows[i] = train[i] end
@@ -182,24 +209,19 @@ function probes.run(config, tokenizer, target, findings)
   for _, entry in ipairs(config.reward_entries) do
     if plain(entry) then entries[#entries + 1] = entry end
   end
-  if #entries == 0 then return 0, {} end
+  if #entries == 0 then return 0, {}, {} end
   local results = probe(entries, degenerate_texts.texts(), rows, tokenizer, config)
   local demos = demonstrations(train, target, tokenizer)
   local gold = probe(entries, demos, rows, tokenizer, config)
+  local of_rows = #gold > 0 and {}
+    or probe(entries, row_texts.of(rows), rows, tokenizer, config)
   crashes(entries, results, findings)
   slow(results, findings)
   local all = table.move(gold, 1, #gold, #results + 1, table.move(results, 1, #results, 1, {}))
   changes(entries, all, findings)
-  for _, entry in ipairs(entries) do
-    local v = constant(entry, all)
-    if v ~= nil and #gold > 0 then
-      findings[#findings + 1] = ("reward %s gives %s to everything: %d degenerate texts and %d "
-        .. "demonstrations"):format(
-        entry.name, v == core.none and "nothing" or ("%.4g"):format(v), #results, #gold)
-    end
-  end
+  local suspects = find_constants(entries, results, gold, of_rows, findings)
   if #gold > 0 then compare_with_gold(entries, results, gold, findings) end
-  return #all, beside_rows(entries, gold, demos, tokenizer, config)
+  return #all + #of_rows, beside_rows(entries, gold, demos, tokenizer, config), suspects
 end
 
 return probes
