@@ -15,11 +15,14 @@ local EXPONENT = 20 -- exponents are clamped to -EXPONENT .. EXPONENT
 
 -- ---- averages over the step -----------------------------------------------------------
 
--- Returns the mean over sequences of the mean over a sequence's tokens.
-local function sequence_mean(l, t)
+-- Returns one value for each sequence: the mean over its tokens.
+local function over_sequence(x, t)
   local n = (t.mask:segment_sum(t.sequence, #t.lengths)):clamp(1, math.huge)
-  return ((l * t.mask):segment_sum(t.sequence, #t.lengths) / n):sum() / t.num_sequences
+  return (x * t.mask):segment_sum(t.sequence, #t.lengths) / n
 end
+
+-- Returns the mean over sequences of the mean over a sequence's tokens.
+local function sequence_mean(l, t) return over_sequence(l, t):sum() / t.num_sequences end
 
 local function token_mean(l, t)
   return (l * t.mask):sum() / math.max(t.num_tokens, 1)
@@ -27,12 +30,6 @@ end
 
 local function length_mean(l, t)
   return (l * t.mask):sum() / (t.num_sequences * t.max_new_tokens)
-end
-
--- Returns one value for each sequence: the mean over its tokens.
-local function over_sequence(x, t)
-  local n = (t.mask:segment_sum(t.sequence, #t.lengths)):clamp(1, math.huge)
-  return (x * t.mask):segment_sum(t.sequence, #t.lengths) / n
 end
 
 -- ---- pieces -----------------------------------------------------------------------------

@@ -9,9 +9,9 @@
 -- `assert.is_not.X` negates any of them; `assert.are`, `assert.is` and `assert.has` change
 -- nothing; assert(value, message) is still Lua's own.  pending("why") inside a test skips it.
 --
--- A file is NAME_test.lua.  Each runs in an environment of its own, tests run in the
--- order in which they are written (or shuffled by a seed), and math.random is
--- re-seeded before each: a test that passes alone passes in company.
+-- A file is NAME_test.lua.  Each runs in an environment of its own, tests run in the order in
+-- which they are written, and math.random is re-seeded before each: a test that passes alone
+-- passes in company.
 
 local core = require "grpo.core"
 local options = require "grpo.options"
@@ -233,16 +233,6 @@ local function run_one(t)
   return "failed", err
 end
 
--- Shuffles with a small generator of our own, because math.random differs between Lua versions.
-local function shuffle(list, seed)
-  local state = seed % 2147483647
-  for i = #list, 2, -1 do
-    state = (state * 48271 + 11) % 2147483647
-    local j = state % i + 1
-    list[i], list[j] = list[j], list[i]
-  end
-end
-
 -- Replaces directories on the command line by their *_test.lua files; other names stay.
 local function find(paths)
   local files = {}
@@ -292,7 +282,6 @@ end
 ---@class grpo.test.Options
 ---@field tap? boolean write the Test Anything Protocol
 ---@field filter? string plain text that a test's full name must contain
----@field seed? integer shuffle the tests
 ---@field write? fun(text: string) where the report goes; default stdout
 ---@field junit? table[] gets a row { name=, path=, result=, why=, seconds= } for each test
 
@@ -302,13 +291,12 @@ end
 ---@return { passed: integer, failed: integer, skipped: integer, files: integer }
 function test.run(paths, opts)
   opts = options.check(opts, {
-    tap = { type = "boolean" }, filter = { type = "string" }, seed = { type = "integer" },
+    tap = { type = "boolean" }, filter = { type = "string" },
     write = { type = "function", default = function(s) io.stdout:write(s) end },
     junit = { type = "table" },
   }, "test.run")
   local files = find(paths)
   local tests, number = collect_all(files), 0
-  if opts.seed then shuffle(tests, opts.seed) end
   local counts = { passed = 0, failed = 0, skipped = 0, files = #files }
   for _, t in ipairs(tests) do
     if not opts.filter or t.name:find(opts.filter, 1, true) then

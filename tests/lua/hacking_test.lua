@@ -67,19 +67,24 @@ local function report(accuracy, step, samples)
     ["eval/accuracy/high"] = accuracy + 0.05, step = step, samples = samples and list }
 end
 
+-- n groups of four rows, row(g, i)
+local function groups_of(n, row)
+  local groups = {}
+  for g = 1, n do
+    groups[g] = {}
+    for i = 1, 4 do groups[g][i] = row(g, i) end
+  end
+  return groups
+end
+
 describe("the detector of reward hacking", function()
   it("is silent while all goes well", function()
     local function healthy(t)
-      local groups = {}
-      for g = 1, 6 do
-        groups[g] = {}
-        for i = 1, 4 do
-          local right = (i - 1) / 4 < t and 1 or 0
-          groups[g][i] = { ("answer %d of %d"):format(g * 7 + right, i), right, t > 0.3 and 1 or 0,
-            20 + math.floor(15 * t) + i }
-        end
-      end
-      return groups
+      return groups_of(6, function(g, i)
+        local right = (i - 1) / 4 < t and 1 or 0
+        return { ("answer %d of %d"):format(g * 7 + right, i), right, t > 0.3 and 1 or 0,
+          20 + math.floor(15 * t) + i }
+      end)
     end
     assert.same({},
       told(40, healthy, { [10] = report(0.3), [20] = report(0.5), [40] = report(0.8) }))
@@ -135,19 +140,12 @@ describe("the detector of reward hacking", function()
   end)
 
   it("sees every group end in one text", function()
-    local function make(t)
-      local groups = {}
-      for g = 1, 6 do
-        groups[g] = {}
-        for i = 1, 4 do
-          local empty = t > 0.3
-          groups[g][i] = { empty and "" or ("text %d of %d")
-            :format(i, g), (empty or i == 1) and 1 or 0, 0 }
-        end
-      end
-      return groups
-    end
-    local lines = told(30, make)
+    local lines = told(30, function(t)
+      return groups_of(6, function(g, i)
+        if t > 0.3 then return { "", 1, 0 } end
+        return { ("text %d of %d"):format(i, g), i == 1 and 1 or 0, 0 }
+      end)
+    end)
     assert.equal(1, #lines)
     assert.matches('^24 of 24 completions are the same text, whatever the prompt.*%(reward 1%) "" '
       .. 'to', lines[1])
@@ -156,15 +154,9 @@ describe("the detector of reward hacking", function()
   it("sees nil where 0 was meant", function()
     local function make(share)
       return function()
-        local groups = {}
-        for g = 1, 4 do
-          groups[g] = {}
-          for i = 1, 4 do
-            local right = i <= share
-            groups[g][i] = { ("text %d of %d"):format(i, g), right and 1 or core.none, 0 }
-          end
-        end
-        return groups
+        return groups_of(4, function(g, i)
+          return { ("text %d of %d"):format(i, g), i <= share and 1 or core.none, 0 }
+        end)
       end
     end
     local lines = told(10, make(2))

@@ -7,6 +7,8 @@
 -- of independent yes/no answers (greedy accuracy) gets Wilson's interval, which also holds near 0
 -- and 1 and for few problems.
 
+local statistics = require "grpo.statistics"
+
 local pass_at_k = {}
 
 local Z95 = 1.959963984540054 -- two-sided 95 %
@@ -57,19 +59,15 @@ function pass_at_k.estimate(counts, n, k)
   if math.type(n) ~= "integer" or math.type(k) ~= "integer" or k < 1 or k > n then
     error(("passk.estimate: wants whole numbers 1 <= k <= n, got k = %s, n = %s"):format(k, n), 2)
   end
-  local m, sum, squares = #counts, 0.0, 0.0
+  local m, values = #counts, {}
   if m == 0 then return { value = 0.0, low = 0.0, high = 1.0, se = 0.0, n = 0 } end
-  local values = {}
   for i, c in ipairs(counts) do
     if c < 0 or c > n then
       error(("passk.estimate: counts[%d] is %s of %d samples"):format(i, c, n), 2)
     end
     values[i] = pass_at_k.one(n, c, k)
-    sum = sum + values[i]
   end
-  local mean = sum / m
-  for _, v in ipairs(values) do squares = squares + (v - mean) ^ 2 end
-  local deviation = m > 1 and math.sqrt(squares / (m - 1)) or 0.0
+  local mean, deviation = statistics.mean(values), m > 1 and statistics.std(values) or 0.0
   local low, high = normal(mean, deviation, m)
   return { value = mean, low = low, high = high, se = deviation / math.sqrt(m), n = m }
 end
