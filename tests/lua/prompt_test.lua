@@ -411,9 +411,7 @@ describe("a step's intermediates", function()
     end
     assert.equal(mixed, other.flipped)
     assert.matches("^8 completions of step 1 scored again", pretty.format(other, plain))
-    assert.error_matches(function()
-      tr:rescore(5)
-    end, "tr:rescore: got number, want a reward function")
+    tiny.refused("tr:rescore: got number, want a reward function", tr.rescore, tr, 5)
     assert.error_matches(function() tr:rescore {} end, "got an empty table")
     local dense = tr:rescore { d = { token_fn = function(c)
       local list = {}

@@ -50,9 +50,7 @@ describe("compact storage", function()
 
   it("is not trained without an adapter, and its parameters are copies", function()
     local m = core.model_load(saved "bf16", { dtype = "auto" })
-    assert.error_matches(function()
-      m:score({ { 1 } }, { { 2 } }, { grad = true })
-    end, "or add an adapter")
+    tiny.refused("or add an adapter", m.score, m, { { 1 } }, { { 2 } }, { grad = true })
     local name, tensor = m:parameters()()
     assert.equal("model.embed_tokens.weight", name)
     local wide = core.model_load(saved "bf16")
@@ -86,9 +84,7 @@ describe("compact storage", function()
 
   it("refuses what contradicts itself", function()
     local dir = saved "f32"
-    assert.error_matches(function()
-      core.model_load(dir, { dtype = "f32", quantize = "nf4" })
-    end, "exclude each other")
+    tiny.refused("exclude each other", core.model_load, dir, { dtype = "f32", quantize = "nf4" })
     assert.error_matches(function() core.model_load(dir, { quantize = "int3" }) end, "int8")
     assert.error_matches(function() core.model_load(dir, { dtype = "f8" }) end, "bf16")
   end)
@@ -150,9 +146,8 @@ describe("the estimate of a model", function()
     assert.equal(reusing.total, estimate(grpo.json.encode(shape), sizes).total)
     local checkpointed = estimate(grpo.json.encode(shape), { gradient_checkpointing = true })
     assert.is_true(checkpointed.activations < full.activations)
-    assert.error_matches(function()
-      core.engine { model = core.model_new(shape), reuse_rollout = "sometimes" }
-    end, "reuse_rollout: true, false or \"auto\"")
+    tiny.refused("reuse_rollout: true, false or \"auto\"",
+      core.engine, { model = core.model_new(shape), reuse_rollout = "sometimes" })
   end)
 
   it("is what an engine of that model says", function()
