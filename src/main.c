@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "kern/dispatch.h"
-#include "kern/kern.h"
 #include "script/binding.h"
 #include "script/core.h"
 #include "script/lua_vm.h"

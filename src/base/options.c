@@ -10,7 +10,8 @@ const char *option_name(const Option *o) {
   return dot ? dot + 1 : o->path;
 }
 
-double option_get(const Option *o, const void *from) {
+/* Any type but SECTION. */
+static double option_get(const Option *o, const void *from) {
   const char *field = (const char *)from + o->at;
   int i;
   switch (o->type) {

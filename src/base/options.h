@@ -72,7 +72,6 @@ const Option *option_find(const OptionSet *set, const char *path); /* NULL: none
 /* The last part of its path: "clip". */
 const char *option_name(const Option *o);
 
-double option_get(const Option *o, const void *from);     /* any type but SECTION */
 void option_set(const Option *o, void *to, double value); /* a CHOICE: the enumerator */
 /* EARG when x is not finite or out of the row's bounds. */
 Status option_check_number(const Option *o, double x);

@@ -161,14 +161,6 @@ const char *regex_name(const Regex *re, int group) {
   return NULL;
 }
 
-int regex_group(const Regex *re, const char *name) {
-  for (uint32_t i = 0; i < re->names; i++) {
-    int g;
-    if (strcmp(name_entry(re, i, &g), name) == 0) return g;
-  }
-  return -1;
-}
-
 static Status match_failed(int rc) {
   switch (rc) {
   case PCRE2_ERROR_NOMEMORY:

@@ -32,7 +32,6 @@ Status regex_compile(Regex **out, const char *pattern, size_t len, unsigned flag
 void regex_free(Regex *re);
 int regex_captures(const Regex *re); /* the number of groups, without the whole match */
 const char *regex_name(const Regex *re, int group); /* NULL: unnamed */
-int regex_group(const Regex *re, const char *name); /* -1: no such name */
 
 /* Searches from `start`.  If *found, (*ovector)[2i] and [2i+1] are the bounds of group i
  * (REGEX_UNSET when the group took no part), valid until the next call. */

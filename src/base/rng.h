@@ -6,7 +6,6 @@
 #ifndef GRPO_BASE_RNG_H
 #define GRPO_BASE_RNG_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Each consumer of random numbers has a stream, so that no two share numbers. */

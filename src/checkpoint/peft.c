@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/mem.h"
 #include "checkpoint/peft_config.h"
 #include "formats/safetensors.h"
@@ -176,10 +177,6 @@ static void put_value(Buf *b, const Json *j, int depth) {
   }
 }
 
-static int by_text(const void *x, const void *y) {
-  return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
 /* "all-linear" is written as the last words of the modules that it stood for. */
 static Status put_targets(Buf *b, const Lora *l, const Json *targets) {
   const char *all = json_string(targets);
@@ -194,7 +191,7 @@ static Status put_targets(Buf *b, const Lora *l, const Json *targets) {
     while (end > name && end[-1] != '.') end--;
     word[i] = end;
   }
-  qsort(word, (size_t)l->nmodules, sizeof *word, by_text);
+  qsort(word, (size_t)l->nmodules, sizeof *word, by_name);
   for (int i = 0; i < l->nmodules; i++) {
     if (i && strcmp(word[i], word[i - 1]) == 0) continue;
     buf_puts(b, i ? "," : "[");

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/regex.h"
-#include "model/lora.h"
 
 enum { NAME_BYTES = 256 };
 

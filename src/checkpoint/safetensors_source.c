@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/mem.h"
 #include "checkpoint/bnb.h"
 #include "formats/json.h"
@@ -32,10 +33,6 @@ static Status shards_add(Shards *s, const char *dir, const char *name) {
   return GRPO_OK;
 }
 
-static int by_text(const void *x, const void *y) {
-  return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
 /* Shards must be files of the same directory, because an index is untrusted input. */
 static Status check_shard_name(const char *path, const char *name) {
   if (!name || !*name || strchr(name, '/') || strchr(name, '\\') || strstr(name, ".."))
@@ -55,7 +52,7 @@ static Status open_listed(Shards *s, const char *dir, const char *path, const Js
     st = check_shard_name(path, json_string(j));
   }
   if (st == GRPO_OK) {
-    qsort(name, k, sizeof *name, by_text);
+    qsort(name, k, sizeof *name, by_name);
     st = shards_reserve(s, k);
   }
   for (size_t i = 0; i < k && st == GRPO_OK; i++)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -125,11 +126,6 @@ static Status take_value(Cursor *c, uint64_t i, GgufValue *v) {
   return type == GGUF_BOOL ? check_bools(c, v) : GRPO_OK;
 }
 
-static int by_key(const void *x, const void *y) {
-  const GgufValue *a = x, *b = y;
-  return strcmp(a->key, b->key);
-}
-
 static Status read_values(Gguf *g, Cursor *c, uint64_t count) {
   enum { LEAST = 8 + 1 + 4 + 1 };
   if (count > MAX_KEYS || count > left(c) / LEAST)
@@ -139,7 +135,7 @@ static Status read_values(Gguf *g, Cursor *c, uint64_t count) {
   if (!g->value) return fail(GRPO_ENOMEM, "%s: table of keys", g->path);
   for (uint64_t i = 0; i < count; i++) try(take_value(c, i, &g->value[i]));
   g->nvalues = (size_t)count;
-  if (count) qsort(g->value, g->nvalues, sizeof *g->value, by_key);
+  if (count) qsort(g->value, g->nvalues, sizeof *g->value, by_name);
   for (size_t i = 1; i < g->nvalues; i++)
     if (strcmp(g->value[i - 1].key, g->value[i].key) == 0)
       return fail(GRPO_EFORMAT, "%s: key '%.200s' occurs twice", g->path, g->value[i].key);
@@ -231,11 +227,6 @@ static Status place_data(Gguf *g, const Cursor *c, uint64_t alignment, uint64_t 
     return fail(GRPO_EFORMAT, "%s: %llu bytes after the last tensor", g->path,
                 (unsigned long long)(size - start - end));
   return GRPO_OK;
-}
-
-static int by_name(const void *x, const void *y) {
-  const GgufTensor *a = x, *b = y;
-  return strcmp(a->name, b->name);
 }
 
 static Status read_tensors(Gguf *g, Cursor *c, uint64_t count) {
@@ -348,7 +339,7 @@ void gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out) {
 
 const GgufValue *gguf_find(const Gguf *g, const char *key) {
   const GgufValue want = {.key = key};
-  return g->nvalues ? bsearch(&want, g->value, g->nvalues, sizeof want, by_key) : NULL;
+  return g->nvalues ? bsearch(&want, g->value, g->nvalues, sizeof want, by_name) : NULL;
 }
 
 static bool is_integer(GgufType t) { return t <= GGUF_I32 || t == GGUF_U64 || t == GGUF_I64; }

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
 #include "base/err.h"
 #include "formats/ggml.h"
 #include "os/file.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/half.h"
 #include "base/mem.h"
 
@@ -99,11 +100,6 @@ static int by_place(const void *x, const void *y) {
   const StTensor *a = x, *b = y;
   if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
   if (a->end != b->end) return a->end < b->end ? -1 : 1;
-  return strcmp(a->name, b->name);
-}
-
-static int by_name(const void *x, const void *y) {
-  const StTensor *a = x, *b = y;
   return strcmp(a->name, b->name);
 }
 

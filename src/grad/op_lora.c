@@ -16,7 +16,6 @@
 #include "grad/ops.h"
 #include "grad/replay.h"
 #include "kern/elementwise.h"
-#include "kern/gemm.h"
 #include "kern/gemm_dw.h"
 
 /* ---- dropout --------------------------------------------------------------------- */

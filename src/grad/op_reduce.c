@@ -2,7 +2,6 @@
  * for the softmaxes it stays.  Sums are computed in double. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "grad/ops.h"
 #include "grad/quantile.h"

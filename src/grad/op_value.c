@@ -8,7 +8,6 @@
  * is counted over the whole step, so that a step may be cut into micro-batches at will.  Everything
  * inside is double; forward saves d loss / d v.
  */
-#include <math.h>
 
 #include "grad/attrs.h"
 #include "grad/ops.h"

@@ -1,7 +1,6 @@
 #include "grad/policy_terms.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double EXPONENT_LIMIT = 20;
 

@@ -6,8 +6,6 @@
 #ifndef GRPO_GRAD_POLICY_TERMS_H
 #define GRPO_GRAD_POLICY_TERMS_H
 
-#include <stdbool.h>
-
 #include "grad/attrs.h"
 
 /* How a loss's terms are averaged. */

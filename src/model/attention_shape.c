@@ -1,5 +1,4 @@
 #include "model/attention_shape.h"
-#include "kern/kv.h"
 
 #include <math.h>
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kern/kv.h"
 
 static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 

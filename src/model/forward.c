@@ -7,11 +7,9 @@
 #include "model/forward.h"
 
 #include "grad/recompute.h"
-#include "kern/attention.h"
 #include "kern/elementwise.h"
 #include "model/attention_shape.h"
 #include "model/lora.h"
-#include "model/lora_attributes.h"
 #include "model/model_struct.h"
 #include "model/panels.h"
 

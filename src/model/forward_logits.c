@@ -8,7 +8,6 @@
 #include "kern/gemm.h"
 #include "model/forward.h"
 #include "model/lora.h"
-#include "model/lora_attributes.h"
 #include "model/model_struct.h"
 #include "model/panels.h"
 

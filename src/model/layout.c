@@ -197,7 +197,7 @@ static void add_rows(Model *m, const ParamRow *r, const char *prefix, Tensor **s
 }
 
 int layout_index(const Model *m, const char *name) {
-  return names_find(m->by_name, m->nparams, name);
+  return param_names_find(m->by_name, m->nparams, name);
 }
 
 bool layout_is_matrix(const Model *m, int i) {
@@ -231,6 +231,6 @@ Status layout_params(Model *m) {
   }
   add_rows(m, t->end, "", m->t, NULL);
   if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
-  names_sort(m->by_name, m->param, m->nparams);
+  param_names_sort(m->by_name, m->param, m->nparams);
   return GRPO_OK;
 }

@@ -143,7 +143,7 @@ static Status add_modules(const Attach *a) {
     try(wanted(a, &c, &yes));
     if (yes) try(add_module(a, &c));
   }
-  names_sort(a->l->by_name, a->l->param, a->l->nparams);
+  param_names_sort(a->l->by_name, a->l->param, a->l->nparams);
   return GRPO_OK;
 }
 

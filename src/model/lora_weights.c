@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/attrs.h"
 #include "kern/dispatch.h"
 #include "kern/gemm.h"
 
@@ -77,7 +78,7 @@ static void copy_modules(Lora *l, const Lora *from) {
     if (from->at[i]) l->at[i] = l->module + (from->at[i] - from->module);
   if (from->embedding) l->embedding = l->module + (from->embedding - from->module);
   if (from->head) l->head = l->module + (from->head - from->module);
-  names_sort(l->by_name, l->param, l->nparams);
+  param_names_sort(l->by_name, l->param, l->nparams);
 }
 
 static Status copy_into(Lora *l, const Lora *from) {
@@ -151,5 +152,17 @@ Status lora_weights_pack(Lora *l, const Ctx *cx) {
 }
 
 int lora_weights_index(const Lora *l, const char *name) {
-  return names_find(l->by_name, l->nparams, name);
+  return param_names_find(l->by_name, l->nparams, name);
+}
+
+Status lora_attributes(Tape *t, const Lora *l, const LoraModule *mod, const RngKey *key, Attr *a) {
+  a->f[0] = mod->scale;
+  if (!key || l->dropout == 0) return GRPO_OK;
+  LoraDropout *d = arena_alloc(&t->arena, sizeof *d);
+  if (!d) return fail(GRPO_ENOMEM, "adapter: no memory for its dropout");
+  *d = (LoraDropout){l->dropout, *key};
+  d->key.stream = RNG_DROPOUT;
+  d->key.sample = key->sample << 20 | mod->id;
+  a->p = d;
+  return GRPO_OK;
 }

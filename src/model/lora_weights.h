@@ -2,7 +2,9 @@
 #ifndef GRPO_MODEL_LORA_WEIGHTS_H
 #define GRPO_MODEL_LORA_WEIGHTS_H
 
-#include "model/names.h"
+#include "base/rng.h"
+#include "grad/tape.h"
+#include "model/param.h"
 
 /* A and B beside one weight. */
 typedef struct LoraModule {
@@ -46,5 +48,9 @@ void lora_weights_free(Lora *l); /* and those merged before it; NULL is fine */
 Status lora_weights_set_trainable(Lora *l, bool on);
 Status lora_weights_pack(Lora *l, const Ctx *cx);        /* renews stale panels */
 int lora_weights_index(const Lora *l, const char *name); /* of a parameter; -1: none */
+
+/* Attributes of its operation on the tape: the module's scale and, where key is given, its dropout;
+ * memory is the tape's. */
+Status lora_attributes(Tape *t, const Lora *l, const LoraModule *mod, const RngKey *key, Attr *a);
 
 #endif

@@ -238,6 +238,14 @@ Param *model_param(Model *m, int i) {
   return i < m->nparams ? &m->param[i] : &m->lora->param[i - m->nparams];
 }
 
+Param *model_next_trainable(Model *m, int *i) {
+  while (m && *i < model_num_params(m)) {
+    Param *p = model_param(m, (*i)++);
+    if (p->trainable) return p;
+  }
+  return NULL;
+}
+
 Param *model_find(Model *m, const char *name) {
   int i = layout_index(m, name);
   if (i >= 0) return &m->param[i];

@@ -41,6 +41,9 @@ Param *model_param(Model *m, int i);           /* in the checkpoint's order; the
 Param *model_find(Model *m, const char *name); /* NULL: none */
 uint64_t model_count(const Model *m);          /* parameters, tied weights once */
 uint64_t model_count_trainable(const Model *m);
+/* The next trainable parameter from *i on; *i becomes the number after it.  NULL: no more; m may be
+ * NULL. */
+Param *model_next_trainable(Model *m, int *i);
 bool model_trains(const Model *m, int i); /* would training give parameter i a gradient? */
 /* Bytes of a token's keys and values in all layers; every_head: if no heads shared them. */
 size_t model_cache_bytes(const Model *m, bool every_head);

@@ -24,18 +24,9 @@ void optimizer_options_init(OptimizerOptions *o) {
   adamw_options_init(&o->adamw);
 }
 
-/* The next trainable parameter from *i on; *i becomes the number after it.  NULL: no more. */
-static Param *next_trainable(const Optimizer *o, int *i) {
-  while (*i < model_num_params(o->m)) {
-    Param *p = model_param(o->m, (*i)++);
-    if (p->trainable) return p;
-  }
-  return NULL;
-}
-
 static size_t num_trainable(const Optimizer *o) {
   size_t n = 0;
-  for (int i = 0; next_trainable(o, &i);) n++;
+  for (int i = 0; model_next_trainable(o->m, &i);) n++;
   return n;
 }
 
@@ -75,7 +66,7 @@ void optimizer_free(Optimizer *o) {
 double optimizer_grad_norm(Optimizer *o, const Ctx *cx) {
   double sum = 0;
   const Param *p;
-  for (int i = 0; (p = next_trainable(o, &i));) sum += vec_sumsq(cx, p->t.n, p->t.grad);
+  for (int i = 0; (p = model_next_trainable(o->m, &i));) sum += vec_sumsq(cx, p->t.n, p->t.grad);
   return sqrt(sum);
 }
 
@@ -88,7 +79,7 @@ Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, d
   AdamW a = adamw_at(&o->o.adamw, ++o->steps, lr, max_norm, norm);
   size_t at = 0;
   Param *p;
-  for (int i = 0; (p = next_trainable(o, &i));) {
+  for (int i = 0; (p = model_next_trainable(o->m, &i));) {
     a.weight_decay = decays(o, p) ? o->o.adamw.weight_decay : 0;
     adamw_step(cx, p->t.n, p->t.data, p->t.grad, o->moment[0] + at, o->moment[1] + at, &a);
     at += p->t.n;
@@ -106,14 +97,14 @@ enum { NAME_BYTES = 160 };
 static Status put_moments(const Optimizer *o, StWriter *w) {
   size_t at = 0;
   const Param *p;
-  for (int i = 0; (p = next_trainable(o, &i)); at += p->t.n)
+  for (int i = 0; (p = model_next_trainable(o->m, &i)); at += p->t.n)
     for (int k = 0; k < 2; k++) try(st_writer_put(w, o->moment[k] + at, p->t.n));
   return GRPO_OK;
 }
 
 static void describe(const Optimizer *o, StEntry *e, char *names) {
   const Param *p;
-  for (int i = 0; (p = next_trainable(o, &i));)
+  for (int i = 0; (p = model_next_trainable(o->m, &i));)
     for (int k = 0; k < 2; k++, e++, names += NAME_BYTES) {
       snprintf(names, NAME_BYTES, "%s.%s", p->name, moment_name[k]);
       *e = (StEntry){.name = names, .type = ST_F32, .ndim = p->t.ndim};
@@ -153,7 +144,7 @@ static Status find_moment(const Safetensors *f, const Param *p, int k, const StT
 static Status read_moments(Optimizer *o, const Safetensors *f, bool write) {
   size_t at = 0;
   const Param *p;
-  for (int i = 0; (p = next_trainable(o, &i)); at += p->t.n)
+  for (int i = 0; (p = model_next_trainable(o->m, &i)); at += p->t.n)
     for (int k = 0; k < 2; k++) {
       const StTensor *t = NULL;
       try(find_moment(f, p, k, &t));

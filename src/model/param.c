@@ -1,7 +1,9 @@
 #include "model/param.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/mem.h"
 #include "kern/gemm.h"
 
@@ -79,4 +81,17 @@ Status param_set(const Ctx *cx, Param *p, const real *values) {
   if (quant) return quant_put(cx, quant, 0, quant->n, values);
   memcpy(p->t.data, values, p->t.n * sizeof *values);
   return GRPO_OK;
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+void param_names_sort(NameRef *refs, const Param *param, int n) {
+  for (int i = 0; i < n; i++) refs[i] = (NameRef){param[i].name, i};
+  qsort(refs, (size_t)n, sizeof *refs, by_name);
+}
+
+int param_names_find(const NameRef *refs, int n, const char *name) {
+  const NameRef key = {name, 0};
+  const NameRef *r = bsearch(&key, refs, (size_t)n, sizeof key, by_name);
+  return r ? r->index : -1;
 }

@@ -35,4 +35,15 @@ int param_block_rows(int n, int k);
 /* w [rows, k] becomes columns at .. at + rows - 1 of out [k, n]. */
 void param_put_columns(const real *w, int rows, int k, int at, int n, real *out);
 
+/* For finding parameters by their names. */
+typedef struct NameRef {
+  const char *name;
+  int index;
+} NameRef;
+
+/* refs[i] becomes the name of parameter i, then refs are sorted by name. */
+void param_names_sort(NameRef *refs, const Param *param, int n);
+int param_names_find(const NameRef *refs, int n,
+                     const char *name); /* the parameter's index; -1: none */
+
 #endif

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/by_name.h"
 #include "base/mem.h"
 
 /* Records a failed system call: the verb and the path say what was tried, `error` why it failed. */
@@ -153,10 +154,6 @@ int64_t file_mtime_ns(const char *path) {
   struct stat st;
   if (stat(path, &st) != 0) return -1;
   return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-}
-
-static int by_name(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* Appends the `count` names in `names` to `out`, sorted. */

@@ -115,19 +115,9 @@ static Status path_in(char *path, const char *dir, const char *name) {
   return fail(GRPO_EARG, "%s: the path is too long", dir);
 }
 
-/* Returns the next trained parameter of the trunk from *i on, and moves *i past it; NULL: no
- * more. */
-static Param *next_trained(const Critic *c, int *i) {
-  while (c->trunk && *i < model_num_params(c->trunk)) {
-    Param *p = model_param(c->trunk, (*i)++);
-    if (p->trainable) return p;
-  }
-  return NULL;
-}
-
 static size_t num_tensors(const Critic *c) {
   size_t n = HEAD_TENSORS;
-  for (int i = 0; next_trained(c, &i);) n++;
+  for (int i = 0; model_next_trainable(c->trunk, &i);) n++;
   return n;
 }
 
@@ -140,7 +130,8 @@ static StEntry entry_of(const char *name, const Tensor *t) {
 static Status put_tensors(const Critic *c, StWriter *w) {
   const Param *p;
   for (int k = 0; k < HEAD_TENSORS; k++) try(st_writer_put(w, head_tensor(c, k), c->head.n));
-  for (int i = 0; (p = next_trained(c, &i));) try(st_writer_put(w, p->t.data, p->t.n));
+  for (int i = 0; (p = model_next_trainable(c->trunk, &i));)
+    try(st_writer_put(w, p->t.data, p->t.n));
   return GRPO_OK;
 }
 
@@ -153,7 +144,7 @@ static Status write_tensors(const Critic *c, const char *path) {
   if (!e) return fail(GRPO_ENOMEM, "%s", path);
   snprintf(step, sizeof step, "%llu", (unsigned long long)c->steps);
   for (int k = 0; k < HEAD_TENSORS; k++) *at++ = entry_of(head_name[k], &c->head);
-  for (int i = 0; (p = next_trained(c, &i));) *at++ = entry_of(p->name, &p->t);
+  for (int i = 0; (p = model_next_trainable(c->trunk, &i));) *at++ = entry_of(p->name, &p->t);
   Status s = st_writer_open(&w, path, n, e, (const char *const[]){"step", step, NULL});
   mem_free(e);
   try(s);
@@ -180,7 +171,7 @@ static Status read_tensors(Critic *c, const Safetensors *f, bool write) {
     try(safetensors_shaped(f, head_name[k], c->head.ndim, c->head.dim, &t));
     if (write) st_read(t, 0, t->n, head_tensor(c, k));
   }
-  for (int i = 0; (p = next_trained(c, &i));) {
+  for (int i = 0; (p = model_next_trainable(c->trunk, &i));) {
     try(safetensors_shaped(f, p->name, p->t.ndim, p->t.dim, &t));
     if (write) st_read(t, 0, t->n, p->t.data);
   }

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "base/mem.h"

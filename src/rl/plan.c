@@ -1,6 +1,5 @@
 #include "rl/plan.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "grad/quantile.h"

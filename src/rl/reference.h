@@ -2,7 +2,6 @@
 #ifndef GRPO_RL_REFERENCE_H
 #define GRPO_RL_REFERENCE_H
 
-#include "grad/tensor.h"
 #include "rl/engine.h"
 
 /* Fills the batch's reference log-probabilities, at its sampling temperature.  EARG where the

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "model/forward.h"
-#include "rl/gae.h"
 
 static Status take(Arena *a, Values *v, int nseq, int nunits) {
   real **const arrays[] = {&v->mask, &v->old, &v->target, &v->now, &v->slope};

@@ -1,7 +1,6 @@
 /* core.c - the parts of grpo.core. */
 #include "script/core.h"
 
-#include <stddef.h>
 
 #include "script/binding.h"
 

@@ -15,7 +15,8 @@
 
 /* ---- positions ---------------------------------------------------------------------- */
 
-bool is_library_source(lua_State *L, const char *source) {
+/* Is this source (lua_Debug.source) part of the Lua half? */
+static bool is_library_source(lua_State *L, const char *source) {
   static const char installed[] = "/share/grpo/lua/";
   static const char copied[] = "/source/modules/grpo/"; /* a run keeps copies of modules there */
   if (*source++ != '@') return false;

@@ -4,7 +4,6 @@
 
 #include <lua.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/err.h"
 
@@ -26,8 +25,6 @@ void push_error(lua_State *L, Status s, const char *message);
 int push_failure(lua_State *L, Status s);
 /* Pushes "script.lua:14", the level-th line of the user's code from the inside, or "?". */
 void push_where(lua_State *L, int level);
-/* Is this source (lua_Debug.source) part of the Lua half? */
-bool is_library_source(lua_State *L, const char *source);
 /* Replaces the value on top by an error object, unless it is one; can add a traceback. */
 void complete_error(lua_State *L, bool traceback);
 /* The text of a string or of an error object; calls no metamethod.  It lives as long as the

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/log.h"
 #include "os/locale.h"
 #include "script/binding.h"
@@ -93,11 +94,6 @@ static int l_reward(lua_State *L) {
 }
 
 /* ---- the other callbacks ---------------------------------------------------------------- */
-
-static int by_name(const void *pa, const void *pb) {
-  const grpo_metric *a = pa, *b = pb;
-  return strcmp(a->name, b->name);
-}
 
 /* (step, metrics); upvalue 1 here and below: the Hosted */
 static int l_step(lua_State *L) {

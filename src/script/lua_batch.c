@@ -5,7 +5,6 @@
  */
 #include "script/lua_batch.h"
 
-#include "script/binding.h"
 #include "script/lua_engine.h"
 
 #define BATCH_TYPE "grpo.Batch"

@@ -1,6 +1,5 @@
 /* lua_denoise.c - masked training and its held-out loss as methods of the engine. */
 #include "rl/denoise.h"
-#include "script/binding.h"
 #include "script/lua_engine.h"
 #include "script/lua_sft.h"
 #include "script/push_metrics.h"

@@ -1,7 +1,5 @@
 /* lua_generate.c - m:generate. */
 #include "base/minmax.h"
-#include "model/decode.h"
-#include "script/binding.h"
 #include "script/interrupt.h"
 #include "script/lua_model.h"
 #include "script/read_options.h"

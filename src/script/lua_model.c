@@ -20,7 +20,6 @@
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/lua_text.h"
-#include "script/script_impl.h"
 #include "text/tokenizer_files.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
@@ -57,7 +56,8 @@ void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
     raise_new(L, GRPO_EARG, "%s: the model is generating, so on_token cannot change it", what);
 }
 
-Storage field_storage(lua_State *L, int index, const char *where) {
+/* From dtype and quantize. */
+static Storage field_storage(lua_State *L, int index, const char *where) {
   static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
   static const char *const quantised[] = {"int8", "nf4", NULL};
   static const Storage plain[] = {STORE_F32, STORE_AUTO, STORE_BF16};
@@ -200,7 +200,8 @@ static Buf *push_config_text(lua_State *L, int index, const char **what) {
   return b;
 }
 
-void check_model_config(lua_State *L, int index, Config *c) {
+/* Reads a configuration from a table, a JSON file's path or an embedded file's name; raises. */
+static void check_model_config(lua_State *L, int index, Config *c) {
   const char *what;
   Json *j;
   const Buf *b = push_config_text(L, index, &what);

@@ -33,11 +33,8 @@ void want_idle(lua_State *L, const LuaModel *lm, const char *what);
 /* Turns gradients on; raises if the model is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
 
-/* Reads a configuration from a table, a JSON file's path or an embedded file's name; raises. */
-void check_model_config(lua_State *L, int index, Config *c);
 /* Pushes the directory to load for a path; a run directory stands for its newest checkpoint. */
 const char *push_model_dir(lua_State *L, const char *path);
-Storage field_storage(lua_State *L, int index, const char *where); /* from dtype and quantize */
 Compute field_compute(lua_State *L, int index, const char *where); /* the default is auto */
 
 #endif

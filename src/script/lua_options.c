@@ -6,7 +6,6 @@
 #include "model/sampler.h"
 #include "rl/advantage.h"
 #include "rl/ppo.h"
-#include "script/binding.h"
 #include "script/lua_engine.h"
 #include "script/read_options.h"
 #include "script/read_sampling.h"

@@ -1,6 +1,5 @@
 /* lua_ppo.c - engine:ppo. */
 #include "rl/ppo.h"
-#include "script/binding.h"
 #include "script/lua_advantages.h"
 #include "script/lua_batch.h"
 #include "script/lua_engine.h"

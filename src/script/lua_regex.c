@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/regex.h"
 #include "script/binding.h"
 #include "script/lua_regex.h"
 

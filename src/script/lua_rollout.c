@@ -3,7 +3,6 @@
 
 #include "rl/reference.h"
 #include "rl/rollout.h"
-#include "script/binding.h"
 #include "script/interrupt.h"
 #include "script/lua_batch.h"
 #include "script/lua_engine.h"

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
-#include "script/binding.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/read_prompts.h"

@@ -1,7 +1,5 @@
 #include "script/lua_sft.h"
 
-#include "rl/sft.h"
-#include "script/binding.h"
 #include "script/interrupt.h"
 #include "script/lua_engine.h"
 #include "script/push_metrics.h"

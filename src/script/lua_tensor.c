@@ -12,7 +12,6 @@
 #include "grad/attrs.h"
 #include "grad/op_table.h"
 #include "script/lua_tensor.h"
-#include "script/script_impl.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
 
@@ -46,7 +45,8 @@ static void report_bytes(lua_State *L, Script *s, size_t bytes) {
   lua_gc(L, LUA_GCSTEP, kib);
 }
 
-void set_value(lua_State *L, TensorHandle *h, Value *v) {
+/* Takes over the caller's reference, then tells the collector how large the value is. */
+static void set_value(lua_State *L, TensorHandle *h, Value *v) {
   Script *s = h->script;
   h->v = v;
   h->fate = TENSOR_HELD;
@@ -77,7 +77,8 @@ static int l_gc(lua_State *L) {
 
 static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 
-void push_value(lua_State *L, Value *v) {
+/* Pushes a tensor.  Takes over the caller's reference, also if it raises. */
+static void push_value(lua_State *L, Value *v) {
   if (script_of(L)->closed) {
     value_release(v);
     check_not_closed(L); /* raises */
@@ -224,7 +225,8 @@ void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t
 
 /* ---- operations --------------------------------------------------------------------- */
 
-Value *check_operand(lua_State *L, int arg) {
+/* Reads a tensor or a number; a scalar tensor replaces the number on the stack. */
+static Value *check_operand(lua_State *L, int arg) {
   if (lua_type(L, arg) != LUA_TNUMBER) {
     if (!luaL_testudata(L, arg, TENSOR_TYPE)) type_error(L, arg, "tensor or number");
     return check_value(L, arg);

@@ -12,8 +12,6 @@
 #include "script/script_impl.h"
 
 #define TENSOR_TYPE "grpo.Tensor"
-/* Pushes a tensor.  Takes over the caller's reference, also if it raises. */
-void push_value(lua_State *L, Value *v);
 /* Pushes a tensor that belongs to the step (train.loss, tr.batch).  Once end_step_values() was
  * called, using it raises an error that advises :totable() or :detach(). */
 void push_step_value(lua_State *L, Value *v);
@@ -38,18 +36,14 @@ typedef struct TensorHandle {
   uint64_t tag; /* of that limited call; 0: none */
 } TensorHandle; /* user value 1: the model that a parameter belongs to */
 
-/* Pushes a handle without a value.  Make it before you own a Value, then call set_value. */
+/* Pushes a handle without a value.  Make it before you own a Value, then call finish_tensor. */
 TensorHandle *push_handle(lua_State *L);
-/* Takes over the caller's reference, then tells the collector how large the value is. */
-void set_value(lua_State *L, TensorHandle *h, Value *v);
 void drop_value(TensorHandle *h, TensorFate fate);
 
 /* Raises if the quota or the machine has no memory for so many reals; `what` begins the message. */
 void check_room(lua_State *L, double elements, const char *what);
 /* Reads an axis, counted from 1, or from -1 at the end; returns it counted from 0. */
 int check_axis(lua_State *L, int arg, const Tensor *x);
-/* Reads a tensor or a number; a scalar tensor replaces the number on the stack. */
-Value *check_operand(lua_State *L, int arg);
 /* Appends the whole numbers of a list or a tensor at index. */
 void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t max, IntBuf *out);
 /* Raises a failure, or gives v to the handle on top and returns 1. */

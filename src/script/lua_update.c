@@ -6,7 +6,6 @@
 #include "script/lua_update.h"
 
 #include "rl/update.h"
-#include "script/binding.h"
 #include "script/interrupt.h"
 #include "script/lua_advantages.h"
 #include "script/lua_batch.h"

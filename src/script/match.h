@@ -3,7 +3,6 @@
 #define GRPO_SCRIPT_MATCH_H
 
 #include <lauxlib.h>
-#include <lua.h>
 
 extern const luaL_Reg bounded_matchers[]; /* ends with {NULL, NULL} */
 

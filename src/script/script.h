@@ -7,7 +7,6 @@
 #include <lua.h>
 #include <stddef.h>
 
-#include "base/err.h"
 #include "script/embedded.h"
 
 typedef struct Script Script;

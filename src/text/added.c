@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/by_name.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/unicode.h"
@@ -48,12 +49,8 @@ Status added_respell(AddedSet *a, size_t i, const char *text, size_t n) {
   return GRPO_OK;
 }
 
-static int by_text(const void *x, const void *y) {
-  return strcmp(((const AddedToken *)x)->text, ((const AddedToken *)y)->text);
-}
-
 void added_sort(AddedSet *a) {
-  if (a->n) qsort(a->token, a->n, sizeof *a->token, by_text);
+  if (a->n) qsort(a->token, a->n, sizeof *a->token, by_name);
 }
 
 /* Tokens lo .. hi - 1 share their first `at` bytes: finds the first whose next byte is at least c.

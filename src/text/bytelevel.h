@@ -6,7 +6,6 @@
 #ifndef GRPO_TEXT_BYTELEVEL_H
 #define GRPO_TEXT_BYTELEVEL_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -2,7 +2,6 @@
  * name. */
 #include "text/pipeline.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -251,6 +251,8 @@ Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, bool s
   return s;
 }
 
+const char *const token_role_name[TOK_NROLES] = {"bos", "eos", "pad", "unk", "sep", "cls", "mask"};
+
 /* ---- properties ------------------------------------------------------------------- */
 
 int tokenizer_size(const Tokenizer *t) { return t->vocab.size; }

@@ -30,9 +30,21 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/intbuf.h"
-#include "text/token_role.h"
 
 typedef struct Tokenizer Tokenizer;
+
+/* The roles of special tokens that a tokenizer_config.json assigns. */
+typedef enum TokenRole {
+  TOK_BOS,
+  TOK_EOS,
+  TOK_PAD,
+  TOK_UNK,
+  TOK_SEP,
+  TOK_CLS,
+  TOK_MASK,
+  TOK_NROLES
+} TokenRole;
+extern const char *const token_role_name[TOK_NROLES]; /* "bos" */
 
 void tokenizer_retain(const Tokenizer *t);
 void tokenizer_free(const Tokenizer *t); /* drops one reference; NULL is fine */

@@ -12,7 +12,6 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "base/intbuf.h"
 #include "text/added.h"
 #include "text/bpe.h"
@@ -20,7 +19,7 @@
 #include "text/normalize.h"
 #include "text/pretoken.h"
 #include "text/subword.h"
-#include "text/token_role.h"
+#include "text/tokenizer.h"
 #include "text/unigram.h"
 #include "text/vocab.h"
 

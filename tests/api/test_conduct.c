@@ -1,7 +1,6 @@
 /* The library leaves its host alone: memory, output, locale, signals, working directory, log. */
 #include <fcntl.h>
 #include <locale.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 
 #include "base/crc32c.h"
 #include "formats/json.h"
-#include "os/file.h"
 #include "testing.h"
 
 /* The definition, a bit at a time. */

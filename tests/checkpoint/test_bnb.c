@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "checkpoint/bnb.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 
 /* ---- a weight and its parts, as a checkpoint would hold them ---- */
 

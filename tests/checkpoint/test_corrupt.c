@@ -7,7 +7,6 @@
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 
 static Status load(const char *dir, Storage storage) {
   Model *m = NULL;

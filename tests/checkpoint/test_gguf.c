@@ -9,7 +9,6 @@
 #include "model/config_write.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
 
@@ -47,16 +46,6 @@ static const struct {
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
 static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
-
-static bool same_bytes(const char *a, const char *b) {
-  Buf x = {0}, y = {0};
-  OK(file_read(a, 0, &x));
-  OK(file_read(b, 0, &y));
-  const bool same = x.len && x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
-  buf_free(&x);
-  buf_free(&y);
-  return same;
-}
 
 static bool same_config(const Config *a, const Config *b) {
   Buf x = {0}, y = {0};
@@ -102,7 +91,7 @@ TEST(every_family_comes_back_bit_for_bit) {
       want.initializer_range = model_config(back)->initializer_range; /* says nothing any more */
       CHECK(same_config(&want, model_config(back)));
       OK(gguf_save(back, NULL, second, GGML_F32));
-      CHECK(same_bytes(first, second));
+      CHECK(same_file(first, second));
     }
     model_release(m);
     model_release(back);
@@ -126,7 +115,7 @@ TEST(every_type_comes_back_within_its_step) {
       if (back) compare(m, back, types[t].bound, shapes[i].name);
       if (back) OK(gguf_save(back, NULL, second, types[t].type));
       /* Q4_0 has one level for its extreme and 15 for the rest: reading it moves no level */
-      if (back) CHECK(same_bytes(first, second));
+      if (back) CHECK(same_file(first, second));
       model_release(m);
       model_release(back);
     }
@@ -254,7 +243,7 @@ TEST(a_tokenizer_travels_with_the_model) {
   CHECK(back && back->config.num_eos == 3 && back->config.eos_token_id[1] == 12);
   CHECK(back && back->config.bos_token_id == 5);
   if (back && u) OK(gguf_save(back, u, again, GGML_F32));
-  CHECK(same_bytes(path, again));
+  CHECK(same_file(path, again));
   Gguf g;
   const GgufValue *v;
   OK(gguf_open(&g, path));
@@ -296,7 +285,7 @@ TEST(checkpoints_of_the_oracles_are_the_same_through_gguf) {
     OK(tokenizer_load(&u, path));
     if (m && back) compare(m, back, 0, names[i]);
     if (back && u) OK(gguf_save(back, u, again, GGML_F32));
-    CHECK(same_bytes(path, again));
+    CHECK(same_file(path, again));
     tokenizer_free(t), tokenizer_free(u);
     model_release(m), model_release(back);
   }

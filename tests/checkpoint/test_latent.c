@@ -4,23 +4,6 @@
 #include "checkpoint/weights.h"
 #include "model/modeltest.h"
 
-static const char *const shapes[] = {
-    "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
-    "\"n_inner\":20,\"n_positions\":32,\"initializer_range\":0.4,\"q_lora_rank\":7,"
-    "\"kv_lora_rank\":6,\"qk_nope_head_dim\":5,\"qk_rope_head_dim\":4,\"v_head_dim\":3,"
-    "\"rope_theta\":50}",
-    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
-    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"max_position_embeddings\":32,"
-    "\"initializer_range\":0.4,\"q_lora_rank\":null,\"kv_lora_rank\":5,\"qk_nope_head_dim\":4,"
-    "\"qk_rope_head_dim\":6,\"v_head_dim\":7,\"first_k_dense_replace\":2}",
-    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
-    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":32,"
-    "\"initializer_range\":0.4,\"q_lora_rank\":9,\"kv_lora_rank\":8,\"qk_nope_head_dim\":4,"
-    "\"qk_rope_head_dim\":2,\"v_head_dim\":4,\"n_routed_experts\":null,\"attention_bias\":true,"
-    "\"mlp_bias\":true,\"tie_word_embeddings\":true,\"rope_theta\":100,"
-    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.5}}"};
-enum { SHAPES = sizeof shapes / sizeof *shapes };
-
 static void check_round_trip(const char *shape, WeightType type, Storage storage) {
   const char *dir = test_path("%s/latent", test_tmp());
   Model *m = small_model(shape, NULL, 6), *back, *again;
@@ -40,15 +23,15 @@ static void check_round_trip(const char *shape, WeightType type, Storage storage
 }
 
 TEST(a_saved_model_loads_again) {
-  for (int k = 0; k < SHAPES; k++) {
-    check_round_trip(shapes[k], WEIGHT_F32, STORE_F32);
-    check_round_trip(shapes[k], WEIGHT_BF16, STORE_AUTO);
-    check_round_trip(shapes[k], WEIGHT_BF16, STORE_BF16);
+  for (int k = 0; k < LATENT_SHAPES; k++) {
+    check_round_trip(latent_shapes[k], WEIGHT_F32, STORE_F32);
+    check_round_trip(latent_shapes[k], WEIGHT_BF16, STORE_AUTO);
+    check_round_trip(latent_shapes[k], WEIGHT_BF16, STORE_BF16);
   }
 }
 
 TEST(gguf_is_refused_by_name) {
-  Model *m = small_model(shapes[1], NULL, 1);
+  Model *m = small_model(latent_shapes[1], NULL, 1);
   REFUSED(gguf_save(m, NULL, test_path("%s/latent.gguf", test_tmp()), GGML_F32), GRPO_EARG,
           "deepseek_v2");
   model_release(m);

@@ -6,7 +6,6 @@
 #include "kern/dispatch.h"
 #include "model/decode.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/frozen.h"
 #include "model/lora.h"
 #include "model/lora_merge.h"
@@ -14,7 +13,6 @@
 #include "model/modeltest.h"
 #include "model/optimizer.h"
 #include "model/panels.h"
-#include "os/file.h"
 
 static const char *const all_linear[] = {"all-linear"};
 
@@ -40,33 +38,21 @@ static Model *adapted(const char *shape) { return adapted_targets(shape, 1, all_
 
 enum { LEN = 23 };
 
-/* Logits of one sequence: [LEN, vocab], to be freed. */
-static real *logits_of(Model *m) {
-  int32_t ids[LEN], pos[LEN];
-  const PackSpan span = {0, LEN, -1};
-  Tape t;
-  Tensor *out = NULL;
+static real *some_logits(Model *m) {
+  int32_t ids[LEN];
   some_ids(ids, LEN, model_config(m)->vocab_size, 11);
-  for (int i = 0; i < LEN; i++) pos[i] = i;
-  const Pack p = {.nrows = LEN, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
-  OK(tape_init(&t, NULL));
-  t.off = true;
-  OK(forward_logits(m, &t, &p, &out));
-  real *y = malloc(out->n * sizeof *y);
-  memcpy(y, out->data, out->n * sizeof *y);
-  tape_free(&t);
-  return y;
+  return plain_logits(m, ids, LEN);
 }
 
 static bool same_logits(Model *a, Model *b) {
-  real *x = logits_of(a), *y = logits_of(b);
+  real *x = some_logits(a), *y = some_logits(b);
   const bool same = memcmp(x, y, LEN * (size_t)model_config(a)->vocab_size * sizeof *x) == 0;
   free(x), free(y);
   return same;
 }
 
 static double logits_distance(Model *a, Model *b) {
-  real *x = logits_of(a), *y = logits_of(b);
+  real *x = some_logits(a), *y = some_logits(b);
   const double d = worst_difference(x, y, LEN * (size_t)model_config(a)->vocab_size);
   free(x), free(y);
   return d;
@@ -336,7 +322,7 @@ TEST(embedding_and_head_have_adapters_when_named) {
 
 TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   Model *m = adapted(tiny_llama), *plain = small_model(tiny_llama, NULL, 7), *copy, *view;
-  real *before = logits_of(m);
+  real *before = some_logits(m);
   REQUIRE(model_copy(&copy, m));
   REQUIRE(model_view(&view, copy));
   CHECK(same_logits(view, plain));
@@ -351,7 +337,7 @@ TEST(copies_of_an_adapted_model_share_its_base_and_keep_it_alive) {
   fill_adapter(copy, 9, 0.15);
   OK(model_copy_lerp(m, copy, 1, &(Ctx){0}));
   model_release(m);
-  real *after = logits_of(copy);
+  real *after = some_logits(copy);
   CHECK(memcmp(before, after, LEN * 101 * sizeof *after) == 0);
   free(before), free(after);
   model_release(copy);
@@ -382,11 +368,11 @@ static void check_compact(const char *shape, Storage storage) {
   CHECK(same_logits(m, view));
   OK(model_set_trainable(m, false));
   REFUSED(lora_merge(m), GRPO_EARG, "shared with a frozen view");
-  real *before = logits_of(view);
+  real *before = some_logits(view);
   model_release(view);
   OK(lora_merge(m));
   CHECK(!frozen_any(m));
-  real *after = logits_of(m);
+  real *after = some_logits(m);
   const double d = worst_difference(before, after, LEN * (size_t)model_config(m)->vocab_size);
   if (!(d < 5e-5))
     test_fail(__FILE__, __LINE__, "storage %d: merged logits differ by %g", storage, d);
@@ -518,15 +504,6 @@ TEST(a_model_that_others_hold_is_left_where_it_is) {
 
 /* ---- on disk --------------------------------------------------------------------- */
 
-static bool same_file(const char *a, const char *b) {
-  Buf x = {0}, y = {0};
-  OK(file_read(a, 1 << 24, &x));
-  OK(file_read(b, 1 << 24, &y));
-  const bool same = x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
-  buf_free(&x), buf_free(&y);
-  return same;
-}
-
 static void check_reload(const char *shape, const LoraOptions *o) {
   static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors"};
   Model *m = small_model(shape, NULL, 7), *again = small_model(shape, NULL, 7);
@@ -597,14 +574,6 @@ TEST(out_of_memory_leaves_the_model_as_it_was) {
 
 /* ---- the optimizer --------------------------------------------------------------- */
 
-static void some_gradients(Model *m, uint64_t seed) {
-  for (int i = 0; i < model_num_params(m); i++) {
-    Param *p = model_param(m, i);
-    const RngKey key = {.seed = seed, .stream = RNG_TASK, .prompt = (uint32_t)i};
-    for (size_t k = 0; p->trainable && k < p->t.n; k++) p->t.grad[k] = (real)rng_normal(&key, k);
-  }
-}
-
 TEST(adamw_moves_the_adapter_alone_and_its_state_returns) {
   Model *m = adapted(tiny_llama), *n = adapted(tiny_llama),
         *plain = small_model(tiny_llama, NULL, 7);
@@ -619,12 +588,12 @@ TEST(adamw_moves_the_adapter_alone_and_its_state_returns) {
   OK(model_set_trainable(n, true));
   REQUIRE(optimizer_new(&a, m, &o));
   REQUIRE(optimizer_new(&b, n, &o));
-  some_gradients(m, 1);
+  random_gradients(m, 1);
   OK(optimizer_step(a, &cx, 1e-2, 0, 0));
   OK(optimizer_save(a, path));
   OK(optimizer_load(b, path));
   OK(model_copy_weights(n, m));
-  some_gradients(m, 2), some_gradients(n, 2);
+  random_gradients(m, 2), random_gradients(n, 2);
   CHECK(optimizer_grad_norm(a, &cx) == optimizer_grad_norm(b, &cx));
   OK(optimizer_step(a, &cx, 1e-2, 1, 5));
   OK(optimizer_step(b, &cx, 1e-2, 1, 5));

@@ -10,7 +10,6 @@
 #include "kern/elementwise.h"
 #include "model/decode.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/modeltest.h"
 
 static Model *load(const char *name, Pool *pool) {

@@ -4,7 +4,6 @@
 #include "model/lora.h"
 #include "model/lora_merge.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 
 /* ---- adapter_config.json --------------------------------------------------------- */
 

@@ -1,5 +1,4 @@
 /* Directories that are whole or not there. */
-#include <stdlib.h>
 
 #include "checkpoint/run_checkpoint.h"
 #include "os/file.h"

@@ -4,7 +4,6 @@
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/frozen.h"
 #include "model/layout.h"
 #include "model/lora.h"
@@ -14,7 +13,6 @@
 #include "model/modeltest.h"
 #include "model/panels.h"
 #include "model/resize.h"
-#include "os/file.h"
 
 enum { TOKENS = 24 };
 
@@ -69,16 +67,6 @@ static bool same_logits(Model *a, Model *b) {
   logits_of(a, x);
   logits_of(b, y);
   return memcmp(x, y, n * sizeof *x) == 0;
-}
-
-static bool same_file(const char *a, const char *b) {
-  Buf x = {0}, y = {0};
-  OK(file_read(a, 0, &x));
-  OK(file_read(b, 0, &y));
-  const bool same = x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
-  buf_free(&x);
-  buf_free(&y);
-  return same;
 }
 
 /* ---- the same bits ------------------------------------------------------------------- */

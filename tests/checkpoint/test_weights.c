@@ -6,7 +6,6 @@
 #include "checkpoint/weights.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 
 /* ---- hostile safetensors ---------------------------------------------------------- */
 
@@ -126,15 +125,6 @@ TEST(a_hundred_thousand_tensors_take_no_time) {
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------- */
-
-static bool same_weights(Model *a, Model *b) {
-  if (model_num_params(a) != model_num_params(b)) return false;
-  for (int i = 0; i < model_num_params(a); i++) {
-    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
-    if (x->n != y->n || memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
-  }
-  return true;
-}
 
 static void round_to(Model *m, WeightType type) {
   for (int i = 0; i < model_num_params(m); i++) {

@@ -10,7 +10,6 @@
 #include "fuzz.h"
 #include "script/binding.h"
 #include "script/core.h"
-#include "script/foreign_vm.h"
 #include "script/lua_vm.h"
 
 static const char setup[] =

@@ -1,6 +1,5 @@
 #include "check.h"
 
-#include <stdarg.h>
 
 #include "base/arena.h"
 

@@ -1,7 +1,6 @@
 /* Results kept in one forward and taken in another, whose rows stand elsewhere. */
 #include <string.h>
 
-#include "grad/attrs.h"
 #include "grad/tape.h"
 #include "testing.h"
 

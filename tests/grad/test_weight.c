@@ -4,7 +4,6 @@
 
 #include "grad/attrs.h"
 #include "grad/tape.h"
-#include "grad/weight.h"
 #include "kern/gemm_bf16.h"
 #include "kern/quant.h"
 #include "testing.h"

@@ -6,8 +6,6 @@
  */
 #include <lauxlib.h>
 #include <lua.h>
-#include <math.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "checkpoint/weights.h"

@@ -9,7 +9,9 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "model/config_read.h"
+#include "model/forward_logits.h"
 #include "model/model.h"
+#include "os/file.h"
 #include "status.h"
 #include "testing.h"
 
@@ -86,6 +88,24 @@ static const char *const tiny_deepseek =
     "\"v_head_dim\":6,\"first_k_dense_replace\":2,"
     "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}";
 
+/* Models with latent attention. */
+static const char *const latent_shapes[] = {
+    "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
+    "\"n_inner\":20,\"n_positions\":32,\"initializer_range\":0.4,\"q_lora_rank\":7,"
+    "\"kv_lora_rank\":6,\"qk_nope_head_dim\":5,\"qk_rope_head_dim\":4,\"v_head_dim\":3,"
+    "\"rope_theta\":50}",
+    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"max_position_embeddings\":32,"
+    "\"initializer_range\":0.4,\"q_lora_rank\":null,\"kv_lora_rank\":5,\"qk_nope_head_dim\":4,"
+    "\"qk_rope_head_dim\":6,\"v_head_dim\":7,\"first_k_dense_replace\":2}",
+    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":32,"
+    "\"initializer_range\":0.4,\"q_lora_rank\":9,\"kv_lora_rank\":8,\"qk_nope_head_dim\":4,"
+    "\"qk_rope_head_dim\":2,\"v_head_dim\":4,\"n_routed_experts\":null,\"attention_bias\":true,"
+    "\"mlp_bias\":true,\"tie_word_embeddings\":true,\"rope_theta\":100,"
+    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.5}}"};
+enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
+
 /* Every family, and what llama models may have besides. */
 enum { WINDOWED_SHAPES = 9, SMALL_SHAPES = 11 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
@@ -156,6 +176,50 @@ static inline double largest_of(const real *a, size_t n) {
   double worst = 0;
   for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)a[i]));
   return worst;
+}
+
+/* Logits of one plain sequence: [n, vocab], to be freed. */
+static inline real *plain_logits(Model *m, const int32_t *ids, int n) {
+  const PackSpan span = {0, n, -1};
+  int32_t pos[64];
+  Tape t;
+  Tensor *y = NULL;
+  for (int i = 0; i < n; i++) pos[i] = i;
+  const Pack p = {.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
+  OK(tape_init(&t, NULL));
+  t.off = true;
+  OK(forward_logits(m, &t, &p, &y));
+  real *out = malloc(y->n * sizeof *out);
+  memcpy(out, y->data, y->n * sizeof *out);
+  tape_free(&t);
+  return out;
+}
+
+static inline bool same_weights(Model *a, Model *b) {
+  if (model_num_params(a) != model_num_params(b)) return false;
+  for (int i = 0; i < model_num_params(a); i++) {
+    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
+    if (x->n != y->n || memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
+  }
+  return true;
+}
+
+static inline void random_gradients(Model *m, uint64_t seed) {
+  for (int i = 0; i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    const RngKey key = {.seed = seed, .stream = RNG_USER, .prompt = (uint32_t)i};
+    for (size_t k = 0; p->trainable && k < p->t.n; k++) p->t.grad[k] = (real)rng_normal(&key, k);
+  }
+}
+
+static inline bool same_file(const char *a, const char *b) {
+  Buf x = {0}, y = {0};
+  OK(file_read(a, 0, &x));
+  OK(file_read(b, 0, &y));
+  const bool same = x.len && x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+  buf_free(&x);
+  buf_free(&y);
+  return same;
 }
 
 #endif

@@ -1,7 +1,6 @@
 /* config.json in its variants, and what is refused by name. */
 #include "model/config_write.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 
 static Status parse(const char *text, Config *c) {
   Json *j = NULL;

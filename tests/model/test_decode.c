@@ -3,7 +3,6 @@
 #include "kern/dispatch.h"
 #include "model/decode.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/modeltest.h"
 #include "model/panels.h"
 #include "model/sampler.h"

@@ -1,27 +1,11 @@
 /* The parts that families add to the common block, against small computations of its own: packed
  * matrices, partial rotary positions, longrope, windows, embedding scale. */
-#include "model/forward_logits.h"
 #include "model/modeltest.h"
 #include "model/rope.h"
 
 /* ---- logits of one plain sequence ------------------------------------------------------- */
 
 enum { LEN = 40 };
-
-static real *logits_of(Model *m, const int32_t *ids, int n) {
-  const PackSpan span = {0, n, -1};
-  int32_t pos[LEN];
-  Tape t;
-  Tensor *y = NULL;
-  for (int i = 0; i < n; i++) pos[i] = i;
-  const Pack p = {.nrows = n, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
-  OK(tape_init(&t, NULL));
-  OK(forward_logits(m, &t, &p, &y));
-  real *out = malloc(y->n * sizeof *out);
-  memcpy(out, y->data, y->n * sizeof *out);
-  tape_free(&t);
-  return out;
-}
 
 static const Tensor *weight(Model *m, int layer, const char *name) {
   const char *full = layer < 0 ? name : test_path("model.layers.%d.%s", layer, name);
@@ -68,7 +52,7 @@ TEST(packed_matrices_give_the_bits_of_their_parts) {
            weight(phi, -1, ends[i])->n * sizeof(real));
   model_updated(llama);
   some_ids(ids, LEN, 101, 5);
-  real *a = logits_of(phi, ids, LEN), *b = logits_of(llama, ids, LEN);
+  real *a = plain_logits(phi, ids, LEN), *b = plain_logits(llama, ids, LEN);
   CHECK(!memcmp(a, b, LEN * 101 * sizeof *a));
   CHECK(model_count(phi) == model_count(llama));
   free(a), free(b);
@@ -156,7 +140,7 @@ static void check_longrope(const char *type, const char *use_long, const double 
   Model *m = small_model(test_path(one_layer, use_long, type), NULL, 8);
   some_ids(ids, LEN, VOCAB, 6);
   want_logits(m, ids, factors, want);
-  real *got = logits_of(m, ids, LEN);
+  real *got = plain_logits(m, ids, LEN);
   double worst = 0;
   for (int i = 0; i < LEN * VOCAB; i++) worst = fmax(worst, fabs((double)got[i] - want[i]));
   CHECK_NEAR(worst, 0, 2e-5);
@@ -196,11 +180,11 @@ TEST(a_window_matters_from_its_length_on) {
     Model *m = small_model(*small_shapes[k], NULL, 2);
     Config *c = (Config *)model_config(m);
     const int w = c->sliding_window;
-    real *narrow = logits_of(m, ids, LEN);
+    real *narrow = plain_logits(m, ids, LEN);
     c->sliding_window = LEN;
-    real *wide = logits_of(m, ids, LEN);
+    real *wide = plain_logits(m, ids, LEN);
     c->sliding_window = 0;
-    real *none = logits_of(m, ids, LEN);
+    real *none = plain_logits(m, ids, LEN);
     const size_t same = (size_t)w * 101, all = LEN * 101;
     if (config_has_local_rope(c)) /* without windows its layers would rotate as global ones */
       CHECK(memcmp(wide, none, all * sizeof *wide) != 0);

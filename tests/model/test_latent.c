@@ -4,30 +4,11 @@
 #include "model/attention_shape.h"
 #include "model/cache.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
-#include "os/file.h"
 
 enum { LEN = 13, WIDE = 400, HEADS = 4 };
-
-static const char *const shapes[] = {
-    "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
-    "\"n_inner\":20,\"n_positions\":32,\"initializer_range\":0.4,\"q_lora_rank\":7,"
-    "\"kv_lora_rank\":6,\"qk_nope_head_dim\":5,\"qk_rope_head_dim\":4,\"v_head_dim\":3,"
-    "\"rope_theta\":50}",
-    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
-    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"max_position_embeddings\":32,"
-    "\"initializer_range\":0.4,\"q_lora_rank\":null,\"kv_lora_rank\":5,\"qk_nope_head_dim\":4,"
-    "\"qk_rope_head_dim\":6,\"v_head_dim\":7,\"first_k_dense_replace\":2}",
-    "{\"model_type\":\"deepseek_v2\",\"vocab_size\":13,\"hidden_size\":16,\"intermediate_size\":10,"
-    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":32,"
-    "\"initializer_range\":0.4,\"q_lora_rank\":9,\"kv_lora_rank\":8,\"qk_nope_head_dim\":4,"
-    "\"qk_rope_head_dim\":2,\"v_head_dim\":4,\"n_routed_experts\":null,\"attention_bias\":true,"
-    "\"mlp_bias\":true,\"tie_word_embeddings\":true,\"rope_theta\":100,"
-    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.5}}"};
-enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* ---- the model in double ---------------------------------------------------------------- */
 
@@ -176,12 +157,12 @@ static void want_logits(Model *m, const int32_t *ids, int len, double *logits) {
 /* ---- logits ------------------------------------------------------------------------------ */
 
 TEST(latent_attention_agrees_with_expanded_keys_and_values_in_double) {
-  for (int k = 0; k < SHAPES; k++) {
+  for (int k = 0; k < LATENT_SHAPES; k++) {
     double want[LEN * 13], worst = 0;
     int32_t ids[LEN], pos[LEN];
     const PackSpan span = {0, LEN, -1};
     const Pack p = {.nrows = LEN, .ids = ids, .pos = pos, .nspans = 1, .spans = &span};
-    Model *m = small_model(shapes[k], NULL, 3);
+    Model *m = small_model(latent_shapes[k], NULL, 3);
     Tape t;
     Tensor *y;
     for (int i = 0; i < LEN; i++) pos[i] = i;
@@ -259,8 +240,8 @@ static void check_weight(Model *m, const Group *g, Param *p) {
 }
 
 TEST(gradients_of_every_weight_of_a_packed_group_agree_with_differences_in_double) {
-  for (int k = 0; k < SHAPES; k++) {
-    Model *m = small_model(shapes[k], NULL, 4);
+  for (int k = 0; k < LATENT_SHAPES; k++) {
+    Model *m = small_model(latent_shapes[k], NULL, 4);
     const int vocab = model_config(m)->vocab_size;
     Group g;
     Tape t;
@@ -285,7 +266,7 @@ TEST(names_and_shapes_are_those_of_deepseek_v2) {
                                       "o_proj.weight",         "o_proj.bias"};
   static const int dims[][2] = {{9, 16},  {9, 0},  {9, 0},  {12, 9}, {8, 0},
                                 {10, 16}, {16, 8}, {10, 0}, {16, 8}, {16, 0}};
-  Model *m = small_model(shapes[2], NULL, 1);
+  Model *m = small_model(latent_shapes[2], NULL, 1);
   for (int i = 0; i < 10; i++) {
     const Param *p = model_find(m, test_path("model.layers.0.self_attn.%s", names[i]));
     if (!p || p->t.dim[0] != dims[i][0] || (dims[i][1] && p->t.dim[1] != dims[i][1]))
@@ -299,7 +280,7 @@ TEST(names_and_shapes_are_those_of_deepseek_v2) {
 /* ---- adapters ------------------------------------------------------------------------------- */
 
 TEST(adapters_leave_out_the_weight_that_is_used_head_by_head) {
-  Model *m = small_model(shapes[0], NULL, 1);
+  Model *m = small_model(latent_shapes[0], NULL, 1);
   const char *all[] = {"all-linear"}, *named[] = {"q_b_proj", "kv_b_proj"};
   LoraOptions o = {.rank = 2, .alpha = 4, .ntargets = 2, .targets = named};
   REFUSED(lora_add(m, &o, 1), GRPO_EARG, "attn.kv_b_proj is not supported");
@@ -315,13 +296,13 @@ TEST(adapters_leave_out_the_weight_that_is_used_head_by_head) {
 
 TEST(the_cache_holds_latents_and_rotary_keys_alone) {
   Config c;
-  config_of(&c, shapes[0]);
+  config_of(&c, latent_shapes[0]);
   CHECK(config_cache_reals(&c, false) == 2 * (6 + 4));
   CHECK(config_cache_reals(&c, true) == 2 * 3 * (5 + 4 + 3));
   config_of(&c, tiny_llama);
   CHECK(config_cache_reals(&c, false) == 3 * 2 * 2 * 16);
   CHECK(config_cache_reals(&c, true) == 3 * 4 * 2 * 16);
-  config_of(&c, shapes[1]);
+  config_of(&c, latent_shapes[1]);
   const AttnShape s = attention_shape(&c, COMPUTE_F32);
   const size_t a = cache_bytes(&s, c.num_hidden_layers, 1, 16, 0),
                b = cache_bytes(&s, c.num_hidden_layers, 1, 160, 0);

@@ -1,6 +1,5 @@
 /* A pass that sees both ways, and filling in masks. */
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/masked.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"

@@ -4,7 +4,6 @@
 #include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
-#include "os/file.h"
 
 /* A bag of parameters; the optimizer needs no more of a model. */
 typedef struct Bag {
@@ -130,28 +129,12 @@ TEST(adamw_follows_the_reference_s_trajectories) {
 
 /* ---- a model's optimizer ----------------------------------------------------------------- */
 
-static void random_gradients(Model *m, uint64_t seed) {
-  for (int i = 0; i < model_num_params(m); i++) {
-    Tensor *t = &model_param(m, i)->t;
-    const RngKey key = {.seed = seed, .stream = RNG_USER, .prompt = (uint32_t)i};
-    for (size_t k = 0; k < t->n; k++) t->grad[k] = (real)rng_normal(&key, k);
-  }
-}
-
 static void some_steps(Optimizer *o, Model *m, int from, int to) {
   const Ctx cx = {.pool = m->pool};
   for (int k = from; k < to; k++) {
     random_gradients(m, (uint64_t)k);
     OK(optimizer_step(o, &cx, 1e-3, 1, optimizer_grad_norm(o, &cx)));
   }
-}
-
-static bool same_weights(Model *a, Model *b) {
-  for (int i = 0; i < model_num_params(a); i++) {
-    const Tensor *x = &model_param(a, i)->t, *y = &model_param(b, i)->t;
-    if (memcmp(x->data, y->data, x->n * sizeof(real)) != 0) return false;
-  }
-  return true;
 }
 
 TEST(saved_moments_continue_exactly_with_any_number_of_threads) {

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/model_copy.h"
 #include "model/modeltest.h"
 #include "model/panels.h"

@@ -3,7 +3,6 @@
 #include "kern/elementwise.h"
 #include "model/estimate.h"
 #include "model/forward.h"
-#include "model/forward_logits.h"
 #include "model/model_copy.h"
 #include "model/model_plan.h"
 #include "model/modeltest.h"

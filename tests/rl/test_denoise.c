@@ -8,7 +8,6 @@
 #include "model/masked.h"
 #include "model/model_copy.h"
 #include "rl/denoise.h"
-#include "rl/sft.h"
 #include "tiny.h"
 
 enum { ROWS = 40, LENGTH = 32, MASK = 257 };

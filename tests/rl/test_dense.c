@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "grad/policy.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/model_copy.h"

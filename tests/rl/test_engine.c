@@ -2,7 +2,6 @@
 #include "base/mem.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
-#include "grad/policy.h"
 #include "model/model_copy.h"
 #include "os/file.h"
 #include "rl/sft.h"

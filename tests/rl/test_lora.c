@@ -2,7 +2,6 @@
  * depends on nothing but its address. */
 #include "base/mem.h"
 #include "checkpoint/peft.h"
-#include "grad/policy.h"
 #include "model/lora_merge.h"
 #include "model/model_copy.h"
 #include "rl/sft.h"

@@ -11,7 +11,6 @@
 #include "script/lua_tensor.h"
 #include "script/lua_vm.h"
 #include "testing.h"
-#include "text/tokenizer_make.h"
 
 static const char half[] = "local m = {}\nfunction m.call(f, ...) return f(...) end\nreturn m\n";
 static const char reward[] = "return { one = function() return 1 end }";

@@ -1,6 +1,5 @@
 /* Tokenizers out of and into GGUF metadata, held to the ids of the original tokenizers. */
 #include "oracle.inc.c"
-#include "os/file.h"
 #include "status.h"
 #include "text/gguf_tokenizer.h"
 #include "text/gguf_tokenizer_write.h"
