@@ -217,10 +217,10 @@ describe("a held-out metric that falls while the reward in training rises", func
   end)
 
   it("names rows that are new or known", function()
-    for rows, want in pairs { [500] = "rows that the stage had not met before",
+    for n, want in pairs { [500] = "rows that the stage had not met before",
       [2] = "has met each of its rows about %d%.%d times" } do
       local text = notes(function(t)
-        t.data.train = grpo.data.generate(function() return { prompt = "ab" } end, { n = rows })
+        t.data.train = grpo.data.generate(function() return { prompt = "ab" } end, { n = n })
         t.rewards = { grows = function(_, _, c)
           return #c.group > 1 and c.step or 0 -- held-out rows have one completion each
         end }
