@@ -26,7 +26,7 @@ local gsm8k = {}
 ---@return number
 function gsm8k.correct(text, row)
   local gold = answer.of_row(row, "answer", "gsm8k.correct")
-  local given = answer.tagged(text, "answer")
+  local given = answer.tagged(text)
   return given and answer.equal(given, gold) and 1 or 0
 end
 
@@ -34,7 +34,7 @@ end
 ---@param text string
 ---@return number
 function gsm8k.integer(text)
-  local given = answer.tagged(text, "answer")
+  local given = answer.tagged(text)
   return given and given:find("^%s*%-?%d+%s*$") and 1 or -1
 end
 

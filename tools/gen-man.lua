@@ -15,10 +15,12 @@ local function escape(text) return (text:gsub("[\\*_#`]", "\\%0")) end
 
 -- ---- commands -------------------------------------------------------------------------------
 
+local function put(lines, ...)
+  for _, line in ipairs { ... } do lines[#lines + 1] = line end
+end
+
 local function item(lines, name, text)
-  lines[#lines + 1] = ("*%s*"):format(escape(name))
-  lines[#lines + 1] = "\t" .. escape(text)
-  lines[#lines + 1] = ""
+  put(lines, ("*%s*"):format(escape(name)), "\t" .. escape(text), "")
 end
 
 local function rows(lines, list)
@@ -26,8 +28,7 @@ local function rows(lines, list)
     if row[2] then
       item(lines, row[1], row[2])
     else
-      lines[#lines + 1] = "\t" .. escape(row[1])
-      lines[#lines + 1] = ""
+      put(lines, "\t" .. escape(row[1]), "")
     end
   end
 end
@@ -55,18 +56,15 @@ end
 function blocks.help(lines, names)
   for name in names:gmatch("%S+") do
     local command = cli.command(name)
-    lines[#lines + 1] = ("## grpo %s"):format(name)
-    lines[#lines + 1] = ""
+    put(lines, "## grpo " .. name, "")
     for _, form in ipairs(usage.forms(command)) do
-      lines[#lines + 1] = ("*grpo %s* %s"):format(name, synopsis(form))
-      lines[#lines + 1] = ""
+      put(lines, ("*grpo %s* %s"):format(name, synopsis(form)), "")
     end
     for _, block in ipairs(usage.blocks(command)) do
       if type(block) == "table" then
         rows(lines, block)
       else
-        lines[#lines + 1] = escape(block)
-        lines[#lines + 1] = ""
+        put(lines, escape(block), "")
       end
     end
   end
@@ -96,10 +94,8 @@ function blocks.options(lines)
   for _, row in ipairs(option_rows.rows) do
     local default = row.default ~= nil and value_text(row.default)
     default = default and default ~= "" and escape("; default " .. default) or ""
-    lines[#lines + 1] = ("*%s* (%s%s)%s"):format(escape(row.path), escape(option_type(row)),
-      default, row.live and " *live*" or "")
-    lines[#lines + 1] = "\t" .. escape(row.doc)
-    lines[#lines + 1] = ""
+    put(lines, ("*%s* (%s%s)%s"):format(escape(row.path), escape(option_type(row)), default,
+      row.live and " *live*" or ""), "\t" .. escape(row.doc), "")
   end
 end
 

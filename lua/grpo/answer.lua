@@ -23,16 +23,11 @@ answer.trim = trim
 
 -- ---- finding --------------------------------------------------------------------------
 
-local ANSWER, ANSWER_END = "<answer>", "</answer>" -- nearly every call uses this tag
-
---- The content of the last complete <tag>...</tag>; if tags are nested, of the innermost.
+--- The content of the last complete <answer>...</answer>; if tags are nested, of the innermost.
 ---@param text string
----@param tag string
 ---@return string|nil content
----@return integer|nil stop position of the closing tag's last byte
-function answer.tagged(text, tag)
-  local open, close = ANSWER, ANSWER_END
-  if tag ~= "answer" then open, close = "<" .. tag .. ">", "</" .. tag .. ">" end
+function answer.tagged(text)
+  local open, close = "<answer>", "</answer>"
   local next_close = text:find(close, 1, true)
   if not next_close then return nil end
   local next_open = text:find(open, 1, true)
@@ -45,7 +40,7 @@ function answer.tagged(text, tag)
     if start then first, last, start = start, next_close - 1, nil end
     next_close = text:find(close, next_close + #close, true)
   end
-  if first then return text:sub(first, last), last + #close end
+  return first and text:sub(first, last)
 end
 
 --- The content of the last \boxed{...} (or \fbox) whose braces balance.
@@ -120,7 +115,7 @@ end
 ---@param text string
 ---@return string|nil
 function answer.extract(text)
-  return answer.boxed(text) or answer.hashed(text) or answer.tagged(text, "answer")
+  return answer.boxed(text) or answer.hashed(text) or answer.tagged(text)
     or answer.last_number(text)
 end
 
@@ -129,7 +124,7 @@ end
 ---@return string
 function answer.gold(value)
   if type(value) == "number" then return tostring(value) end
-  return answer.hashed(value) or answer.boxed(value) or answer.tagged(value, "answer")
+  return answer.hashed(value) or answer.boxed(value) or answer.tagged(value)
     or trim(value)
 end
 

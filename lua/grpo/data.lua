@@ -38,13 +38,13 @@ local function check_count(n, where)
   end
 end
 
----@param f fun(row): any  called each time a row is read
+-- f(row) is called each time a row is read.
 function methods:map(f)
   check_function(f, "dataset:map")
   return new(self.name, self.n, function(i) return f(self.get(i)) end)
 end
 
----@param f fun(row): boolean  called once for every row, now
+-- f(row) is called once for every row, now.
 function methods:filter(f)
   check_function(f, "dataset:filter")
   local kept = {}
@@ -54,7 +54,6 @@ function methods:filter(f)
   return new(self.name, #kept, function(i) return self.get(kept[i]) end)
 end
 
----@param seed integer?
 function methods:shuffle(seed)
   seed = seed or 0
   return new(self.name, self.n,

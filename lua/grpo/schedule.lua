@@ -4,7 +4,8 @@
 -- (completion tokens trained on so far), p.fraction (0..1) and p.metrics (of the last step).
 -- A plain number is allowed wherever a schedule is.
 --
--- A span in `steps` or `tokens` counts from 0; the default is the whole stage.
+-- A span in `steps` or `tokens` counts from 0; the default is the whole stage.  The types of the
+-- parameters are in lua/grpo/meta/schedule.lua.
 
 local options = require "grpo.options"
 
@@ -45,7 +46,6 @@ local function is_schedule(s)
 end
 
 --- Always v.
----@param v number
 function schedule.constant(v)
   if type(v) ~= "number" then error("schedule.constant: wants a number, got a " .. type(v), 2) end
   return function() return v end
@@ -53,7 +53,6 @@ end
 
 --- From `from` to `to` in a straight line, then `to`.  With power = 2, 3, ... as the distance
 --- still to go to that power (the polynomial schedule of transformers).
----@param opts { from: number, to: number, steps: number?, tokens: number?, power: number? }
 function schedule.linear(opts)
   local o = options.check(opts, {
     from = number, to = number, steps = span, tokens = span,
@@ -64,7 +63,6 @@ function schedule.linear(opts)
 end
 
 --- From `from` up to `to` in a straight line, then constant.
----@param opts { to: number, from: number?, steps: number?, tokens: number? }
 function schedule.warmup(opts)
   local o = options.check(opts, {
     from = { type = "number", default = 0 }, to = number, steps = span, tokens = span,
@@ -80,9 +78,7 @@ end
 --- `cycles` is the number of waves (0.5: peak to final, once); `restarts` instead is the number of
 --- falls, each from the peak.  As there, a plain cosine climbs again past `steps`: chain it with a
 --- constant when the stage is longer.
----@param opts { peak: number, warmup: number?, steps: number?, final: number?, cycles: number?,
----  restarts: integer? }
----   warmup: in steps; steps: the end, warm-up included; default: the stage's last step
+--- `warmup` is in steps; `steps` is the end, warm-up included, by default the stage's last step.
 function schedule.cosine(opts)
   local o = options.check(opts, {
     peak = number,
@@ -106,7 +102,6 @@ function schedule.cosine(opts)
 end
 
 --- Linear warm-up to `peak`, then falling with the root of the step.
----@param opts { peak: number, warmup: number }
 function schedule.inverse_sqrt(opts)
   local o = options.check(opts, {
     peak = number, warmup = { type = "number", required = true, above = 0 },
@@ -118,7 +113,6 @@ function schedule.inverse_sqrt(opts)
 end
 
 --- Constant pieces: from step `at` on, `value` (a number or a schedule), until the next piece.
----@param pieces { at: number, value: number|function }[]
 function schedule.piecewise(pieces)
   if type(pieces) ~= "table" or #pieces == 0 then
     error("schedule.piecewise: wants a list of { at =, value = }", 2)
@@ -146,7 +140,6 @@ end
 
 --- One schedule after the other, each seeing its own steps counted from 0.  The last needs no
 --- `steps`: it lasts to the end of the stage, and so it does if it has.
----@param parts { [1]: number|function, steps: integer? }[]
 function schedule.chain(parts)
   if type(parts) ~= "table" or #parts == 0 then
     error("schedule.chain: wants a list of { schedule, steps = }", 2)
@@ -176,8 +169,7 @@ end
 
 --- The KL coefficient that steers KL towards `target` (1909.08593).  It reads the last step's
 --- p.metrics.kl and p.metrics.beta, and p.metrics.num_sequences, so it has no state of its own.
----@param opts { initial: number, target: number, horizon: number, sequences: number? }
----   horizon: in sequences; sequences: of one step, where the metrics do not say
+--- `horizon` is in sequences; `sequences` are those of one step, where the metrics do not say.
 function schedule.adaptive_kl(opts)
   local o = options.check(opts, {
     initial = { type = "number", required = true, above = 0 },
@@ -195,8 +187,6 @@ function schedule.adaptive_kl(opts)
 end
 
 --- The product of two schedules, or of a schedule and a number.
----@param a number|function
----@param b number|function
 function schedule.product(a, b)
   if not is_schedule(a) or not is_schedule(b) then
     error("schedule.product: wants two schedules or numbers", 2)

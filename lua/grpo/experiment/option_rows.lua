@@ -125,30 +125,23 @@ add {
   { "reward.clip", "list", "{ low, high }: bounds of the total reward" },
 }
 
-local backstop = "limit in wall time, far behind the others; past it the run stops"
+local function limits(of, call, such, instructions, memory, seconds)
+  add {
+    { ("limits.%s.instructions"):format(of), "int", "Lua instructions of " .. call,
+      default = instructions, min = 1000 },
+    { ("limits.%s.memory"):format(of), "int", ("bytes that %s may take"):format(such),
+      default = memory, min = 65536 },
+    { ("limits.%s.seconds"):format(of), "number",
+      "limit in wall time, far behind the others; past it the run stops", default = seconds,
+      min = 0.001 },
+  }
+end
+limits("reward", "one reward call", "one reward call", 50000000, 67108864, 5.0)
+limits("tool", "one call of a tool or an environment", "one such call", 50000000, 67108864, 5.0)
+limits("hook", "one hook call", "one hook call", 1000000000, 268435456, 60.0)
+limits("schedule", "one schedule call", "one schedule call", 1000000, 16777216, 1.0)
 
 add {
-  { "limits.reward.instructions", "int",
-    "Lua instructions of one reward call", default = 50000000, min = 1000 },
-  { "limits.reward.memory", "int",
-    "bytes that one reward call may take", default = 67108864, min = 65536 },
-  { "limits.reward.seconds", "number", backstop, default = 5.0, min = 0.001 },
-  { "limits.tool.instructions", "int",
-    "Lua instructions of one call of a tool or an environment", default = 50000000, min = 1000 },
-  { "limits.tool.memory", "int",
-    "bytes that one such call may take", default = 67108864, min = 65536 },
-  { "limits.tool.seconds", "number", backstop, default = 5.0, min = 0.001 },
-  { "limits.hook.instructions", "int",
-    "Lua instructions of one hook call", default = 1000000000, min = 1000 },
-  { "limits.hook.memory", "int",
-    "bytes that one hook call may take", default = 268435456, min = 65536 },
-  { "limits.hook.seconds", "number", backstop, default = 60.0, min = 0.001 },
-  { "limits.schedule.instructions", "int",
-    "Lua instructions of one schedule call", default = 1000000, min = 1000 },
-  { "limits.schedule.memory", "int",
-    "bytes that one schedule call may take", default = 16777216, min = 65536 },
-  { "limits.schedule.seconds", "number", backstop, default = 1.0, min = 0.001 },
-
   { "tools", "table",
     "tools that a model may call while it answers: name = { description=, parameters=, fn= }; "
     .. "docs/tools.md" },

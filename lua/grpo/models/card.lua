@@ -11,6 +11,9 @@ local steps = require "grpo.train.steps"
 local fs = core.fs
 local model_card = {}
 
+local function put(lines, ...)
+  for _, line in ipairs { ... } do lines[#lines + 1] = line end
+end
 
 -- ---- the model it comes from --------------------------------------------------------------------
 
@@ -72,18 +75,13 @@ end
 
 local function stage_lines(stage, lines)
   local options, method = stage.options or {}, steps[stage.kind]
-  lines[#lines + 1] = ("### %s"):format(method.title)
-  lines[#lines + 1] = ""
-  lines[#lines + 1] = "| setting | value |"
-  lines[#lines + 1] = "|---|---|"
+  put(lines, "### " .. method.title, "", "| setting | value |", "|---|---|")
   for _, path in ipairs(settings) do
     local option = options[path]
     local value = type(option) == "table" and shown(option.value)
     local read = (method.samples or not only_sampled[path])
       and (only_kind[path] or stage.kind) == stage.kind
-    if value and read then
-      lines[#lines + 1] = ("| `%s` | %s |"):format(path, value)
-    end
+    if value and read then put(lines, ("| `%s` | %s |"):format(path, value)) end
   end
   local rewards = options.rewards and options.rewards.value
   if method.samples and type(rewards) == "table" then
@@ -105,11 +103,8 @@ local function metric_lines(run, step, lines)
     if not step or row.step <= step then report = row end
   end
   if report then
-    lines[#lines + 1] = ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0,
-      report.step)
-    lines[#lines + 1] = ""
-    lines[#lines + 1] = "| metric | value |"
-    lines[#lines + 1] = "|---|---|"
+    put(lines, ("## Evaluation (%d held-out rows, step %d)"):format(report.n or 0, report.step), "",
+      "| metric | value |", "|---|---|")
     for name, value in sorted_pairs(report) do
       if type(value) == "number" and name:find("^eval/") then
         lines[#lines + 1] = ("| `%s` | %.4f |"):format(name, value)
@@ -120,9 +115,8 @@ local function metric_lines(run, step, lines)
   local row
   for _, one in history.rows(run, "metrics") do row = one end
   if row and type(row.reward) == "number" then
-    lines[#lines + 1] = ("Mean reward of the last training step (%d): %.4f."):format(row.step,
-      row.reward)
-    lines[#lines + 1] = ""
+    put(lines, ("Mean reward of the last training step (%d): %.4f."):format(row.step, row.reward),
+      "")
   end
 end
 
@@ -131,13 +125,11 @@ end
 local function front_matter(o, base)
   local lines = { "---" }
   if base then lines[#lines + 1] = "base_model: " .. base end
-  lines[#lines + 1] = "library_name: " .. (o.adapter and "peft" or "transformers")
-  lines[#lines + 1] = "pipeline_tag: text-generation"
-  for _, line in ipairs(licence_lines(o.base)) do lines[#lines + 1] = line end
-  lines[#lines + 1] = "tags:"
-  for _, tag in ipairs(o.tags) do lines[#lines + 1] = "- " .. tag end
-  lines[#lines + 1] = "---"
-  lines[#lines + 1] = ""
+  put(lines, "library_name: " .. (o.adapter and "peft" or "transformers"),
+    "pipeline_tag: text-generation", table.unpack(licence_lines(o.base)))
+  put(lines, "tags:")
+  for _, tag in ipairs(o.tags) do put(lines, "- " .. tag) end
+  put(lines, "---", "")
   return lines
 end
 
@@ -151,19 +143,16 @@ end
 function model_card.text(o)
   local base = o.base_name or (o.base and model_card.name_of(o.base))
   local lines = front_matter(o, base)
-  lines[#lines + 1] = "# " .. o.name
-  lines[#lines + 1] = ""
+  put(lines, "# " .. o.name, "")
   local config = o.run and rundir.read(o.run, "config")
   local made = config
     and (base and ("Trained from `%s`"):format(base) or "Trained from random weights")
     or base and ("Made from `%s`"):format(base) or "A language model, written"
-  lines[#lines + 1] = ("%s with grpo %s%s."):format(made, core.version().version,
-    o.step and (", %d steps"):format(o.step) or "")
-  if o.note then lines[#lines + 1] = o.note end
-  lines[#lines + 1] = ""
+  put(lines, ("%s with grpo %s%s."):format(made, core.version().version,
+    o.step and (", %d steps"):format(o.step) or ""), o.note)
+  put(lines, "")
   if config then
-    lines[#lines + 1] = "## Training"
-    lines[#lines + 1] = ""
+    put(lines, "## Training", "")
     for _, stage in ipairs(config.stages or {}) do stage_lines(stage, lines) end
     metric_lines(o.run, o.step, lines)
   end
