@@ -63,7 +63,7 @@ cp -r $run older && sed -i 's/"row_crc32c": [0-9]*, //' older/completions.jsonl
 "$GRPO" replay older --reward exp.lua >out 2>err; status=$?
 result "a run of an older version: it is said that rows cannot be compared" \
   "$([ $status = 0 ] && grep -q '^48 completions scored again with exp.lua: 0 have another reward' out && [ "$(wc -l <err)" = 1 ] &&
-    grep -q 'replay: older was written by an older version, which kept no checksums of rows' err || cat out err)"
+    grep -q 'note: older was written by an older version, which kept no checksums of rows' err || cat out err)"
 
 # ---- report -------------------------------------------------------------------------------------------------------------
 "$GRPO" report exp-001 >out 2>err

@@ -119,6 +119,11 @@ cp -r kept/keep-001/logs before
 OPEN=replayed.open "$GRPO" replay kept/keep-001 8 --regenerate --n 0 </dev/null >out 2>err
 result "replay --regenerate writes nothing for hooks" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || cat out err)"
 original
+experiment saves.lua 'train = { steps = 4, prompts_per_step = 2 }, checkpoint = { keep = 1 },
+  hooks = { on_step = function(m, tr) if m.step == 2 then tr:save() end end }'
+"$GRPO" run saves.lua --quiet --dir saves </dev/null >out 2>err; cp -r saves before-saves
+"$GRPO" replay saves/saves-001 3 --regenerate --n 0 </dev/null >out 2>err
+result "nor a checkpoint" "$(diff -r --no-dereference before-saves saves; grep -q '^8 of 8' out || cat out err)"
 
 # ---- what must not end the run -------------------------------------------------------------------------------------------
 refused() { # NAME COMMAND PATTERN: the run goes on with the old code and says why

@@ -27,8 +27,8 @@ local command = {
       .. "another order; if it fails or is slow on degenerate text (empty, huge, invalid UTF-8, "
       .. "nested tags, control characters); if it changes its row; if it gives the same to "
       .. "everything (degenerate text and demonstrations, or without these what rows hold and what "
-      .. "the model writes); if it prefers degenerate text to every demonstration (data.target); or "
-      .. "if it gives nil instead of 0. The exit status is 1 when there is a finding.",
+      .. "the model writes); if it prefers degenerate text to every demonstration (data.target); "
+      .. "or if it gives nil instead of 0. The exit status is 1 when there is a finding.",
     "If there are demonstrations, a table shows the reward of each beside its own row and beside "
       .. "another row. A reward that asks for the right answer is lower beside another row.",
   },

@@ -192,10 +192,7 @@ local function score_again(run, step, o, n)
   local ps, most = arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
   local steps = steps_of(run, step)
-  if not saved_row.can_be_checked(steps[1][1]) then
-    core.notice(("replay: %s was written by an older version, which kept no checksums of rows, so "
-      .. "rows that differ from those of the run are not noticed"):format(run.dir))
-  end
+  saved_row.notice_unchecked(steps[1][1], run.dir)
   for _, rows in ipairs(steps) do
     local p = ps[rows[1].step]
     if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end

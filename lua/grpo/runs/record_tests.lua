@@ -79,6 +79,7 @@ function record_tests.test_file(run, e, script, n)
   if #rows == 0 then
     errors.raise_plain("ENOENT", "%s: has no completion to make a test of", run.dir)
   end
+  saved_row.notice_unchecked(rows[1], run.dir)
   for _, m in history.rows(run.dir, "metrics") do stage_of[m.step] = m.stage end
   local lines = {
     ("-- %d completions of %s and what its rewards gave them."):format(#rows, run.name),

@@ -1,14 +1,17 @@
 -- The row of the dataset that a saved completion was sampled and scored for, made again.
 
+local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local prompts = require "grpo.train.prompts"
 local row_checksum = require "grpo.train.row_checksum"
 
 local saved_row = {}
 
--- Whether a row of completions.jsonl says what its row was; older versions did not.
-function saved_row.can_be_checked(saved)
-  return saved.row == nil or saved.row_crc32c ~= nil
+-- Says so if a run's completions do not hold what their rows were.
+function saved_row.notice_unchecked(saved, run)
+  if not saved.row or saved.row_crc32c then return end
+  core.notice(("note: %s was written by an older version, which kept no checksums of rows, so rows "
+    .. "that differ from those of the run are not noticed"):format(run))
 end
 
 -- The row of a saved completion, a row of completions.jsonl; config: of its stage; run: for

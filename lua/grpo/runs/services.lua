@@ -45,7 +45,8 @@ end
 -- written, also not by hooks, and no evaluation is repeated.
 function services.follow(tr, dir, info)
   local function ignore() end
-  tr.directory = { dir = dir, info = info, note = ignore, event_text = ignore }
+  tr.directory, tr.only_follows = { dir = dir, info = info, note = ignore, event_text = ignore },
+    true
   events.load(tr)
   tr.watch = reload.watch(tr, "")
   for i = #tr.events, 1, -1 do

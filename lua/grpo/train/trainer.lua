@@ -242,6 +242,9 @@ function methods:save(dir)
   if not self.directory then
     errors.raise("EARG", "tr:save: this trainer has no run directory; give one: tr:save(\"DIR\")")
   end
+  if self.only_follows then -- the run itself has written it
+    return ("%s/%s"):format(self.directory.dir, core.checkpoint_name(self.step_count))
+  end
   local path = checkpoint.save(self)
   self:hook("on_checkpoint", path)
   return path
