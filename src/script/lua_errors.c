@@ -146,23 +146,8 @@ static int l_where(lua_State *L) {
   return 1;
 }
 
-static int l_nearest(lua_State *L) {
-  const char *name = check_string(L, 1, NULL);
-  check_table(L, 2);
-  lua_settop(L, 2);
-  lua_newtable(L);
-  for (lua_Integer i = 1; lua_geti(L, 2, i) == LUA_TSTRING; i++) {
-    lua_pushboolean(L, 1);
-    lua_rawset(L, 3);
-  }
-  lua_settop(L, 3);
-  push_nearest_key(L, 3, name);
-  return 1;
-}
-
 static const luaL_Reg functions[] = {{"error", l_error},
                                      {"fail", l_fail},
-                                     {"nearest", l_nearest},
                                      {"status_exit", l_status_exit},
                                      {"strict", l_strict},
                                      {"where", l_where},

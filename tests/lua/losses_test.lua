@@ -35,9 +35,7 @@ local base = { clip = 0.2, sapo = { pos = 1.0, neg = 1.05 },
 
 -- Value and gradient of one loss, by C and by the readable Lua.
 local function both(name, extra)
-  local options, out = {}, {}
-  for k, v in pairs(base) do options[k] = v end
-  for k, v in pairs(extra) do options[k] = v end
+  local options, out = tiny.with(base, extra), {}
   for i, readable in ipairs { false, true } do
     local t = batch()
     local loss = readable and losses[name](t, options) or grpo.loss(name, t, options)

@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 local option_rows = require "grpo.experiment.option_rows"
+local tiny = require "tests.lua.tiny"
 
 local function of(set)
   local list = {}
@@ -35,14 +36,13 @@ local function batch()
   return { logp = grpo.tensor({ -1, -2 }, { requires_grad = true }), advantage = { 1, 1 } }
 end
 
-local shape = { model_type = "llama", vocab_size = 258, hidden_size = 16, intermediate_size = 16,
-  num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 16 }
+local shape = tiny.llama { vocab_size = 258, hidden_size = 16, intermediate_size = 16,
+  max_position_embeddings = 16 }
 
 local function engine(more)
-  local o = { model = core.model_new(shape), tokenizer = core.tokenizer_bytes(), optimizer = {},
-    prompts_per_step = 1, group_size = 2, max_prompt_tokens = 4, max_new_tokens = 4 }
-  for k, v in pairs(more or {}) do o[k] = v end
-  return core.engine(o)
+  return core.engine(tiny.with({ model = core.model_new(shape), tokenizer = core.tokenizer_bytes(),
+    optimizer = {}, prompts_per_step = 1, group_size = 2, max_prompt_tokens = 4,
+    max_new_tokens = 4 }, more))
 end
 
 local function rolled_out(e)

@@ -37,8 +37,7 @@ local function completion(text, probabilities, more)
   c.ids = text:find("[^0-9+=]") and {} or tok:encode(text)
   for i, p in ipairs(probabilities) do c.logprobs[i] = math.log(p) end
   c.length = #c.ids
-  for k, v in pairs(more or {}) do c[k] = v end
-  return c
+  return tiny.with(c, more)
 end
 
 -- A prompt whose results are collected; env: its variables.

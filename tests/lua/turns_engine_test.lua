@@ -90,9 +90,8 @@ local function by_hand(batch, name, options, kl)
     t.mask, t.sequence, t.lengths, t.advantage = grpo.tensor(mask), sequence, { #ids },
       grpo.tensor(a)
     t.num_sequences, t.num_tokens, t.normalizer, t.max_new_tokens = n, tokens, tokens, LENGTH
-    local o = { clip = 0.2, kl = kl, kl_estimator = "k3", sapo = { pos = 1.0, neg = 1.05 } }
-    for k, v in pairs(options) do o[k] = v end
-    local loss = losses[name](t, o)
+    local loss = losses[name](t, tiny.with(
+      { clip = 0.2, kl = kl, kl_estimator = "k3", sapo = { pos = 1.0, neg = 1.05 } }, options))
     value = value + loss:item()
     loss:backward()
   end
@@ -117,9 +116,8 @@ describe("gradients with injected tokens", function()
       local batch = roll_out(engine)
       local expected, value = by_hand(batch, name, options, kl)
       if kl > 0 then engine:reference(batch) end
-      local o = { loss = name, lr = 0.0, max_grad_norm = 0.0, kl = kl }
-      for k, v in pairs(options) do o[k] = v end
-      local m = engine:update(batch, completions(#batch), o)
+      local m = engine:update(batch, completions(#batch),
+        tiny.with({ loss = name, lr = 0.0, max_grad_norm = 0.0, kl = kl }, options))
       local far, size = distance(expected, gradients(model))
       assert.is_true(size > 1e-3)
       assert.is_true(far < 2e-4, ("%s: gradients differ by %g of the largest"):format(name, far))

@@ -35,6 +35,13 @@ function errors.raise_plain(code, format, ...)
   error(errors.new(code, message), 0)
 end
 
+-- Returns a function(code, format, ...) that raises the errors of a command, which its name begins.
+function errors.of(command)
+  return function(code, format, ...)
+    errors.raise_plain(code, command .. ": " .. format, ...)
+  end
+end
+
 -- Returns `ok` if it is true; else raises the message that a function of core.fs returned with it.
 function errors.must(ok, message, code)
   return ok or errors.raise_plain(code or "EIO", "%s", tostring(message))

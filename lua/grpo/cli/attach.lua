@@ -2,6 +2,7 @@ local complete = require "grpo.repl.complete"
 local attach_server = require "grpo.repl.attach_server"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local paint = require "grpo.repl.pretty.paint"
@@ -29,9 +30,7 @@ local command = {
 local classes = { tr = "grpo.Trainer", m = "grpo.Model", tok = "grpo.Tokenizer",
   exp = "grpo.Experiment" }
 
-local function fail(code, format, ...)
-  error(core.error(code, ("attach: " .. format):format(...)), 0)
-end
+local fail = errors.of "attach"
 
 local function connect(run)
   local path = run.dir .. "/control.sock"

@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local checkpoint = require "grpo.runs.checkpoint"
 local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
@@ -38,9 +39,7 @@ local command = {
   },
 }
 
-local function complain(code, format, ...)
-  error(core.error(code, ("replay: " .. format):format(...)), 0)
-end
+local complain = errors.of "replay"
 
 -- ---- showing -----------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
@@ -27,9 +28,7 @@ local command = {
 
 local INTERVAL = 0.05
 
-local function refuse(format, ...)
-  error(core.error("EARG", ("stop: " .. format):format(...)), 0)
-end
+local fail = errors.of "stop"
 
 -- Waits until the run has ended or the time is over; returns its state.
 local function wait(dir, seconds)
@@ -45,13 +44,15 @@ end
 function command.run(o)
   local seconds = o.flags.wait
   local run = history.open(o.words[1], o.flags.dir)
-  if run.state ~= "running" then refuse("%s is not running (%s)", run.dir, tostring(run.state)) end
+  if run.state ~= "running" then
+    fail("EARG", "%s is not running (%s)", run.dir, tostring(run.state))
+  end
   if run.host ~= core.hostname() then
-    refuse("%s runs on %s, but this is %s; stop it there", run.dir, tostring(run.host),
+    fail("EARG", "%s runs on %s, but this is %s; stop it there", run.dir, tostring(run.host),
       core.hostname())
   end
   local ok, message = core.process.kill(run.pid, o.flags.now and "KILL" or "TERM")
-  if not ok then error(core.error("EIO", ("stop: %s: %s"):format(run.dir, message)), 0) end
+  if not ok then fail("EIO", "%s: %s", run.dir, message) end
   if seconds == 0 then return 0 end
   core.signals_install()
   local state = wait(run.dir, seconds)

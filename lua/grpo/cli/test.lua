@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 
 local command = {
@@ -34,9 +35,7 @@ local command = {
   notes = { "The exit status is 1 when a test failed or none was found." },
 }
 
-local function wrong(format, ...)
-  error(core.error("EARG", "test: " .. format:format(...)), 0)
-end
+local fail = errors.of "test"
 
 local function record(o)
   local run = require("grpo.runs.history").open(o.flags.record)
@@ -57,7 +56,7 @@ end
 
 function command.run(o)
   if o.flags.record and o.flags.fuzz then
-    wrong("--record and --fuzz cannot be combined; choose one")
+    fail("EARG", "--record and --fuzz cannot be combined; choose one")
   end
   if o.flags.record then return record(o) end
   if o.flags.fuzz then return fuzz(o) end
@@ -68,10 +67,8 @@ function command.run(o)
     local beside = path:gsub("%.lua$", "") .. "_test.lua"
     local hint = path:find("%.lua$") and not path:find("_test%.lua$") and core.fs.exists(beside)
       and (", did you mean '%s'?"):format(beside) or ""
-    if hint ~= "" then wrong("%s holds no tests%s", path, hint) end
-    if not core.fs.exists(path) then
-      error(core.error("ENOENT", ("test: %s: no such file or directory"):format(path)), 0)
-    end
+    if hint ~= "" then fail("EARG", "%s holds no tests%s", path, hint) end
+    if not core.fs.exists(path) then fail("ENOENT", "%s: no such file or directory", path) end
   end
   local junit = o.flags.junit and {} or nil
   local result = runner.run(paths, { tap = o.flags.tap, filter = o.flags.filter, write = core.out,
