@@ -37,10 +37,17 @@ static void set_arguments(lua_State *L, int argc, char **argv) {
   lua_setglobal(L, "arg");
 }
 
-/* (argc, argv) -> exit status */
+typedef struct Run {
+  int argc;
+  char **argv;
+  int status; /* of the process */
+} Run;
+
+/* (Run) -> exit status */
 static int protected_run(lua_State *L) {
-  int argc = (int)lua_tointeger(L, 1);
-  char **argv = lua_touserdata(L, 2);
+  const Run *r = lua_touserdata(L, 1);
+  const int argc = r->argc;
+  char **argv = r->argv;
   preload_modules(L);
   set_arguments(L, argc, argv);
   lua_getglobal(L, "require");
@@ -62,20 +69,38 @@ static bool wants_trace(int argc, char **argv) {
   return false;
 }
 
-/* Prints the error object on top and returns the exit status. */
-static int report(lua_State *L, bool trace) {
-  int status = 1;
-  fprintf(stderr, "grpo: %s\n", luaL_tolstring(L, -1, NULL));
-  lua_pop(L, 1);
-  if (trace && lua_istable(L, -1) && lua_getfield(L, -1, "traceback") == LUA_TSTRING)
-    fprintf(stderr, "%s\n", lua_tostring(L, -1));
+static int status_of(lua_State *L, int error) {
   lua_getglobal(L, "require"); /* core.status_exit(error) */
   lua_pushliteral(L, "grpo.core");
-  if (!call_protected(L, 1, 1)) return status;
+  lua_call(L, 1, 1);
   lua_getfield(L, -1, "status_exit");
-  lua_pushvalue(L, 1);
-  if (call_protected(L, 1, 1)) status = (int)lua_tointeger(L, -1);
+  lua_pushvalue(L, error);
+  lua_call(L, 1, 1);
+  return (int)lua_tointeger(L, -1);
+}
+
+/* Prints the error object on top and returns the exit status.  The line comes last, because all
+ * else may still raise an error, which would be one line more. */
+static int report(lua_State *L, bool trace) {
+  const int error = lua_gettop(L), status = status_of(L, error);
+  const char *traceback = NULL;
+  if (trace && lua_istable(L, error) && lua_getfield(L, error, "traceback") == LUA_TSTRING)
+    traceback = lua_tostring(L, -1);
+  fprintf(stderr, "grpo: %s\n", luaL_tolstring(L, error, NULL));
+  if (traceback) fprintf(stderr, "%s\n", traceback);
   return status;
+}
+
+/* (Run): all that may raise an error */
+static int protected_main(lua_State *L) {
+  Run *r = lua_touserdata(L, 1);
+  lua_pushcfunction(L, protected_run);
+  lua_pushvalue(L, 1);
+  if (!call_protected(L, 1, 1))
+    r->status = report(L, wants_trace(r->argc, r->argv));
+  else if (lua_isinteger(L, -1))
+    r->status = (int)lua_tointeger(L, -1);
+  return 0;
 }
 
 /* Ends the process without the destructors of libraries.  Under a tight `ulimit -v` OpenBLAS's own
@@ -93,7 +118,7 @@ static int leave(int status) {
 
 int main(int argc, char **argv) {
   Script *s;
-  int status = 0;
+  Run r = {argc, argv, 0};
   log_set_sink(print_notice, NULL);
   Status st = kern_select(NULL); /* fails if GRPO_CPU asks for what this CPU does not have */
   if (!st) st = script_open(&s, embedded_files, open_core);
@@ -102,14 +127,12 @@ int main(int argc, char **argv) {
     return leave(status_exit(st));
   }
   lua_State *L = script_state(s);
-  lua_pushcfunction(L, protected_run);
-  lua_pushinteger(L, argc);
-  lua_pushlightuserdata(L, argv);
-  if (call_protected(L, 2, 1)) {
-    if (lua_isinteger(L, -1)) status = (int)lua_tointeger(L, -1);
-  } else {
-    status = report(L, wants_trace(argc, argv));
+  lua_pushcfunction(L, protected_main);
+  lua_pushlightuserdata(L, &r);
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) { /* there is no memory even for an error object */
+    fprintf(stderr, "grpo: %s\n", status_text(GRPO_ENOMEM));
+    r.status = status_exit(GRPO_ENOMEM);
   }
   script_close(s);
-  return leave(status);
+  return leave(r.status);
 }

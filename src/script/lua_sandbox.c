@@ -70,23 +70,37 @@ static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, ui
   buf_put(b, o, a.output);
 }
 
-static void run_task(void *user, Buf *b) {
-  const Task *t = user;
-  Script *s;
-  if (script_open(&s, t->files, t->core)) {
-    const char *message = err_message();
-    const Answer a = {.result = strlen(message)};
-    buf_put(b, &a, sizeof a);
-    buf_puts(b, message);
-    return;
-  }
-  lua_State *L = script_state(s);
+/* An answer that is a message, without a Lua state. */
+static void put_message(Buf *b, const char *message) {
+  const Answer a = {.result = strlen(message)};
+  buf_put(b, &a, sizeof a);
+  buf_puts(b, message);
+}
+
+/* In the inner state: (Task, Buf) */
+static int protected_task(lua_State *L) {
+  Buf *b = lua_touserdata(L, 2);
+  const Script *s = script_of(L);
   lua_pushcfunction(L, protected_inside);
-  lua_pushlightuserdata(L, (void *)(uintptr_t)t);
+  lua_pushvalue(L, 1);
   if (call_protected(L, 1, 3))
     put_answer(b, L, lua_toboolean(L, -3), lua_gettop(L) - 1, lua_gettop(L), s->used);
   else
     put_answer(b, L, false, lua_gettop(L), 0, s->used);
+  return 0;
+}
+
+static void run_task(void *user, Buf *b) {
+  Script *s;
+  if (script_open(&s, ((const Task *)user)->files, ((const Task *)user)->core)) {
+    put_message(b, err_message());
+    return;
+  }
+  lua_State *L = script_state(s);
+  lua_pushcfunction(L, protected_task);
+  lua_pushlightuserdata(L, user);
+  lua_pushlightuserdata(L, b);
+  if (lua_pcall(L, 2, 0, 0) != LUA_OK) put_message(b, "not enough memory");
   script_close(s);
 }
 

@@ -55,9 +55,10 @@ end
 
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
+  local status = core.status_exit(err) -- first, so that nothing fails after the line
   core.err("grpo: " .. errors.line(err) .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
-  return core.status_exit(err)
+  return status
 end
 
 function cli.main(words)
