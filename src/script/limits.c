@@ -21,7 +21,11 @@
 
 /* ---- the calls ---------------------------------------------------------------------- */
 
-static const char no_memory[] = "not enough memory for the script";
+/* Pushes the error of a machine without memory. */
+static void push_no_memory(lua_State *L) {
+  script_of(L)->no_memory = true;
+  push_error(L, GRPO_ENOMEM, "not enough memory for the script");
+}
 
 /* Message handler.  It takes the traceback where the error happened, outside the memory quota. */
 static int on_error(lua_State *L) {
@@ -52,7 +56,7 @@ bool call_protected(lua_State *L, int nargs, int nresults) {
   if (b) b->lifted = false; /* on_error itself may have failed */
   if (!budget_ended(L, status) && status == LUA_ERRMEM) {
     lua_pop(L, 1);
-    push_error(L, GRPO_ENOMEM, no_memory);
+    push_no_memory(L);
   }
   complete_error(L, false);
   return false;
@@ -127,7 +131,7 @@ static void finish_limited(lua_State *L, lua_State *co, int status, const Budget
     push_spent(L, b, memory ? "memory" : b->spent, function);
   } else if (status == LUA_ERRMEM) {
     lua_pop(L, 1);
-    push_error(L, GRPO_ENOMEM, no_memory);
+    push_no_memory(L);
   }
   complete_error(L, false);
   if (b->spent && (*b->spent == 's' || *b->spent == 'c')) {

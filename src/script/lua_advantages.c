@@ -12,6 +12,7 @@
 #include "script/read_options.h"
 
 static int width_of(lua_State *L, int index) {
+  if (!lua_istable(L, index)) return 0; /* which push_numbers refuses */
   const bool rows = lua_rawgeti(L, index, 1) == LUA_TTABLE;
   const int width = rows ? (int)lua_rawlen(L, -1) : 0;
   lua_pop(L, 1);

@@ -35,7 +35,7 @@ typedef struct Task {
 typedef struct Answer {
   uint64_t used;         /* instructions */
   size_t result, output; /* bytes */
-  bool ok;
+  bool ok, no_memory;
 } Answer;
 
 /* In the inner state: (Task) -> ok, result, output */
@@ -60,8 +60,9 @@ static int protected_inside(lua_State *L) {
 
 /* Appends an answer.  The value at `result` is a string or an error.  Nothing here may call what
  * the code has left behind, such as a metamethod. */
-static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, uint64_t used) {
-  Answer a = {.ok = ok, .used = used};
+static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output) {
+  const Script *s = script_of(L);
+  Answer a = {.ok = ok, .used = s->used, .no_memory = !ok && s->no_memory};
   const char *r = lua_tolstring(L, result, &a.result);
   if (!r) a.result = strlen(r = raw_message(L, result));
   const char *o = output ? lua_tolstring(L, output, &a.output) : "";
@@ -70,37 +71,37 @@ static void put_answer(Buf *b, lua_State *L, bool ok, int result, int output, ui
   buf_put(b, o, a.output);
 }
 
-/* An answer that is a message, without a Lua state. */
-static void put_message(Buf *b, const char *message) {
-  const Answer a = {.result = strlen(message)};
+static const char no_memory[] = "not enough memory";
+
+static void put_no_memory(Buf *b) {
+  const Answer a = {.no_memory = true, .result = sizeof no_memory - 1};
   buf_put(b, &a, sizeof a);
-  buf_puts(b, message);
+  buf_puts(b, no_memory);
 }
 
 /* In the inner state: (Task, Buf) */
 static int protected_task(lua_State *L) {
   Buf *b = lua_touserdata(L, 2);
-  const Script *s = script_of(L);
   lua_pushcfunction(L, protected_inside);
   lua_pushvalue(L, 1);
   if (call_protected(L, 1, 3))
-    put_answer(b, L, lua_toboolean(L, -3), lua_gettop(L) - 1, lua_gettop(L), s->used);
+    put_answer(b, L, lua_toboolean(L, -3), lua_gettop(L) - 1, lua_gettop(L));
   else
-    put_answer(b, L, false, lua_gettop(L), 0, s->used);
+    put_answer(b, L, false, lua_gettop(L), 0);
   return 0;
 }
 
 static void run_task(void *user, Buf *b) {
   Script *s;
   if (script_open(&s, ((const Task *)user)->files, ((const Task *)user)->core)) {
-    put_message(b, err_message());
+    put_no_memory(b);
     return;
   }
   lua_State *L = script_state(s);
   lua_pushcfunction(L, protected_task);
   lua_pushlightuserdata(L, user);
   lua_pushlightuserdata(L, b);
-  if (lua_pcall(L, 2, 0, 0) != LUA_OK) put_message(b, "not enough memory");
+  if (lua_pcall(L, 2, 0, 0) != LUA_OK) put_no_memory(b);
   script_close(s);
 }
 
@@ -115,10 +116,12 @@ static void inherit(const Script *s, Limits *l) {
   }
 }
 
-static int push_answer(lua_State *L, const Buf *b) {
+/* A process has less memory than the machine, so there the code is to blame. */
+static int push_answer(lua_State *L, const Buf *b, bool process) {
   Answer a;
   if (b->len < sizeof a) return raise_new(L, GRPO_EINTERNAL, "sandbox: there is no answer");
   memcpy(&a, b->data, sizeof a);
+  if (a.no_memory && !process) return raise_new(L, GRPO_ENOMEM, "sandbox: %s", no_memory);
   if (b->len - sizeof a < a.result || b->len - sizeof a - a.result != a.output)
     return raise_new(L, GRPO_EINTERNAL, "sandbox: the answer is incomplete");
   make_room(L, a.result + a.output);
@@ -153,7 +156,7 @@ static int l_sandbox(lua_State *L) {
     run_task(&t, b);
   }
   if (buf_status(b)) return raise_status(L, buf_status(b));
-  push_answer(L, b);
+  push_answer(L, b, process);
   keep_buf(L, b);
   return 3;
 }

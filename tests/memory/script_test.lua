@@ -1,0 +1,15 @@
+local core = require "grpo.core"
+describe("a script", function()
+  it("works with texts and tables", function()
+    local t = core.json_decode(core.json_encode { a = { 1, 2, { b = "c" } } })
+    assert.same({ 1, 2, { b = "c" } }, t.a)
+    assert.same(t, core.state_decode(core.state_encode(t)))
+    assert.equal("a-b", (core.regex("_"):gsub("a_b", "-")))
+  end)
+  it("works with limited calls and coroutines", function()
+    local limits = { instructions = 1e6, memory = 2^20 }
+    assert.is_true(core.limited(limits, "f", function() return ("x"):rep(1000) end))
+    assert.is_false(core.limited(limits, "f", function() while true do end end))
+    assert.equal(2, coroutine.wrap(function() return 2 end)())
+  end)
+end)
