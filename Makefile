@@ -272,12 +272,13 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, kill and resume, fuzzing, exports in llama.cpp, aarch64
+## make check           the long checks: sanitizers, kill and resume, allocations that fail, fuzzing, exports in llama.cpp, aarch64
 .PHONY: check
 check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
 	tools/check-resume
+	POINTS=400 tools/check-memory
 	tools/check-embed
 	tools/check-llama-cpp
 	tools/check-tensorboard
