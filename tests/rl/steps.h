@@ -171,6 +171,21 @@ static inline void step(Tiny *t, const Setup *s, uint32_t number, StepMetrics *m
   OK(engine_update(t->engine, b, &o, m));
 }
 
+/* From the second of n steps on, none takes memory; all of them reuse activations. */
+static inline void check_no_memory(const Setup *s, uint32_t n) {
+  uint64_t before = 0;
+  StepMetrics m;
+  Tiny t;
+  open_engine(&t, s);
+  for (uint32_t k = 1; k <= n; k++) {
+    if (k == 2) before = mem_allocations();
+    step(&t, s, k, &m);
+  }
+  CHECK(t.engine->replayed_units > 0);
+  CHECK(mem_allocations() == before);
+  tiny_close(&t);
+}
+
 static inline void keep_gradients(Model *m, Result *r) {
   size_t at = 0;
   for (int i = 0; i < model_num_params(m); i++)

@@ -124,18 +124,7 @@ TEST(the_store_is_as_wide_as_was_planned) {
 }
 
 TEST_BOTH(a_step_with_reuse_takes_no_memory) {
-  const Setup s = {.kl = 0.05, .estimator = KL_K3, .reuse = REUSE_ON, .replace = true};
-  uint64_t before = 0;
-  StepMetrics m;
-  Tiny t;
-  open_engine(&t, &s);
-  for (uint32_t k = 1; k <= 25; k++) {
-    if (k == 2) before = mem_allocations();
-    step(&t, &s, k, &m);
-  }
-  CHECK(t.engine->replayed_units > 0);
-  CHECK(mem_allocations() == before);
-  tiny_close(&t);
+  check_no_memory(&(Setup){.kl = 0.05, .estimator = KL_K3, .reuse = REUSE_ON, .replace = true}, 25);
 }
 
 TEST(the_store_is_in_the_estimate) {

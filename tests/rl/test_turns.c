@@ -72,18 +72,8 @@ TEST(a_full_kl_leaves_out_what_is_injected) {
 
 TEST_BOTH(a_step_with_turns_takes_no_memory) {
   Setup s = turns;
-  uint64_t before = 0;
-  StepMetrics m;
-  Tiny t;
   s.reuse = REUSE_ON;
-  open_engine(&t, &s);
-  for (uint32_t k = 1; k <= 12; k++) {
-    if (k == 2) before = mem_allocations();
-    step(&t, &s, k, &m);
-  }
-  CHECK(t.engine->replayed_units > 0);
-  CHECK(mem_allocations() == before);
-  tiny_close(&t);
+  check_no_memory(&s, 12);
 }
 
 /* ---- the company a completion keeps ------------------------------------------------------- */
