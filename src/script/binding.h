@@ -35,6 +35,10 @@
 
 typedef void CorePart(lua_State *L);
 
+/* A row of luaL_Reg: FN(append) is {"append", l_append}. */
+#define FN(name)                                                                                   \
+  { #name, l_##name }
+
 /* Defines NAME_open, which core.c calls once per Lua state with the table `grpo.core` on top. */
 #define CORE_PART(name)                                                                            \
   CorePart name##_open;                                                                            \

@@ -215,7 +215,7 @@ static int l_is_guest(lua_State *L) {
 }
 
 CORE_PART(foreign) {
-  static const luaL_Reg functions[] = {{"guard", l_guard}, {"is_guest", l_is_guest}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(guard), FN(is_guest), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }
 

@@ -109,13 +109,9 @@ static int l_model_base(lua_State *L) {
 }
 
 CORE_PART(adapter) {
-  static const luaL_Reg functions[] = {
-      {"model_base", l_model_base}, {"model_load_adapter", l_model_load_adapter}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"add_lora", l_add_lora},
-                                     {"load_adapter", l_load_adapter},
-                                     {"merge_lora", l_merge_lora},
-                                     {"without_adapter", l_without_adapter},
-                                     {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(model_base), FN(model_load_adapter), {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      FN(add_lora), FN(load_adapter), FN(merge_lora), FN(without_adapter), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   add_methods(L, MODEL_TYPE, methods);
 }

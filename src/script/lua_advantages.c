@@ -235,9 +235,7 @@ static int l_set_advantages(lua_State *L) {
 }
 
 CORE_PART(advantages) {
-  static const luaL_Reg functions[] = {{"advantages", l_advantages},
-                                       {"total_reward", l_total_reward},
-                                       {"set_advantages", l_set_advantages},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      FN(advantages), FN(total_reward), FN(set_advantages), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -231,11 +231,8 @@ static int l_adamw_tostring(lua_State *L) {
 /* ---- registration ------------------------------------------------------------------- */
 
 CORE_PART(autograd) {
-  static const luaL_Reg functions[] = {{"adamw", l_adamw},
-                                       {"clip_grad_norm", l_clip_grad_norm},
-                                       {"no_grad", l_no_grad},
-                                       {"scope", l_scope},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      FN(adamw), FN(clip_grad_norm), FN(no_grad), FN(scope), {NULL, NULL}};
   static const luaL_Reg tensor_methods[] = {
       {"backward", l_tensor_backward}, {"detach", l_tensor_detach}, {NULL, NULL}};
   static const luaL_Reg methods[] = {

@@ -156,17 +156,9 @@ static int l_tostring(lua_State *L) {
 }
 
 CORE_PART(batch) {
-  static const luaL_Reg methods[] = {{"ids", l_ids},
-                                     {"logprobs", l_logprobs},
-                                     {"entropies", l_entropies},
-                                     {"ref_logprobs", l_ref_logprobs},
-                                     {"target_logprobs", l_target_logprobs},
-                                     {"sampled", l_sampled},
-                                     {"length", l_length},
-                                     {"finish", l_finish},
-                                     {"prompt", l_prompt},
-                                     {"text", l_text},
-                                     {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      FN(ids),    FN(logprobs), FN(entropies), FN(ref_logprobs), FN(target_logprobs), FN(sampled),
+      FN(length), FN(finish),   FN(prompt),    FN(text),         {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__len", l_len}, {"__tostring", l_tostring}, {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);
 }

@@ -103,7 +103,7 @@ static int l_client_close(lua_State *L) {
 }
 
 CORE_PART(channel) {
-  static const luaL_Reg functions[] = {{"connect", l_connect}, {"listen", l_listen}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(connect), FN(listen), {NULL, NULL}};
   static const luaL_Reg server[] = {{"next", l_server_next},
                                     {"wait", l_server_wait},
                                     {"send", l_server_send},

@@ -68,7 +68,6 @@ static int l_masked_loss(lua_State *L) {
 }
 
 CORE_PART(denoise) {
-  static const luaL_Reg methods[] = {
-      {"denoise", l_denoise}, {"masked_loss", l_masked_loss}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(denoise), FN(masked_loss), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

@@ -271,10 +271,9 @@ static int l_close(lua_State *L) {
 }
 
 CORE_PART(edit) {
-  static const luaL_Reg functions[] = {
-      {"open", l_open},         {"call", l_call},       {"holding", l_holding},
-      {"read", l_read},         {"pending", l_pending}, {"interrupted", l_interrupted},
-      {"remember", l_remember}, {"close", l_close},     {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(open),     FN(call),    FN(holding),
+                                       FN(read),     FN(pending), FN(interrupted),
+                                       FN(remember), FN(close),   {NULL, NULL}};
   luaL_newlib(L, functions);
   lua_setfield(L, -2, "edit");
 }

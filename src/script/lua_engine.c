@@ -195,14 +195,9 @@ static int l_tostring(lua_State *L) {
 }
 
 CORE_PART(engine) {
-  static const luaL_Reg functions[] = {{"engine", l_engine}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"save", l_save},
-                                     {"load", l_load},
-                                     {"reserve", l_reserve},
-                                     {"estimate", l_estimate},
-                                     {"eval_capacity", l_eval_capacity},
-                                     {"close", l_close},
-                                     {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(engine), {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(save),          FN(load),  FN(reserve), FN(estimate),
+                                     FN(eval_capacity), FN(close), {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", l_gc}, {"__close", l_close}, {"__tostring", l_tostring}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

@@ -146,12 +146,8 @@ static int l_where(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {{"error", l_error},
-                                     {"fail", l_fail},
-                                     {"status_exit", l_status_exit},
-                                     {"strict", l_strict},
-                                     {"where", l_where},
-                                     {NULL, NULL}};
+static const luaL_Reg functions[] = {FN(error),  FN(fail),  FN(status_exit),
+                                     FN(strict), FN(where), {NULL, NULL}};
 
 CORE_PART(errors) { luaL_setfuncs(L, functions, 0); }
 

@@ -237,27 +237,12 @@ static int l_descriptor_tostring(lua_State *L) {
 /* ---- registration ------------------------------------------------------------------- */
 
 CORE_PART(fs) {
-  static const luaL_Reg functions[] = {{"append", l_append},
-                                       {"check_input", l_check_input},
-                                       {"checksum", l_checksum},
-                                       {"crc32c", l_crc32c},
-                                       {"exists", l_exists},
-                                       {"isdir", l_isdir},
-                                       {"link", l_link},
-                                       {"list", l_list},
-                                       {"lock", l_lock},
-                                       {"mkdirs", l_mkdirs},
-                                       {"mtime", l_mtime},
-                                       {"read", l_read},
-                                       {"readlink", l_readlink},
-                                       {"realpath", l_realpath},
-                                       {"remove_temporaries", l_remove_temporaries},
-                                       {"remove_tree", l_remove_tree},
-                                       {"rename", l_rename},
-                                       {"size", l_size},
-                                       {"truncate", l_truncate},
-                                       {"write", l_write},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      FN(append),      FN(check_input), FN(checksum), FN(crc32c),   FN(exists),
+      FN(isdir),       FN(link),        FN(list),     FN(lock),     FN(mkdirs),
+      FN(mtime),       FN(read),        FN(readlink), FN(realpath), FN(remove_temporaries),
+      FN(remove_tree), FN(rename),      FN(size),     FN(truncate), FN(write),
+      {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_descriptor_close},
                                   {"__close", l_descriptor_close},
                                   {"__tostring", l_descriptor_tostring},

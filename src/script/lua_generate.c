@@ -156,6 +156,6 @@ static int l_generate(lua_State *L) {
 }
 
 CORE_PART(generate) {
-  static const luaL_Reg methods[] = {{"generate", l_generate}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(generate), {NULL, NULL}};
   add_methods(L, MODEL_TYPE, methods);
 }

@@ -37,7 +37,6 @@ static int l_protected(lua_State *L) {
 }
 
 CORE_PART(limits) {
-  static const luaL_Reg functions[] = {
-      {"limited", l_limited}, {"limits", l_limits}, {"protected", l_protected}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(limited), FN(limits), FN(protected), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

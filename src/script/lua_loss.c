@@ -346,7 +346,6 @@ static int l_loss_from_logits(lua_State *L) {
 }
 
 CORE_PART(loss) {
-  static const luaL_Reg functions[] = {
-      {"policy_loss", l_policy_loss}, {"loss_from_logits", l_loss_from_logits}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(policy_loss), FN(loss_from_logits), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -516,12 +516,8 @@ CORE_PART(model) {
       {"model_lerp", l_lerp},         {"model_load", l_load},
       {"model_new", l_new},           {"model_resize_vocab", l_resize_vocab},
       {"model_set_mask", l_set_mask}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"cache_bytes_per_token", l_cache_bytes_per_token},
-                                     {"count", l_count},
-                                     {"parameters", l_parameters},
-                                     {"save", l_save},
-                                     {"zero_grad", l_zero_grad},
-                                     {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      FN(cache_bytes_per_token), FN(count), FN(parameters), FN(save), FN(zero_grad), {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_gc},
                                   {"__close", l_close},
                                   {"__newindex", l_newindex},

@@ -105,12 +105,8 @@ static int l_ppo_problem(lua_State *L) {
 }
 
 CORE_PART(options) {
-  static const luaL_Reg functions[] = {{"options", l_options},
-                                       {"losses", l_losses},
-                                       {"loss_problem", l_loss_problem},
-                                       {"sampling_problem", l_sampling_problem},
-                                       {"engine_problem", l_engine_problem},
-                                       {"ppo_problem", l_ppo_problem},
+  static const luaL_Reg functions[] = {FN(options),          FN(losses),         FN(loss_problem),
+                                       FN(sampling_problem), FN(engine_problem), FN(ppo_problem),
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -62,6 +62,6 @@ static int l_ppo(lua_State *L) {
 }
 
 CORE_PART(ppo) {
-  static const luaL_Reg methods[] = {{"ppo", l_ppo}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(ppo), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

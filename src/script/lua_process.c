@@ -80,8 +80,7 @@ static int l_kill(lua_State *L) {
 }
 
 CORE_PART(process) {
-  static const luaL_Reg functions[] = {
-      {"detach", l_detach}, {"kill", l_kill}, {"sleep", l_sleep}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(detach), FN(kill), FN(sleep), {NULL, NULL}};
   luaL_newlib(L, functions);
   lua_setfield(L, -2, "process");
 }

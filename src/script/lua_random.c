@@ -102,7 +102,7 @@ static int l_randomseed(lua_State *L) {
 }
 
 void seeded_random_open(lua_State *L, int env) {
-  static const luaL_Reg rows[] = {{"random", l_random}, {"randomseed", l_randomseed}};
+  static const luaL_Reg rows[] = {FN(random), FN(randomseed)};
   lua_getfield(L, env, "math");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_getfield(L, -1, rows[i].name);
@@ -113,7 +113,6 @@ void seeded_random_open(lua_State *L, int env) {
 }
 
 CORE_PART(random) {
-  static const luaL_Reg functions[] = {
-      {"permute", l_permute}, {"reseed_math", l_reseed_math}, {"rng", l_rng}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(permute), FN(reseed_math), FN(rng), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -361,10 +361,8 @@ Regex *to_regex(lua_State *L, const char *where) {
 /* ---- registration ------------------------------------------------------------------- */
 
 CORE_PART(regex) {
-  static const luaL_Reg methods[] = {
-      {"test", l_test},     {"match", l_match}, {"fullmatch", l_fullmatch},
-      {"find", l_find},     {"count", l_count}, {"exec", l_exec},
-      {"gmatch", l_gmatch}, {"gsub", l_gsub},   {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(test), FN(match),  FN(fullmatch), FN(find),    FN(count),
+                                     FN(exec), FN(gmatch), FN(gsub),      {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", l_gc}, {"__close", l_close}, {"__tostring", l_tostring}, {NULL, NULL}};
   make_type(L, REGEX_TYPE, meta, methods);

@@ -225,7 +225,6 @@ static int l_reference(lua_State *L) {
 }
 
 CORE_PART(rollout) {
-  static const luaL_Reg methods[] = {
-      {"rollout", l_rollout}, {"replace", l_replace}, {"reference", l_reference}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(rollout), FN(replace), FN(reference), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

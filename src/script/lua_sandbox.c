@@ -162,6 +162,6 @@ static int l_sandbox(lua_State *L) {
 }
 
 CORE_PART(sandbox) {
-  static const luaL_Reg functions[] = {{"sandbox", l_sandbox}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(sandbox), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

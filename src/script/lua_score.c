@@ -292,7 +292,6 @@ static int l_logprobs(lua_State *L) {
 }
 
 CORE_PART(score) {
-  static const luaL_Reg methods[] = {
-      {"logits", l_logits}, {"logprobs", l_logprobs}, {"score", l_score}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(logits), FN(logprobs), FN(score), {NULL, NULL}};
   add_methods(L, MODEL_TYPE, methods);
 }

@@ -104,6 +104,6 @@ static int l_nll(lua_State *L) {
 }
 
 CORE_PART(sft) {
-  static const luaL_Reg methods[] = {{"sft", l_sft}, {"nll", l_nll}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(sft), FN(nll), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

@@ -296,24 +296,15 @@ static int l_mem(lua_State *L) {
 /* ---- registration ------------------------------------------------------------------- */
 
 CORE_PART(system) {
-  static const luaL_Reg functions[] = {{"binary", l_binary},
-                                       {"clock", l_clock},
-                                       {"doctor", l_doctor},
-                                       {"err", l_err},
-                                       {"getpid", l_getpid},
-                                       {"hostname", l_hostname},
-                                       {"isatty", l_isatty},
-                                       {"mem", l_mem},
-                                       {"notice", l_notice},
-                                       {"out", l_out},
-                                       {"set_threads", l_set_threads},
-                                       {"signal_count", l_signal_count},
-                                       {"signal_take", l_signal_take},
-                                       {"signals_install", l_signals_install},
-                                       {"term_width", l_term_width},
-                                       {"threads", l_threads},
-                                       {"version", l_version},
-                                       {"wall", l_wall},
+  static const luaL_Reg functions[] = {FN(binary),      FN(clock),
+                                       FN(doctor),      FN(err),
+                                       FN(getpid),      FN(hostname),
+                                       FN(isatty),      FN(mem),
+                                       FN(notice),      FN(out),
+                                       FN(set_threads), FN(signal_count),
+                                       FN(signal_take), FN(signals_install),
+                                       FN(term_width),  FN(threads),
+                                       FN(version),     FN(wall),
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   push_none(L);

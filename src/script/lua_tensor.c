@@ -520,8 +520,7 @@ static bool is_open(OpId op) {
 }
 
 static void push_methods(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"gather", l_gather}, {"item", l_item}, {"totable", l_totable}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(gather), FN(item), FN(totable), {NULL, NULL}};
   luaL_newlib(L, methods);
   for (int op = 0; op < OP_COUNT; op++)
     if (is_open((OpId)op)) set_operation(L, op_table[op]->name, (OpId)op, l_apply);

@@ -171,7 +171,7 @@ static int l_randn(lua_State *L) {
 }
 
 CORE_PART(tensor_new) {
-  static const luaL_Reg functions[] = {{"concat", l_concat}, {"randn", l_randn}, {"stack", l_stack},
-                                       {"tensor", l_tensor}, {"zeros", l_zeros}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(concat), FN(randn), FN(stack),
+                                       FN(tensor), FN(zeros), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

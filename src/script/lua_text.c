@@ -339,10 +339,9 @@ CORE_PART(text) {
                                        {"tokenizer_chars", l_chars},
                                        {"tokenizer_train", l_train},
                                        {NULL, NULL}};
-  static const luaL_Reg methods[] = {
-      {"chat", l_chat},   {"decode", l_decode},         {"encode", l_encode},
-      {"id", l_id},       {"is_special", l_is_special}, {"save", l_save},
-      {"token", l_token}, {"with_mask", l_with_mask},   {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(chat),  FN(decode),     FN(encode),
+                                     FN(id),    FN(is_special), FN(save),
+                                     FN(token), FN(with_mask),  {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_gc},
                                   {"__close", l_close},
                                   {"__len", l_len},

@@ -150,6 +150,6 @@ static int l_unmask(lua_State *L) {
 }
 
 CORE_PART(unmask) {
-  static const luaL_Reg methods[] = {{"unmask", l_unmask}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(unmask), {NULL, NULL}};
   add_methods(L, MODEL_TYPE, methods);
 }

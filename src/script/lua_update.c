@@ -164,6 +164,6 @@ static int l_update(lua_State *L) {
 }
 
 CORE_PART(update) {
-  static const luaL_Reg methods[] = {{"update", l_update}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(update), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

@@ -91,7 +91,6 @@ static int l_embedded_names(lua_State *L) {
 }
 
 CORE_PART(modules) {
-  static const luaL_Reg functions[] = {
-      {"embedded", l_embedded}, {"embedded_names", l_embedded_names}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(embedded), FN(embedded_names), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }
