@@ -272,18 +272,24 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, kill and resume, allocations that fail, fuzzing, exports in llama.cpp, aarch64
+## make check           the long checks: sanitizers, kills and disk faults, allocations that fail, fuzzing, exports in llama.cpp, aarch64
 .PHONY: check
 check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
-	tools/check-resume
+	STRIDE=23 KILLS=30 tools/check-crash
 	POINTS=400 tools/check-memory
 	tools/check-embed
 	tools/check-llama-cpp
 	tools/check-tensorboard
 	tools/check-neon
 	tools/check-fuzz
+
+## make torture         hours: a kill and every fault at every system call that changes a file, and KILLS=2000 random kills
+KILLS ?= 2000
+.PHONY: torture
+torture: grpo
+	KILLS=$(KILLS) tools/check-crash
 
 ## make CROSS=aarch64-linux-gnu- SYSROOT=DIR RUN=qemu-aarch64 ...   the same for another machine; tools/check-neon
 

@@ -66,8 +66,8 @@ static Status measure(const char *path, bool sync, uint64_t *size, uint32_t *crc
   *crc = crc32c(0, m.data, m.size);
   file_unmap(&m);
   if (!sync) return GRPO_OK;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const bool ok = fd >= 0 && fsync(fd) == 0;
+  const int fd = file_open(path, O_RDONLY | O_CLOEXEC, 0);
+  const bool ok = fd >= 0 && file_sync(fd) == 0;
   const int why = errno;
   if (fd >= 0) close(fd);
   return ok ? GRPO_OK : fail(GRPO_EIO, "%s: cannot be made durable: %s", path, strerror(why));

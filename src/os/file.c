@@ -34,6 +34,20 @@ static void close_quietly(int fd) {
   errno = error;
 }
 
+int file_open(const char *path, int flags, unsigned mode) {
+  int fd;
+  do fd = open(path, flags, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int file_sync(int fd) {
+  int rc;
+  do rc = fsync(fd);
+  while (rc != 0 && errno == EINTR);
+  return rc;
+}
+
 /* ---- reading ------------------------------------------------------------------ */
 
 /* The kind of a path that is not a regular file; NULL for a regular file. */
@@ -73,7 +87,7 @@ static bool is_handed_over(const char *path) {
 static Status open_input(const char *path, bool stream, int *fd, struct stat *st) {
   const bool any = stream && is_handed_over(path);
   if (!any) try(file_check_input(path));
-  *fd = open(path, O_RDONLY | O_CLOEXEC | (any ? 0 : O_NONBLOCK));
+  *fd = file_open(path, O_RDONLY | O_CLOEXEC | (any ? 0 : O_NONBLOCK), 0);
   if (*fd < 0) return system_failed("open", path, errno);
   const Status s = fstat(*fd, st) != 0 ? system_failed("open", path, errno)
                    : any               ? GRPO_OK
@@ -260,10 +274,10 @@ static char *dir_of(const char *path) {
 }
 
 Status file_sync_dir(const char *path) {
-  const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = file_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (fd < 0) return system_failed("open", path, errno);
   /* EINVAL: the file system cannot sync directories */
-  const int error = fsync(fd) != 0 && errno != EINVAL ? errno : 0;
+  const int error = file_sync(fd) != 0 && errno != EINVAL ? errno : 0;
   close(fd);
   return error ? system_failed("sync", path, error) : GRPO_OK;
 }
@@ -370,7 +384,7 @@ static Status open_temporary(FileWriter *w) {
     mem_free(w->temporary);
     w->temporary = temporary_name(w->path);
     if (!w->temporary) return fail(GRPO_ENOMEM, "%s: no memory for the path", w->path);
-    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    w->fd = file_open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (w->fd >= 0 || errno != EEXIST) break;
   }
   if (w->fd < 0) return system_failed("write", w->path, errno);
@@ -427,7 +441,7 @@ Status file_writer_put(FileWriter *w, const void *data, size_t n) {
 static Status close_durably(FileWriter *w) {
   if (w->failed) return fail(GRPO_EIO, "cannot write %s: an earlier write failed", w->path);
   try(flush(w));
-  if (fsync(w->fd) != 0) return system_failed("sync", w->path, errno);
+  if (file_sync(w->fd) != 0) return system_failed("sync", w->path, errno);
   const int fd = w->fd;
   w->fd = -1;
   return close(fd) == 0 ? GRPO_OK : system_failed("close", w->path, errno);

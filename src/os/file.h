@@ -39,6 +39,9 @@ bool file_is_dir(const char *path);
 Status file_mkdirs(const char *path);      /* like mkdir -p */
 Status file_remove_tree(const char *path); /* like rm -rf; symbolic links are not followed */
 Status file_sync_dir(const char *path);    /* makes renames inside it durable */
+/* open() and fsync() that a signal does not end. */
+int file_open(const char *path, int flags, unsigned mode);
+int file_sync(int fd);
 /* Replaces the symbolic link `path` by a rename. */
 Status file_link_replace(const char *target, const char *path);
 Status file_rename(const char *from, const char *to); /* and syncs the directory of `to` */

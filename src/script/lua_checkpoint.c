@@ -26,8 +26,7 @@ static int l_verify(lua_State *L) {
 }
 
 static int l_remove(lua_State *L) {
-  const Status s = run_checkpoint_remove(check_string(L, 1, NULL));
-  if (s) raise_status(L, s);
+  want_ok(L, run_checkpoint_remove(check_string(L, 1, NULL)));
   lua_pushboolean(L, 1);
   return 1;
 }
@@ -44,8 +43,7 @@ static int l_name(lua_State *L) {
 static int l_steps(lua_State *L) {
   const char *run = check_string(L, 1, NULL);
   Buf *steps = push_buf(L);
-  const Status s = run_checkpoint_steps(run, steps);
-  if (s) raise_status(L, s);
+  want_ok(L, run_checkpoint_steps(run, steps));
   const size_t n = steps->len / sizeof(int64_t);
   lua_createtable(L, (int)n, 0);
   for (size_t i = 0; i < n; i++) {

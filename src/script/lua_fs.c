@@ -161,7 +161,7 @@ static int push_descriptor(lua_State *L, const char *type, const char *path, int
   int *fd = new_object(L, sizeof *fd, 0);
   *fd = -1;
   luaL_setmetatable(L, type);
-  *fd = open(path, flags | O_CLOEXEC, 0644);
+  *fd = file_open(path, flags | O_CLOEXEC, 0644);
   return *fd;
 }
 

@@ -36,6 +36,7 @@ result "the reference of the second stage, a trained adapter, is kept" "$(ls ste
 result "--resume: the same bytes" "$(cat err; different whole/lora-001 steps/lora-001)"
 exp=lora killed "kill -9 in the first stage" kill1 KILL_CHECKPOINT=2
 exp=lora killed "kill -9 in the middle of a step" kill2 KILL_ROLLOUT=9
+result "run.json says what was trained after a kill in the first second too" "$(grep -qE '"trainable": [0-9]+' kill2/lora-001/run.json || cat kill2/lora-001/run.json)"
 
 # only: GRPO from the start, against the base itself
 write_experiment only.lua '{ path = "base", lora = { rank = 2 } }'

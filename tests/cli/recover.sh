@@ -31,7 +31,7 @@ KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir own >/dev/null 2>&1
 run=own/exp-001
 mine=(checkpoints/{mybest,notes,step-5,.tmp-mine}/file checkpoints/README.txt .notes.12-3.tmp .report.html.12-3.tmp)
 for name in "${mine[@]}"; do mkdir -p "$(dirname "$run/$name")" && echo mine >"$run/$name"; done
-mkdir -p $run/checkpoints/.tmp-step-000010/reference
+mkdir -p $run/checkpoints/.tmp-step-000010/reference $run/source/reload-001/modules
 touch $run/{.run.json,.events.jsonl,checkpoints/.tmp-step-000010/model.safetensors,source/.main.lua,source/modules/.a.b.lua}.12-3.tmp
 for link in latest best; do ln -s checkpoints/step-000008 $run/.$link.4294967-0.tmp; done
 find $run | grep -cE '/(\.[a-z._]+\.[0-9]+-[0-9]+\.tmp|\.tmp-step-[0-9]+)' >count
@@ -39,7 +39,7 @@ resume $run
 result "a resume leaves alone what the program did not make" \
   "$(for name in "${mine[@]}"; do [ "$(cat "$run/$name" 2>&1)" = mine ] || echo "$name is gone"; done; cat err)"
 for name in "${mine[@]}"; do rm -rf "${run:?}/$(sed -E 's,^(checkpoints/[^/]*)/.*,\1,' <<<"$name")"; done
-result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || cat count; find $run -name '.*.tmp' -o -name '.tmp-*')"
+result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || cat count; find $run -name '.*.tmp' -o -name '.tmp-*' -o -name 'reload-*')"
 result "and ends with the same bytes" "$(different whole/exp-001 $run)"
 
 # ---- long logs ------------------------------------------------------------------------------------------------------------------
@@ -56,33 +56,40 @@ rm -rf long
 # A run that was killed in its first step has events to come, as if a session had asked for them.
 # shellcheck disable=SC2016  # the shell of the run expands it
 experiment ev.lua 'stages = { { kind = "grpo", train = { steps = 3 } }, { kind = "grpo", train = { steps = 3 } } }, train = { prompts_per_step = 2, lr = 1e-3 },
-  checkpoint = { every = 2, keep = 9, best = "eval/metric" },
+  eval = { every = 2 }, checkpoint = { every = 2, keep = 9, best = "eval/metric" },
   hooks = {
     on_step = function(_, tr) if tr.step_count == tonumber(os.getenv("KILL_STEP")) then os.execute("kill -9 $PPID") end end,
     on_checkpoint = function(_, tr) if tr.step_count == tonumber(os.getenv("KILL_CHECKPOINT")) then os.execute("kill -9 $PPID") end end,
-    on_eval = function(m) if m.step == tonumber(os.getenv("KILL_EVAL")) then os.execute("kill -9 $PPID") end end,
+    on_eval = function(m, tr)
+      tr.state.seen = (tr.state.seen or 0) + 1
+      if m.step == tonumber(os.getenv("KILL_EVAL")) then os.execute("kill -9 $PPID") end
+    end,
   }' '' 'train = grpo.data.list(rows), eval = grpo.data.list(table.move(rows, 1, 20, 1, {}))'
 KILL_STEP=1 "$GRPO" run ev.lua --quiet --dir begun >out 2>err
 mkdir -p begun/ev-001/source/reload-001/modules
 sed 's/return select(2, text:gsub("%d", "")) \/ 6 end/return #text end/' ev.lua >begun/ev-001/source/reload-001/main.lua
 grep -q 'return #text' begun/ev-001/source/reload-001/main.lua || echo '# the script was not changed'
 evaluations() { timeless "$1/eval.jsonl" | grep -oE '"(eval/metric|label|step)": [^,}]*' | paste -sd' '; }
-missed() { # NAME EVENT... : kills at the end of each stage
+missed() { # NAME EVENT... : kills after the first checkpoint, and at the end of each stage
   local name=$1 line; shift
   rm -rf asked killed; cp -a begun asked
   for line; do echo "$line" >>asked/ev-001/events.jsonl; done
   cp -a asked killed
   resume asked/ev-001
-  for at in 3 6; do KILL_CHECKPOINT=$at "$GRPO" run --quiet --resume=killed/ev-001 >/dev/null 2>err </dev/null; done
+  for at in STEP=3 CHECKPOINT=3 CHECKPOINT=6; do
+    env "KILL_$at" "$GRPO" run --quiet --resume=killed/ev-001 >/dev/null 2>err </dev/null
+  done
   resume killed/ev-001
-  result "$name is in force in an evaluation that a resume catches up on" "$(
+  result "$name: a resume makes the evaluations that were missed, with what was in force" "$(
     [ "$(evaluations asked/ev-001)" = "$(evaluations killed/ev-001)" ] || { evaluations asked/ev-001; evaluations killed/ev-001; }
     [ "$(readlink asked/ev-001/best)" = "$(readlink killed/ev-001/best)" ] || ls -l {asked,killed}/ev-001/best
-    diff <(grep eval/ asked/ev-001/run.json) <(grep eval/ killed/ev-001/run.json); cat err)"
+    diff <(grep eval/ asked/ev-001/run.json) <(grep eval/ killed/ev-001/run.json); different asked/ev-001 killed/ev-001; cat err)"
 }
 missed "a changed weight" '{"kind": "weight", "name": "digits", "value": -1, "stage": 1, "step": 2}' \
   '{"kind": "weight", "name": "digits", "value": 5, "stage": 2, "step": 4}'
 missed "a reloaded reward" '{"kind": "reload", "source": "source/reload-001", "files": ["ev.lua"], "stage": 1, "step": 2}'
+missed "an evaluation in a session" '{"kind": "evaluate", "stage": 1, "step": 2}' \
+  '{"kind": "weight", "name": "digits", "value": 5, "stage": 1, "step": 2}' '{"kind": "evaluate", "stage": 1, "step": 2}'
 cp -a begun forced
 KILL_CHECKPOINT=3 "$GRPO" run --quiet --resume=forced/ev-001 >/dev/null 2>err </dev/null
 cp begun/ev-001/source/reload-001/main.lua ev.lua

@@ -59,6 +59,19 @@ EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') 
 original
 "$GRPO" run --resume=c/exp-001 --quiet </dev/null >/dev/null 2>c.err
 result "and one that was killed between the reload and the next checkpoint" "$(different a/exp-001 c/exp-001 | head -5; cat c.err)"
+sed 's/lr = require("reward").lr/lr = 1e-3/' exp.lua >late.lua # the module is loaded by the first reward
+for kill in '' 4; do
+  original
+  edited=$(edit 'return { digits = function() return 7 end }')
+  if [ -z "$kill" ]; then
+    EDIT=4 COMMAND=$edited "$GRPO" run late.lua --quiet --dir first </dev/null >/dev/null 2>&1
+  else
+    KILL=4 "$GRPO" run late.lua --quiet --dir second </dev/null >/dev/null 2>&1
+    EDIT=4 COMMAND=$edited "$GRPO" run --resume=second/late-001 --quiet </dev/null >/dev/null 2>second.err
+  fi
+done
+result "an edit during the first step after a resume is seen" "$(different first/late-001 second/late-001 | head -5; grep -v '^reloaded at step 4' second.err)"
+original
 "$GRPO" replay a/exp-001 8 --regenerate --n 0 </dev/null >out 2>err
 result "replay --regenerate repeats it too" "$(grep -q '^8 of 8 completions are the same again$' out || cat out err)"
 for now in 'rm reward.lua exp.lua' 'echo "return { digits = function() return 5 end, lr = 1 }" >reward.lua'; do

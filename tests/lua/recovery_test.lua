@@ -14,10 +14,6 @@ local function temporary(f)
   if not ok then error(err, 0) end
 end
 
-local function up_to(last)
-  return function(step) return step <= last end
-end
-
 describe("a log that is cut back", function()
   local cut_log = require "grpo.runs.cut_log"
 
@@ -26,11 +22,11 @@ describe("a log that is cut back", function()
   end
 
   -- Returns the text as it is after the cut, and how many lines cut_log could not read.
-  local function cut(text, last)
+  local function cut(text, last, rows)
     local left, unreadable
     temporary(function(dir)
       assert(fs.write(dir .. "/log", text))
-      unreadable = cut_log(dir .. "/log", up_to(last))
+      unreadable = cut_log(dir .. "/log", last, rows)
       left = fs.read(dir .. "/log")
     end)
     return left, unreadable
@@ -46,6 +42,16 @@ describe("a log that is cut back", function()
     assert.equal("", (cut("", 3)))
     assert.equal("", (cut("half", 3)))
     assert.equal("", (cut(("half"):rep(100000), 3)))
+  end)
+
+  it("keeps as many rows of the last step as are asked for", function()
+    local rows = { row(1), row(2), row(2, "a"), row(2, "b"), row(3) }
+    for count = 0, 4 do
+      assert.equal(table.concat(rows, "", 1, math.min(1 + count, 4)),
+        (cut(table.concat(rows), 2, count)))
+    end
+    assert.equal(row(1), (cut(row(1) .. row(3), 2, 1)))
+    assert.equal(row(1), (cut(row(1), 2, 1)))
   end)
 
   it("keeps lines that cannot be read, and counts them, unless an earlier row goes", function()
@@ -76,7 +82,7 @@ describe("a log that is cut back", function()
           end }
         return setmetatable(counting, { __close = function() real:close() end })
       end
-      local ok, err = pcall(cut_log, dir .. "/log", up_to(19000))
+      local ok, err = pcall(cut_log, dir .. "/log", 19000)
       io.open = open -- luacheck: ignore 122
       assert.is_true(ok, tostring(err))
       local cut_bytes = 20000 * #row(19000, ("x"):rep(100)) - fs.size(dir .. "/log")
@@ -90,13 +96,14 @@ end)
 
 describe("checkpoints", function()
   -- A trainer with a run directory, as if it had done `step` steps.
+  local rows = grpo.data.generate(function() return { prompt = "ab" } end, { n = 4 })
   local function with_trainer(step, change, f)
     temporary(function(root)
       local e = { name = "tiny", seed = 3,
         model = { config = { model_type = "llama", hidden_size = 8, intermediate_size = 8,
           num_hidden_layers = 1, num_attention_heads = 1, max_position_embeddings = 16 },
           tokenizer = grpo.tokenizer.chars("ab") },
-        data = { train = grpo.data.generate(function() return { prompt = "ab" } end, { n = 8 }),
+        data = { train = rows, eval = rows,
           max_prompt_tokens = 4, target = function() return "a" end },
         sampling = { max_new_tokens = 4 }, stages = { { kind = "sft" } },
         train = { steps = 9, prompts_per_step = 1 } }
@@ -120,6 +127,39 @@ describe("checkpoints", function()
         tr:step()
       end
       assert.same({ 1000000, 1000001 }, core.checkpoint_steps(dir))
+    end)
+  end)
+
+  it("the best one until now is not kept beside the best", function()
+    local values = { 1, 5, 9 }
+    with_trainer(0, function(e)
+      e.train.steps = 2
+      e.eval = { every = 1, metric = function() return values[1] end }
+      e.hooks = { on_eval = function() table.remove(values, 1) end }
+      e.data.eval = grpo.data.list { { prompt = "ab" } }
+      e.checkpoint = { keep = 1, best = "eval/metric" }
+    end, function(tr, dir)
+      tr:run()
+      assert.equal("checkpoints/step-000002", fs.readlink(dir .. "/best"))
+      assert.same({ 2 }, core.checkpoint_steps(dir))
+    end)
+  end)
+
+  it("a change that cannot be recorded is not made", function()
+    local events = require "grpo.runs.events"
+    with_trainer(0, function(e)
+      e.rewards = { { name = "one", fn = function() return 1 end, weight = 2 } }
+      e.stages = nil
+    end, function(tr, dir)
+      assert(fs.mkdirs(dir .. "/events.jsonl")) -- a directory cannot be written to
+      assert.is_false((pcall(events.weight, tr, "one", 3)))
+      assert.equal(2, tr.settings.reward_entries[1].weight)
+      local ok, message = events.recording(tr, function() tr.state.mark = true end)
+      assert.is_false(ok)
+      assert.matches("as it was before", message)
+      assert.is_nil(tr.state.mark)
+      assert.is_false((pcall(events.recording, tr, function() tr.config.train.lr = 1 end)))
+      assert.not_equal(1, tr.settings.train.lr)
     end)
   end)
 end)

@@ -39,7 +39,8 @@ local function fill(tr, temporary, state)
     stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
     dropped = stage and stage.source.dropped or 0,
     truncated = stage and stage.source.truncated or 0,
-    evaluated = tr.evaluated, best = tr.best, best_step = tr.best_step,
+    evaluated = tr.evaluated, evaluations = tr.evaluations > 1 and tr.evaluations or nil,
+    events = tr.events_held, best = tr.best, best_step = tr.best_step,
     last_metrics = tr:repeatable_metrics(),
   }
   local ok, message = fs.write(temporary .. "/trainer.json",
@@ -65,8 +66,9 @@ local function link(run_dir, name, target)
   if not ok then errors.raise_plain("EIO", "%s", message) end
 end
 
--- Removes all but the newest `keep` and the best.
-local function prune(directory, keep)
+-- Removes all checkpoints of a run but the newest and the best.
+function checkpoint.prune(tr)
+  local directory, keep = tr.directory, tr.settings.checkpoint.keep
   local run_dir = directory.dir
   local best, steps = fs.readlink(run_dir .. "/best"), core.checkpoint_steps(run_dir)
   for i = 1, #steps - math.max(1, keep) do
@@ -89,7 +91,7 @@ function checkpoint.save(tr)
     tr.saved_step = tr.step_count
   end
   link(run_dir, "latest", relative)
-  prune(tr.directory, tr.settings.checkpoint.keep)
+  checkpoint.prune(tr)
   return dir
 end
 

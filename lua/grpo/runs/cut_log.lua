@@ -48,33 +48,36 @@ local function step_of(file, path, first, stop)
 end
 
 -- Where the file ends when it is cut, and how many lines before that place cannot be read.
-local function place_to_cut(file, path, size, keep)
+local function place_to_cut(file, path, size, last, rows)
   local next_end = line_ends(file, path, size)
   local stop = next_end() or 0 -- an incomplete last line is cut
   local place, unreadable = stop, 0
+  local of_last = {} -- where the rows of step `last` begin, from the last one to the first
   while stop > 0 do
     local first = next_end() or 0
     local step = step_of(file, path, first, stop)
-    if step and keep(step) then break end
-    if step then
-      place, unreadable = first, 0
-    else
+    if step and (step < last or step == last and not rows) then break end
+    if not step then
       unreadable = unreadable + 1
+    elseif step == last then
+      of_last[#of_last + 1] = first
+    else
+      place, unreadable = first, 0
     end
     stop = first
   end
-  return place, unreadable
+  return of_last[#of_last - (rows or 0)] or place, unreadable
 end
 
--- Removes the last rows of the file at `path` whose step `keep` refuses, and an incomplete last
--- line.  Unreadable lines go with rows before them that go; others stay, and their number is
--- returned.
-return function(path, keep)
+-- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
+-- the first `rows` ones (nil: none of them), and an incomplete last line.  Unreadable lines go with
+-- rows before them that go; others stay, and their number is returned.
+return function(path, last, rows)
   if not fs.exists(path) then return 0 end
   local file <close> = errors.must(io.open(path, "rb"))
   file:setvbuf("no") -- rows are read exactly
   local size = file:seek("end")
-  local place, unreadable = place_to_cut(file, path, size, keep)
+  local place, unreadable = place_to_cut(file, path, size, last, rows)
   if place < size then errors.must(fs.truncate(path, place)) end
   return unreadable
 end

@@ -215,13 +215,11 @@ end
 local logs = { "metrics", "completions", "eval" }
 
 -- Removes the rows that a resumed run will write again.  last_step: that of the checkpoint from
--- which it resumes, -1 without one.  evaluated: does it know of that step's evaluation?
-function Run:cut_logs(last_step, evaluated)
+-- which it resumes, -1 without one.  evaluations: how many of that step it knows of.
+function Run:cut_logs(last_step, evaluations)
   for _, name in ipairs(logs) do
-    local last = name == "eval" and not evaluated and last_step - 1 or last_step
-    local unreadable = cut_log(("%s/%s.jsonl"):format(self.dir, name), function(step)
-      return step <= last
-    end)
+    local unreadable = cut_log(("%s/%s.jsonl"):format(self.dir, name), last_step,
+      name == "eval" and evaluations or nil)
     if unreadable > 0 then
       self:note(("%s.jsonl: the last %d lines cannot be read; they stay"):format(name, unreadable))
     end

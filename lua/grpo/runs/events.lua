@@ -11,7 +11,6 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local history = require "grpo.runs.history"
 local live_options = require "grpo.experiment.live_options"
 local schema = require "grpo.runs.schema"
 
@@ -38,17 +37,19 @@ function apply.set(tr, e)
   live_options.set(tr.settings, e.path, e.value)
 end
 
-function apply.weight(tr, e)
-  for _, entry in ipairs(tr.settings.reward_entries) do
-    if entry.name == e.name then
-      entry.weight = e.value
-      return
-    end
-  end
+-- Returns the reward of that name; raises if there is none.
+local function entry_of(tr, name)
   local names = {}
-  for i, entry in ipairs(tr.settings.reward_entries) do names[i] = entry.name end
-  errors.raise("EARG", "there is no reward '%s'; there are: %s", tostring(e.name),
+  for i, entry in ipairs(tr.settings.reward_entries) do
+    if entry.name == name then return entry end
+    names[i] = entry.name
+  end
+  return errors.raise("EARG", "there is no reward '%s'; there are: %s", tostring(name),
     table.concat(names, ", "))
+end
+
+function apply.weight(tr, e)
+  entry_of(tr, e.name).weight = e.value
 end
 
 function apply.state(tr, e)
@@ -63,21 +64,26 @@ function apply.reload(tr, e)
   tr.watch:again(e)
 end
 
--- Evaluations that eval.jsonl has already.
-local function has_evaluation(tr, step)
-  for _, row in history.rows(tr.directory.dir, "eval") do
-    if row.step == step and row.label == "attached" then return true end
-  end
+-- Kinds of events that happen once: a checkpoint that was written afterwards holds what they did.
+local once = { state = true, evaluate = true }
+
+local function now_held(tr, e)
+  e.applied = true
+  if once[e.kind] then tr.events_held = (tr.events_held or 0) + 1 end
 end
 
 -- ---- the file ---------------------------------------------------------------------------
 
+local function contents(path)
+  local text, message, code = fs.read(path)
+  if not text and fs.exists(path) then errors.raise_plain(code, "%s", message) end
+  return text or ""
+end
+
 -- { { event, its line }, ... } of the file, which need not be there.
 local function read(path)
   local list, number = {}, 0
-  local text, message, code = fs.read(path)
-  if not text and fs.exists(path) then errors.raise_plain(code, "%s", message) end
-  for line in (text or ""):gmatch("([^\n]*)\n?") do
+  for line in contents(path):gmatch("([^\n]*)\n?") do
     number = number + 1
     if line ~= "" then
       local e = schema.check(schema.shapes.events,
@@ -92,10 +98,28 @@ local function read(path)
   return list
 end
 
--- Reads the events of a run that is resumed.
+-- Reads the events of a run that is resumed, maybe at a checkpoint, which holds some of them.
 function events.load(tr)
-  tr.events = {}
-  for i, one in ipairs(read(path_of(tr))) do tr.events[i] = one[1] end
+  tr.events, tr.events_held = {}, nil
+  local held = tr.counters and tr.counters.events or 0
+  for i, one in ipairs(read(path_of(tr))) do
+    local e = one[1]
+    tr.events[i] = e
+    if once[e.kind] and (tr.events_held or 0) < held then now_held(tr, e) end
+  end
+end
+
+-- Removes sources that were saved for a reload, but the process died before it was recorded.
+function events.remove_unrecorded(directory)
+  local source, recorded = directory.dir .. "/source", {}
+  for _, one in ipairs(read(directory.dir .. "/events.jsonl")) do
+    if one[1].source then recorded[one[1].source] = true end
+  end
+  for _, name in ipairs(fs.list(source) or {}) do
+    if name:find("^reload%-%d+$") and not recorded["source/" .. name] then
+      fs.remove_tree(source .. "/" .. name)
+    end
+  end
 end
 
 -- A run is resumed at `step` of `stage` with the script at `path` and its modules as they are now.
@@ -115,7 +139,7 @@ function events.take_files(directory, step, stage, path)
 end
 
 -- Before a step: what was recorded at this point, or before it in this stage, and has not been
--- applied yet.  What a checkpoint holds (tr.state) is not applied twice.
+-- applied yet.
 -- before_evaluation: before the evaluation that was due after the last step, and so before most of
 -- what was recorded at this point.
 function events.catch_up(tr, before_evaluation)
@@ -124,21 +148,22 @@ function events.catch_up(tr, before_evaluation)
     local late = e.step < tr.step_count
     local reached = late or e.step == tr.step_count and (not before_evaluation or e.forced)
     if not e.applied and of_this and reached then
-      e.applied = true
-      local skip = (e.kind == "state" and late)
-        or (e.kind == "evaluate" and (late or has_evaluation(tr, e.step)))
-      if not skip then apply[e.kind](tr, e) end
+      now_held(tr, e)
+      if not (late and once[e.kind]) then apply[e.kind](tr, e) end
     end
   end
 end
 
--- Records an event of now.  What it says must be in effect already or take effect after this call.
+-- Records an event of now; raises if that is not possible.  It takes effect after this call, so
+-- that nothing is in effect that a resume would not know of.
 function events.add(tr, e)
   e.step, e.stage = tr.step_count, tr.stage_index
-  local text = (fs.read(path_of(tr)) or "") .. core.json_encode(e) .. "\n"
-  local ok, message = fs.write(path_of(tr), text) -- synced
-  if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
-  e.applied = true
+  local path = path_of(tr)
+  local text = contents(path) .. core.json_encode(e) .. "\n"
+  local ok, message = fs.write(path, text) -- synced
+  -- syncing the directory, which comes last, may fail when the file is there
+  if not ok and fs.read(path) ~= text then errors.raise_plain("EIO", "%s", tostring(message)) end
+  now_held(tr, e)
   tr.events = tr.events or {}
   tr.events[#tr.events + 1] = e
   local about = e.path or e.name or e.source or ""
@@ -146,9 +171,22 @@ function events.add(tr, e)
     and " = " .. core.json_encode(e.value) or ""))
 end
 
+-- Records tr.state if it has changed since the last time; returns false and a message if that is
+-- not possible or no checkpoint could hold it: then it is as it was.
+local function record_state(tr)
+  local ok, problem = pcall(function()
+    local now = core.state_encode(tr.state)
+    if now ~= tr.state_recorded then events.add(tr, { kind = "state", data = hex(now) }) end
+    tr.state_recorded = now
+  end)
+  if ok then return true end
+  tr.state = core.state_decode(tr.state_recorded)
+  return false, ("%s; tr.state is again as it was before this line"):format(tostring(problem))
+end
+
 -- Calls fn with changes of live options and of tr.state recorded.
 function events.recording(tr, fn, ...)
-  local before = core.state_encode(tr.state)
+  tr.state_recorded = core.state_encode(tr.state)
   tr.on_option = function(path, value)
     local ok = pcall(core.json_encode, value)
     if not ok or type(value) == "function" then
@@ -159,12 +197,9 @@ function events.recording(tr, fn, ...)
   end
   local results = table.pack(fn(...))
   tr.on_option = nil
-  local ok, after = pcall(core.state_encode, tr.state)
-  if not ok then
-    tr.state = core.state_decode(before) -- no checkpoint could hold it
-    return false, ("%s; tr.state is again as it was before this line"):format(tostring(after))
-  end
-  if after ~= before then events.add(tr, { kind = "state", data = hex(after) }) end
+  local ok, message = record_state(tr)
+  tr.state_recorded = nil
+  if not ok then return false, message end
   return table.unpack(results, 1, results.n)
 end
 
@@ -177,16 +212,20 @@ function events.weight(tr, name, value)
     errors.raise("EARG", "weight: got %s as the weight of '%s', want a finite number",
       tostring(value), name)
   end
-  apply.weight(tr, { name = name, value = value })
+  entry_of(tr, name)
   events.add(tr, { kind = "weight", name = name, value = value })
+  apply.weight(tr, { name = name, value = value })
 end
 
 function events.evaluate(tr)
   if not tr.settings.data.eval then
     errors.raise("EARG", "evaluate: the experiment has no data.eval")
   end
+  local ok, message = record_state(tr)
+  if not ok then errors.raise("EARG", "evaluate: %s", message) end
   events.add(tr, { kind = "evaluate" })
   tr:run_evaluation("attached")
+  tr.state_recorded = core.state_encode(tr.state) -- a resume calls hooks.on_eval too
   return tr.last_report
 end
 

@@ -109,6 +109,7 @@ schema.shapes = {
     { step = "count", stage = "count", stage_step = "count", stage_tokens = "count",
     tokens_seen = "count", cursor = "count", stage_done = "boolean", dropped = "count",
     truncated = "count",
+    evaluations = "count?", events = "count?",
     best = "measured?", best_step = "count?", last_metrics = object({}, true) }),
   events = object { kind = "text", step = "integer", stage = "integer" },
 }

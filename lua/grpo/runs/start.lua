@@ -140,15 +140,15 @@ local function resume(request, directory)
   e.config.name = info.name
   keep_compute(e, info, request.force)
   return e, function(tr)
+    local events = require "grpo.runs.events"
     local at, saved = tr.step_count, tr.counters
     require("grpo.runs.script_logs").cut(directory.dir, saved and at)
     directory:open_logs()
-    directory:cut_logs(saved and at or -1, saved and saved.evaluated ~= nil)
+    directory:cut_logs(saved and at or -1, tr.evaluations)
     directory:set_state("running")
     directory:note(("resumed at step %d"):format(at))
-    if forced then
-      require("grpo.runs.events").take_files(directory, at, saved and saved.stage or 1, forced)
-    end
+    events.remove_unrecorded(directory)
+    if forced then events.take_files(directory, at, saved and saved.stage or 1, forced) end
     return directory
   end
 end

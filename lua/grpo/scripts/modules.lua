@@ -27,6 +27,9 @@ local function search(name)
   local chunk, problem = loaded_sources.compile(path, text)
   if not chunk then error(core.error("EARG", problem), 0) end
   saved[name] = true
+  -- The file on disk does not run, but a change of it from now on is a change.
+  local on_disk = package.searchpath(name, package.path)
+  if on_disk then loaded_sources.take(on_disk) end
   return chunk, path
 end
 

@@ -13,6 +13,7 @@ local function save_if_best(tr, numbers)
   if not best_metric.improves(tr, numbers) then return false end
   tr:save()
   checkpoint.mark_best(tr)
+  checkpoint.prune(tr) -- the best one until now
   return true
 end
 
@@ -26,7 +27,7 @@ function loop.evaluate(tr, label)
   tr.last_report = report
   tr.recorder:evaluation(report)
   tr:hook("on_eval", report)
-  tr.evaluated = label
+  tr.evaluated, tr.evaluations = label, tr.evaluations + 1
   save_if_best(tr, report)
 end
 
@@ -96,6 +97,7 @@ function loop.run(tr)
     local last = stage.done and stage.index == #tr.experiment.stages
     if tr.step_limit and tr.step_count >= tr.step_limit and not last then tr:stop("--steps") end
   end
+  if tr.directory then checkpoint.prune(tr) end -- a kill may have come before
 end
 
 return loop

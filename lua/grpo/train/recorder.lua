@@ -38,8 +38,8 @@ end
 
 function Recorder:begin()
   local tr = self.tr
-  local lines = tr.resumed and { tr.directory and tr.directory:other_kernels() }
-    or facts_of_model(tr)
+  local lines = facts_of_model(tr)
+  if tr.resumed then lines = { tr.directory and tr.directory:other_kernels() } end
   for _, line in ipairs(lines) do
     tr.view:info(line)
     if tr.directory then tr.directory:note(line) end

@@ -49,7 +49,7 @@ function trainer.new(e, options)
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or display.silent(),
     step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, kept = {}, metrics = {},
-    settings = e.stages[1].config, extra = {}, resumed = false,
+    settings = e.stages[1].config, extra = {}, resumed = false, evaluations = 0,
   }, Trainer)
   tr.recorder = recorder.new(tr)
   if options.from then tr.counters = checkpoint.read(options.from) end
@@ -82,6 +82,8 @@ function methods:restore(dir)
   self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen,
     counters.state
   self.best, self.best_step = counters.best, counters.best_step
+  self.evaluated = counters.evaluated
+  self.evaluations = counters.evaluations or counters.evaluated and 1 or 0
   self.metrics, self.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
   if counters.stage < 1 then return end
@@ -148,7 +150,7 @@ local function step(self)
   local stage = self:current_stage()
   if not stage then return nil end
   local started = core.clock()
-  self.evaluated = nil
+  self.evaluated, self.evaluations = nil, 0
   local metrics, tokens = stage:advance()
   self.step_count = self.step_count + 1
   self.tokens_seen = self.tokens_seen + tokens

@@ -1,4 +1,4 @@
-# Sourced by tests/cli/run.sh and tools/check-resume: an experiment that can be killed anywhere, and comparisons of runs.
+# Sourced by tests/cli/run.sh and tools/check-crash: an experiment that can be killed anywhere, and comparisons of runs.
 # shellcheck shell=bash
 
 # A supervised stage, then GRPO with a KL, a schedule, tr.state and held-out rows.  Environment: KILL_ROLLOUT=N and
