@@ -164,7 +164,7 @@ int truncate(const char *path, off_t size) {
   return fails("truncate", path_at(AT_FDCWD, path)) ? -1 : NEXT(truncate)(path, size);
 }
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ------------------------------------------------------------------------------- */
 
 int rename(const char *from, const char *to) {
   return fails("rename", path_at(AT_FDCWD, to)) ? -1 : NEXT(rename)(from, to);

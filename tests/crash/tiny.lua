@@ -40,7 +40,10 @@ local e = {
   log = { tensorboard = false },
   hooks = {
     on_start = function(tr) tr.state.count = tr.state.count or 0 end,
-    on_eval = function(_, tr) tr.state.count = tr.state.count + 10 end,
+    on_eval = function(m, tr)
+      tr.state.count = tr.state.count + 10
+      tr:append("evaluations", ("%d %s\n"):format(m.step, m.label))
+    end,
   },
 }
 
@@ -62,6 +65,7 @@ end
 
 function e.hooks.on_step(_, tr)
   tr.state.count = tr.state.count + 1
+  tr:append("steps", ("%d %d\n"):format(tr.step_count, tr.state.count))
   edit(tr)
   attach(tr)
 end
