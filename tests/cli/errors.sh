@@ -123,7 +123,7 @@ refused 'two lengths, one of them a default, longer than the context' 2 \
 refused 'texts longer than the context by default' 2 "${at}data\.max_prompt_tokens: 512 \(the default\) exceeds the model's context of 64 .*" \
   run bad.lua data.max_prompt_tokens=null 'stages=[{"kind":"denoise"}]' rewards=null
 
-table 'a step past what can be counted' 2 "${at}train\.prompts_per_step: 65536 prompts of 4096 completions of 6 tokens are too many .*" \
+table 'a step past what can be counted' 2 "${at}train\.prompts_per_step: 65536 prompts of 8 tokens, each with 4096 completions of 6, are too many for one step; lower it" \
   'train = { prompts_per_step = 65536 }, sampling = { group_size = 4096, max_new_tokens = 6 },'
 
 experiment good.lua 'train = { steps = 2, prompts_per_step = 2 },'
