@@ -1,7 +1,7 @@
 # Sourced by tests/cli/run.sh and tools/check-crash: an experiment that can be killed anywhere, and comparisons of runs.
 # shellcheck shell=bash
 
-# A supervised stage, then GRPO with a KL, a schedule, tr.state and held-out rows.  Environment: KILL_ROLLOUT=N and
+# A supervised stage, then GRPO with a KL, a schedule, tr.state, files of hooks and held-out rows.  Environment: KILL_ROLLOUT=N and
 # KILL_CHECKPOINT=N kill the process in step N, after rewards, or after the checkpoint of step N; SLOW=SECONDS waits each step.
 # write_experiment FILE [MODEL] : MODEL is the Lua table of another model
 write_experiment() {
@@ -44,8 +44,10 @@ return grpo.experiment {
     on_rollout = function(_, tr) kill_at("KILL_ROLLOUT", tr.step_count + 1) end,
     on_step = function(_, tr)
       tr.state.count = tr.state.count + 1
+      tr:append("steps.txt", ("%d %d\n"):format(tr.step_count, tr.state.count))
       if os.getenv("SLOW") then io.popen("sleep " .. os.getenv("SLOW")):close() end -- unlike os.execute, takes signals
     end,
+    on_eval = function(report, tr) tr:append("evals.txt", ("%s %d\n"):format(report.label, tr.step_count)) end,
     on_checkpoint = function(_, tr) kill_at("KILL_CHECKPOINT", tr.step_count) end,
   },
 }
@@ -67,6 +69,7 @@ different() {
     fi
   done
   diff -r "$1/checkpoints" "$2/checkpoints"
+  if [ -e "$1/logs" ] || [ -e "$2/logs" ]; then diff -r "$1/logs" "$2/logs"; fi
 }
 
 # wait_for_step RUN N : until the run has recorded step N (at most some seconds)
