@@ -205,6 +205,7 @@ static int l_set_advantages(lua_State *L) {
   double *of_token = NULL;
   check_table(L, 1);
   lua_settop(L, 4);
+  if (!lua_isnil(L, 3)) check_table(L, 3);
   advantage_options_init(&o);
   const double *rewards =
       lua_isnil(L, 3) ? push_completion_rewards(L, 1, &n) : push_rewards(L, 3, &n, &o.nrewards);

@@ -181,7 +181,9 @@ static int l_encode(lua_State *L) {
   buf_put(e.b, magic, sizeof magic);
   encode(&e, 1);
   want_ok(L, buf_status(e.b));
-  lua_pushlstring(L, e.b->data, e.b->len);
+  push_bytes(L, e.b);
+  keep_buf(L, e.b);
+  keep_buf(L, e.path);
   return 1;
 }
 

@@ -119,13 +119,18 @@ void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
   lua_setmetatable(L, -2);
 }
 
+/* The spare buffer with more memory, or with less. */
+static Buf *spare_buf(lua_State *L, bool more) {
+  Buf *spare = script_of(L)->spare_buf;
+  return &spare[(spare[1].cap > spare[0].cap) == more];
+}
+
 Buf *push_buf(lua_State *L) {
-  Script *script = script_of(L);
-  Buf *b = new_object(L, sizeof *b, 0);
+  Buf *b = new_object(L, sizeof *b, 0), *spare = spare_buf(L, true);
   *b = (Buf){0};
   set_gc(L, BUF_TYPE, l_buf_gc);
-  *b = script->spare_buf;
-  script->spare_buf = (Buf){0};
+  *b = *spare;
+  *spare = (Buf){0};
   buf_clear(b);
   return b;
 }
@@ -133,13 +138,13 @@ Buf *push_buf(lua_State *L) {
 void push_bytes(lua_State *L, const Buf *b) { lua_pushlstring(L, b->data ? b->data : "", b->len); }
 
 void keep_buf(lua_State *L, Buf *b) {
-  Script *script = script_of(L);
-  if (b->cap > LARGEST_SPARE || b->cap <= script->spare_buf.cap) {
+  Buf *spare = spare_buf(L, false);
+  if (b->cap > LARGEST_SPARE || b->cap <= spare->cap) {
     buf_free(b);
     return;
   }
-  buf_free(&script->spare_buf);
-  script->spare_buf = *b;
+  buf_free(spare);
+  *spare = *b;
   *b = (Buf){0};
 }
 

@@ -39,6 +39,7 @@ void script_release(Script *s) {
   pool_free(s->pool);
   s->pool = s->cx.pool = NULL;
   arena_free(&s->arena);
-  buf_free(&s->spare_buf);
+  buf_free(&s->spare_buf[0]);
+  buf_free(&s->spare_buf[1]);
   intbuf_free(&s->spare_ints);
 }

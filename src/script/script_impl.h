@@ -61,7 +61,7 @@ struct Script {
   Link step;         /* tensors that belong to the step */
   uint64_t randn;    /* calls of grpo.randn without a seed */
   size_t unreported; /* tensor bytes that the collector has not been told about */
-  Buf spare_buf;     /* memory of the last buffer that keep_buf() took back */
+  Buf spare_buf[2];  /* memory of the last buffers that keep_buf() took back */
   IntBuf spare_ints;
   lua_CFunction core; /* opens grpo.core (core.h) */
   ForeignVm *foreign; /* if the Lua state is a host's; NULL: it is our own */
