@@ -4,13 +4,53 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "checkpoint/config_load.h"
+#include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_source.h"
 #include "checkpoint/param_fill.h"
 #include "checkpoint/safetensors_source.h"
 #include "formats/gguf.h"
+#include "model/config_read.h"
 #include "model/frozen.h"
 #include "model/layout.h"
+#include "os/file.h"
+
+/* ---- the configuration ------------------------------------------------------------------- */
+
+enum { CONFIG_FILE_MAX = 16 << 20 };
+
+static Status load_json(const char *dir, const char *name, char *path, Json **out) {
+  try(file_join(path, dir, name));
+  return json_read_file(path, CONFIG_FILE_MAX, out);
+}
+
+static Status load_gguf(Config *out, const char *path) {
+  Gguf g;
+  try(gguf_open(&g, path));
+  const Status s = gguf_config_read(out, &g);
+  gguf_close(&g);
+  return s;
+}
+
+Status weights_config(Config *out, const char *dir) {
+  char path[FILE_PATH_BYTES];
+  Json *j = NULL;
+  Config c;
+  if (gguf_is(dir)) return load_gguf(out, dir);
+  if (!file_is_dir(dir)) return fail(GRPO_ENOENT, "%s: no such model directory", dir);
+  try(load_json(dir, "config.json", path, &j));
+  Status s = config_read(&c, j, path);
+  json_free(j);
+  try(s);
+  try(file_join(path, dir, "generation_config.json"));
+  if (file_exists(path)) {
+    try(json_read_file(path, CONFIG_FILE_MAX, &j));
+    s = config_read_generation(&c, j, path);
+    json_free(j);
+    try(s);
+  }
+  *out = c;
+  return GRPO_OK;
+}
 
 /* ---- matching tensors with parameters ----------------------------------------------------- */
 
@@ -123,7 +163,7 @@ static Status make_parameters(Model *m, const SourceTensor *const *found) {
   for (int i = 0; i < m->nparams && m->storage != STORE_F32; i++) {
     if (!layout_is_matrix(m, i)) continue;
     const bool projection = layout_is_projection(m, i);
-    try(frozen_quantise(m, i, storage_type(m->storage, projection, stored_type(found[i]))));
+    try(frozen_quantise(m, i, param_storage_type(m->storage, projection, stored_type(found[i]))));
   }
   return model_allocate(m);
 }
@@ -164,7 +204,7 @@ static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
 }
 
 static Status open_model(const char *path, Config *c, Model **out, Pool *pool, WeightSource *s) {
-  try(config_load(c, path));
+  try(weights_config(c, path));
   try(model_layout(out, pool, c));
   const Status st = gguf_is(path) ? gguf_source_open(s, path) : safetensors_source_open(s, path);
   if (st != GRPO_OK) model_release(*out);

@@ -9,6 +9,10 @@
 #include "model/model.h"
 #include "model/model_plan.h"
 
+/* The Config of a checkpoint.  From a directory: config.json and, where it exists,
+ * generation_config.json. */
+Status weights_config(Config *out, const char *path);
+
 /* Weights are converted while they are read, a few rows at a time.  ENOMEM, before any memory is
  * taken, when they exceed what the machine has free. */
 Status weights_load(Model **out, Pool *pool, const char *path, Storage storage);

@@ -6,6 +6,8 @@
 #ifndef GRPO_MODEL_CONFIG_FIELDS_H
 #define GRPO_MODEL_CONFIG_FIELDS_H
 
+#include "base/buf.h"
+#include "formats/json.h"
 #include "model/config.h"
 
 /* Sets of families, as bits. */
@@ -34,5 +36,14 @@ double config_get(const Config *c, const Field *f);
 void config_set(Config *c, const Field *f, double v);
 /* May config.json list the type of each layer (layer_types) in this family? */
 bool config_has_layer_types(const Config *c);
+
+/* Single values of a config.json.  `what` names the file in messages; an error is GRPO_EFORMAT. */
+bool config_absent(const Json *v); /* is it missing or null? */
+Status config_read_int(const Json *v, const char *key, int64_t lo, int64_t hi, const char *what,
+                       int *out);
+Status config_read_num(const Json *v, const char *key, double lo, double hi, const char *what,
+                       double *out);
+Status config_read_bool(const Json *v, const char *key, const char *what, bool *out);
+void config_put_key(Buf *b, const char *key); /* ",\n  \"key\": " */
 
 #endif

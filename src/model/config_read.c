@@ -8,7 +8,6 @@
 #include "model/config_check.h"
 #include "model/config_fields.h"
 #include "model/config_rope.h"
-#include "model/config_value.h"
 
 /* ---- fields ------------------------------------------------------------------------- */
 

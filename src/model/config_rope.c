@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/config_value.h"
+#include "model/config_fields.h"
 
 static Status read_llama3(Config *c, const Json *r, const char *what) {
   const Json *low = json_get(r, "low_freq_factor"), *high = json_get(r, "high_freq_factor");

@@ -5,7 +5,6 @@
 #include "formats/json.h"
 #include "model/config_fields.h"
 #include "model/config_rope.h"
-#include "model/config_value.h"
 
 static void put_int(Buf *b, const char *key, long long v) {
   config_put_key(b, key);

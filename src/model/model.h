@@ -14,7 +14,6 @@
 #include "base/pool.h"
 #include "model/config.h"
 #include "model/param.h"
-#include "model/storage.h"
 
 typedef struct Model Model; /* reference-counted */
 

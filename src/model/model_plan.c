@@ -91,7 +91,7 @@ size_t model_plan_weight_bytes(const ModelPlan *p, bool train) {
     const bool projection = layout_is_projection(m, i);
     if (p->storage != STORE_F32 && layout_is_matrix(m, i)) {
       const QuantType stored = projection ? p->stored : p->stored_embedding;
-      quantised += quant_bytes(storage_type(p->storage, projection, stored), n, k);
+      quantised += quant_bytes(param_storage_type(p->storage, projection, stored), n, k);
     } else {
       plain += param_room(&m->param[i]);
       if (!p->packed_in_place || !frozen_packs_in_place(m, i)) panels += panels_bytes(m, i);
@@ -148,10 +148,10 @@ Status model_plan_check_memory(const ModelPlan *p, const char *path) {
           GRPO_ENOMEM,
           "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
           "(%zu MiB)",
-          path, need >> 20, storage_name(p->storage), free >> 20, how[i], bytes >> 20);
+          path, need >> 20, param_storage_name(p->storage), free >> 20, how[i], bytes >> 20);
   }
   return fail(GRPO_ENOMEM,
               "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of them "
               "fits, take a smaller model",
-              path, need >> 20, storage_name(p->storage), free >> 20);
+              path, need >> 20, param_storage_name(p->storage), free >> 20);
 }

@@ -6,7 +6,6 @@
 #include "model/lora_weights.h"
 #include "model/param.h"
 #include "model/rope.h"
-#include "model/storage.h"
 
 /* A slot says what a parameter is for.  layout.c lists the parameters of all families with their
  * slots; the forward pass asks for slots and never for names.  In a layer the bias of a projection

@@ -38,55 +38,46 @@ Batch *check_batch(lua_State *L, int arg, BatchSlot *slot) {
   return b;
 }
 
-/* Returns the completion whose number is argument 2; *i becomes its index from 0. */
-static const Completion *check_completion(lua_State *L, Batch **b, int *i) {
-  *b = check_batch(L, 1, NULL);
-  *i = (int)check_integer(L, 2, 1, batch_size(*b)) - 1;
-  return &(*b)->completion[*i];
+/* Returns the completion whose number is argument 2. */
+static const Completion *check_completion(lua_State *L) {
+  const Batch *b = check_batch(L, 1, NULL);
+  return &b->completion[check_integer(L, 2, 1, batch_size(b)) - 1];
 }
 
 static int l_ids(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
+  const Completion *c = check_completion(L);
   push_ids(L, c->ids, (size_t)c->len);
   return 1;
 }
 
 static int l_logprobs(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
+  const Completion *c = check_completion(L);
   push_floats(L, c->logp, c->len);
   return 1;
 }
 
 static int l_entropies(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
+  const Completion *c = check_completion(L);
   push_floats(L, c->entropy, c->len);
   return 1;
 }
 
 static int l_ref_logprobs(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
+  const Completion *c = check_completion(L);
+  const Batch *b = check_batch(L, 1, NULL);
   if (!b->has_ref)
     return raise_new(L, GRPO_EARG,
                      "the batch has no reference log-probabilities; call engine:reference first");
-  push_floats(L, b->ref_logp + (size_t)i * (size_t)b->max_new, c->len);
+  push_floats(L, b->ref_logp + (size_t)(c - b->completion) * (size_t)b->max_new, c->len);
   return 1;
 }
 
 /* target_logprobs(i) -> log-probabilities of the prompt's target, up to the length of the shorter
  * of the completion and the target */
 static int l_target_logprobs(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
-  const int n = b->target_len[i / b->group];
+  const Completion *c = check_completion(L);
+  const Batch *b = check_batch(L, 1, NULL);
+  const int n = b->target_len[(c - b->completion) / b->group];
   push_floats(L, c->target_logp, c->len < n ? c->len : n);
   return 1;
 }
@@ -94,9 +85,7 @@ static int l_target_logprobs(lua_State *L) {
 /* sampled(i) -> list of booleans: true for a token that the model sampled, false for an injected
  * one; nil if the engine has no turns */
 static int l_sampled(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
+  const Completion *c = check_completion(L);
   if (!c->sampled) return 0;
   lua_createtable(L, c->len, 0);
   for (int t = 0; t < c->len; t++) {
@@ -107,33 +96,27 @@ static int l_sampled(lua_State *L) {
 }
 
 static int l_length(lua_State *L) {
-  Batch *b;
-  int i;
-  lua_pushinteger(L, check_completion(L, &b, &i)->len);
+  lua_pushinteger(L, check_completion(L)->len);
   return 1;
 }
 
 static int l_finish(lua_State *L) {
-  Batch *b;
-  int i;
-  lua_pushstring(L, finish_name(check_completion(L, &b, &i)->finish));
+  lua_pushstring(L, finish_name(check_completion(L)->finish));
   return 1;
 }
 
 static int l_prompt(lua_State *L) {
-  Batch *b;
-  int i, n;
-  check_completion(L, &b, &i);
-  const int32_t *ids = batch_prompt(b, i / b->group, &n);
+  int n;
+  const Completion *c = check_completion(L);
+  const Batch *b = check_batch(L, 1, NULL);
+  const int32_t *ids = batch_prompt(b, (int)(c - b->completion) / b->group, &n);
   push_ids(L, ids, (size_t)n);
   return 1;
 }
 
 /* text(i) -> the text without special tokens */
 static int l_text(lua_State *L) {
-  Batch *b;
-  int i;
-  const Completion *c = check_completion(L, &b, &i);
+  const Completion *c = check_completion(L);
   const BatchHandle *h = lua_touserdata(L, 1);
   const Tokenizer *tok = engine_tokenizer(h->engine);
   if (!tok) return raise_new(L, GRPO_EARG, "the engine has no tokenizer, which decoding needs");

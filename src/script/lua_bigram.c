@@ -42,11 +42,7 @@ static int l_count(lua_State *L) {
 static int l_logprobs(lua_State *L) {
   const Bigram *b = check_bigram(L, 1);
   const int v = bigram_vocab(b), id = (int)check_integer(L, 2, 0, v - 1);
-  lua_createtable(L, v, 0);
-  for (int j = 0; j < v; j++) {
-    lua_pushnumber(L, (double)bigram_logits(b)[(size_t)id * (size_t)v + (size_t)j]);
-    lua_rawseti(L, -2, j + 1);
-  }
+  push_floats(L, bigram_logits(b) + (size_t)id * (size_t)v, v);
   return 1;
 }
 

@@ -308,18 +308,16 @@ static int l_save(lua_State *L) {
   const char *dir = check_string(L, 2, NULL);
   check_save_options(L, m, &o);
   const Tokenizer *t = push_model_tokenizer(L, 1);
-  Status s;
   if (o.format == SAVE_GGUF) {
-    s = save_gguf(L, m, t, dir, o.dtype);
-    return s ? raise_status(L, s) : 0;
+    want_ok(L, save_gguf(L, m, t, dir, o.dtype));
+    return 0;
   }
-  s = file_mkdirs(dir);
-  if (s == GRPO_OK && t) s = tokenizer_save(t, dir);
-  if (s == GRPO_OK && o.format == SAVE_ADAPTER)
-    s = peft_save(m, dir, o.base_name);
-  else if (s == GRPO_OK)
-    s = save_model(m, dir, types[o.dtype], (uint64_t)o.shard_bytes);
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, file_mkdirs(dir));
+  if (t) want_ok(L, tokenizer_save(t, dir));
+  want_ok(L, o.format == SAVE_ADAPTER
+                 ? peft_save(m, dir, o.base_name)
+                 : save_model(m, dir, types[o.dtype], (uint64_t)o.shard_bytes));
+  return 0;
 }
 
 /* core.model_resize_vocab(m, n) */

@@ -241,15 +241,18 @@ static int l_with_mask(lua_State *L) {
 
 /* ---- looking up --------------------------------------------------------------------- */
 
-static int l_id(lua_State *L) {
-  const Tokenizer *t = check_tokenizer(L, 1);
-  size_t n;
-  const char *token = check_string(L, 2, &n);
-  int32_t id = strlen(token) == n ? tokenizer_id(t, token) : -1;
+static void push_token_id(lua_State *L, int32_t id) {
   if (id < 0)
     lua_pushnil(L);
   else
     lua_pushinteger(L, id);
+}
+
+static int l_id(lua_State *L) {
+  const Tokenizer *t = check_tokenizer(L, 1);
+  size_t n;
+  const char *token = check_string(L, 2, &n);
+  push_token_id(L, strlen(token) == n ? tokenizer_id(t, token) : -1);
   return 1;
 }
 
@@ -275,13 +278,6 @@ static int l_save(lua_State *L) {
 static int l_len(lua_State *L) {
   lua_pushinteger(L, tokenizer_size(check_tokenizer(L, 1)));
   return 1;
-}
-
-static void push_token_id(lua_State *L, int32_t id) {
-  if (id < 0)
-    lua_pushnil(L);
-  else
-    lua_pushinteger(L, id);
 }
 
 /* Upvalue 1: the methods. */

@@ -1,7 +1,6 @@
 /* Models through GGUF files: the same weights, the same bytes, and files that lie. */
 #include "base/half.h"
 #include "base/mem.h"
-#include "checkpoint/config_load.h"
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
@@ -450,7 +449,7 @@ TEST(what_a_file_does_not_say_follows_from_what_it_says) {
     }
     OK(file_replace(path, b.data, b.len));
     Config c, want = *model_config(m);
-    OK(config_load(&c, path));
+    OK(weights_config(&c, path));
     want.initializer_range = c.initializer_range;
     CHECK(same_config(&want, &c));
     buf_free(&b);
@@ -479,13 +478,13 @@ TEST(llama_3_1s_scaling_is_told_from_its_divisors) {
   if (p) *p = 'x';
   OK(file_replace(path, b.data, b.len));
   Config c;
-  OK(config_load(&c, path));
+  OK(weights_config(&c, path));
   CHECK(c.rope_scaling == ROPE_LLAMA3 && c.rope_factor == 8 && c.rope_low_freq_factor == 1);
   p = memmem(b.data, b.len, "llama.rope.freq_base",
              20); /* other frequencies: no longer Llama 3's */
   if (p) p[20 + 4 + 2] = 0;
   OK(file_replace(path, b.data, b.len));
-  REFUSED(config_load(&c, path), GRPO_EFORMAT, "rope_freqs.weight is not Llama 3's scaling");
+  REFUSED(weights_config(&c, path), GRPO_EFORMAT, "rope_freqs.weight is not Llama 3's scaling");
   buf_free(&b);
   model_release(m);
   pool_free(pool);

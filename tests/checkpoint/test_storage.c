@@ -345,7 +345,7 @@ TEST(the_plan_of_a_checkpoint_is_what_its_model_takes) {
     CHECK(mem_live_bytes() == before);
     m = loaded(dir, storages[s]);
     const size_t took = mem_live_bytes() - before;
-    near_estimate(storage_name(storages[s]), took, model_plan_weight_bytes(&p, false));
+    near_estimate(param_storage_name(storages[s]), took, model_plan_weight_bytes(&p, false));
     model_plan_of_model(&q, m);
     near_estimate("of the model", took, model_plan_weight_bytes(&q, false));
     CHECK(took <= last || storages[s] == STORE_BF16);

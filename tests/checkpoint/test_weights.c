@@ -1,7 +1,6 @@
 /* Checkpoints: safetensors that lie, and weights that come back exactly. */
 #include "base/half.h"
 #include "base/mem.h"
-#include "checkpoint/config_load.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "model/model_struct.h"
@@ -367,11 +366,11 @@ TEST(generation_config_adds_end_tokens) {
   static const char config[] = "{\"model_type\":\"llama\",\"eos_token_id\":2}";
   static const char generation[] = "{\"eos_token_id\":[5,2],\"pad_token_id\":0}";
   Config c;
-  REFUSED(config_load(&c, dir), GRPO_ENOENT, "no such model directory");
+  REFUSED(weights_config(&c, dir), GRPO_ENOENT, "no such model directory");
   OK(file_mkdirs(dir));
-  REFUSED(config_load(&c, dir), GRPO_ENOENT, "config.json");
+  REFUSED(weights_config(&c, dir), GRPO_ENOENT, "config.json");
   OK(file_replace(test_path("%s/config.json", dir), config, strlen(config)));
   OK(file_replace(test_path("%s/generation_config.json", dir), generation, strlen(generation)));
-  REQUIRE(config_load(&c, dir));
+  REQUIRE(weights_config(&c, dir));
   CHECK(c.num_eos == 2 && c.eos_token_id[0] == 2 && c.eos_token_id[1] == 5 && c.pad_token_id == 0);
 }

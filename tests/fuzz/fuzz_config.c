@@ -1,7 +1,7 @@
 /* fuzz_config.c - any config.json: refused with one line that names it, or a decoder whose sizes
  * can be computed, whose config.json written by us means the same, and which, when small, runs.
  * Behind a NUL may follow a generation_config.json. */
-#include "checkpoint/config_load.h"
+#include "checkpoint/weights.h"
 #include "files.h"
 #include "forward.h"
 #include "model/config_check.h"
@@ -47,7 +47,7 @@ static void check_directory(const uint8_t *config, size_t n, const uint8_t *more
   Config c;
   fuzz_put_file("config.json", config, n);
   fuzz_put_file("generation_config.json", more, nmore);
-  if (config_load(&c, fuzz_dir) == GRPO_OK)
+  if (weights_config(&c, fuzz_dir) == GRPO_OK)
     check_written(&c);
   else
     check_refused(fuzz_dir);
