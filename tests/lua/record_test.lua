@@ -7,6 +7,7 @@ local run_diff = require "grpo.runs.diff"
 local history = require "grpo.runs.history"
 local html = require "grpo.report.html"
 local schema = require "grpo.runs.schema"
+local script_logs = require "grpo.runs.script_logs"
 local rundir = require "grpo.runs.directory"
 local tiny = require "tests.lua.tiny"
 
@@ -45,6 +46,9 @@ local whole = {
     { step = 2, prompt_index = 1, index = 2, row = 0, prompt = "1+1=", text = "3",
       rewards = { right = core.json_null }, reward = core.json_null, finish = "length",
       length = 2 } },
+  ["events.jsonl"] = { { kind = "set", path = "train.lr", value = 0.5, step = 1, stage = 1 },
+    { kind = "state", data = "00", step = 1, stage = 1 } },
+  ["log_sizes.json"] = { begun = { ["a.txt"] = 0 }, checkpoints = { ["2"] = { ["a.txt"] = 7 } } },
   ["eval.jsonl"] = { { step = 0, stage = 1, label = "before", n = 4, ["eval/accuracy"] = 0.25,
     ["eval/accuracy/low"] = 0.1, ["eval/accuracy/high"] = 0.6 } },
 }
@@ -93,6 +97,11 @@ local readers = {
   report = function(dir) html.page(history.open(dir), 1) end,
   card = function(dir) model_card.text { name = "tiny", run = dir, step = 2, tags = {} } end,
   settings = function(dir) run_diff.settings(history.open(dir), history.open(dir)) end,
+  changes = function(dir) run_diff.changes(history.open(dir), history.open(dir)) end,
+  logs = function(dir)
+    script_logs.keep_sizes(dir, 1)
+    script_logs.cut(dir, 2)
+  end,
   metrics = function(dir) run_diff.metrics(history.open(dir), history.open(dir)) end,
   completions = function(dir) run_diff.completions(history.open(dir), history.open(dir)) end,
   ends = function(dir) run_diff.ends(history.open(dir), history.open(dir)) end,

@@ -32,8 +32,8 @@ local function value_at(config, path)
   return v
 end
 
--- Every resolved option with where its value came from.
-local function described(e)
+-- Every resolved option with where its value came from, as config.json has it.
+function start.described(e)
   local function one(config, origins)
     local list = {}
     for path, origin in pairs(origins) do
@@ -81,7 +81,7 @@ local function begin(request)
   return e, request.root and function(tr)
     return require("grpo.runs.directory").create(request.root,
       { name = e.config.name, script = request.script, text = request.text, args = request.args,
-      overrides = request.overrides, compute = tr.model.compute, config = described(e),
+      overrides = request.overrides, compute = tr.model.compute, config = start.described(e),
       env = environment(e), inputs = inputs_of(e) })
   end
 end
