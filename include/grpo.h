@@ -75,9 +75,9 @@ GRPO_API const char *grpo_status_name(grpo_status s); /* "ESHAPE"; "?": unknown 
 GRPO_API const char *grpo_status_text(grpo_status s); /* "shapes do not agree" */
 
 /* ---- memory ------------------------------------------------------------------------------ */
-/* The library takes all its memory from an allocator, except that of libc, of threads' stacks, of
- * memory-mapped files, and of the JSON reader while it reads a file.  `alignment` is a power of
- * two.  alloc returns NULL if there is no memory.  Any thread may call either function. */
+/* The library takes all its memory from an allocator, except that of libc, of threads' stacks, and
+ * of the JSON reader while it reads a file.  `alignment` is a power of two.  alloc returns NULL if
+ * there is no memory.  Any thread may call either function. */
 typedef struct grpo_allocator {
   size_t size; /* sizeof(grpo_allocator) */
   void *(*alloc)(void *user, size_t bytes, size_t alignment);

@@ -9,6 +9,7 @@
 #define STATE ".quant_state.bitsandbytes__"
 
 enum { STATE_BYTES = 224 }; /* more than any shape and offset need */
+enum { STATE_READ = 1 << 14 };
 
 /* ---- config.json ------------------------------------------------------------------- */
 
@@ -50,7 +51,7 @@ bool bnb_is_part(const char *name, BnbFind find, const void *arg) {
 
 /* Finds a part of the weight and checks its type and number of values. */
 static Status part(const StTensor *weight, const char *file, BnbFind find, const void *arg,
-                   const char *end, StType type, uint64_t n, const char **data) {
+                   const char *end, StType type, uint64_t n, const StTensor **out) {
   char name[BNB_NAME_BYTES];
   if (snprintf(name, sizeof name, "%s%s", weight->name, end) >= (int)sizeof name)
     return fail(GRPO_EFORMAT, "%s: tensor '%.200s': the name is too long", file, weight->name);
@@ -60,16 +61,17 @@ static Status part(const StTensor *weight, const char *file, BnbFind find, const
     return fail(GRPO_EFORMAT, "%s: tensor '%s' is %s of %llu values, want %s of %llu", file, name,
                 st_type_name(t->type), (unsigned long long)t->n, st_type_name(type),
                 (unsigned long long)n);
-  *data = t->data;
+  *out = t;
   return GRPO_OK;
 }
 
-static Status check_table(const StTensor *weight, const char *file, const char *data,
+enum { TABLE_MAX = 256 };
+static Status check_table(const StTensor *weight, const char *file, const StTensor *table,
                           const float *want, int n) {
+  float v[TABLE_MAX];
+  try(st_read(table, 0, (uint64_t)n, v));
   for (int i = 0; i < n; i++) {
-    float v;
-    memcpy(&v, data + (size_t)i * sizeof v, sizeof v);
-    if (!(fabsf(v - want[i]) <= 1e-5f * fabsf(want[i]) + 1e-9f))
+    if (!(fabsf(v[i] - want[i]) <= 1e-5f * fabsf(want[i]) + 1e-9f))
       return fail(GRPO_EFORMAT, "%s: tensor '%s' is coded with another table than NF4's", file,
                   weight->name);
   }
@@ -127,7 +129,11 @@ static Status parse_state(const StTensor *weight, const char *file, BnbFind find
   if (!t || t->type != ST_U8)
     return fail(GRPO_EFORMAT, "%s: tensor '%s': the state of its quantisation is missing", file,
                 weight->name);
-  if (json_parse(t->data, (size_t)t->n, name, &j) != GRPO_OK)
+  char text[STATE_READ];
+  if (t->n > sizeof text)
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' is not a JSON text", file, name);
+  try(st_read_bytes(t, 0, t->n, text));
+  if (json_parse(text, (size_t)t->n, name, &j) != GRPO_OK)
     return fail(GRPO_EFORMAT, "%s: tensor '%s' is not a JSON text", file, name);
   const Status s = read_state(j, weight, file, out, nested);
   json_free(j);
@@ -139,7 +145,8 @@ static uint64_t nests_of(uint64_t n) { return (blocks_of(n) + NF4_NEST - 1) / NF
 
 Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, const void *arg,
                     SourceTensor *out) {
-  const char *data = NULL;
+  const StTensor *table = NULL;
+  SourceNf4 *w = &out->nf4;
   bool nested = false;
   try(parse_state(weight, file, find, arg, out, &nested));
   const uint64_t n = out->dim[0] * out->dim[1];
@@ -147,18 +154,17 @@ Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, cons
     return fail(GRPO_EFORMAT, "%s: tensor '%s' has %llu bytes, but its shape is [%llu, %llu]", file,
                 weight->name, (unsigned long long)weight->n, (unsigned long long)out->dim[0],
                 (unsigned long long)out->dim[1]);
-  try(part(weight, file, find, arg, ".quant_map", ST_F32, 16, &data));
-  try(check_table(weight, file, data, nf4_code, 16));
+  try(part(weight, file, find, arg, ".quant_map", ST_F32, 16, &table));
+  try(check_table(weight, file, table, nf4_code, 16));
   if (nested) {
-    try(part(weight, file, find, arg, ".nested_quant_map", ST_F32, 256, &data));
-    try(check_table(weight, file, data, nf4_absmax_map, 256));
-    try(part(weight, file, find, arg, ".nested_absmax", ST_F32, nests_of(n), &out->nf4.scale));
-    try(part(weight, file, find, arg, ".absmax", ST_U8, blocks_of(n), &data));
-    out->nf4.absmax = (const uint8_t *)data;
+    try(part(weight, file, find, arg, ".nested_quant_map", ST_F32, 256, &table));
+    try(check_table(weight, file, table, nf4_absmax_map, 256));
+    try(part(weight, file, find, arg, ".nested_absmax", ST_F32, nests_of(n), &w->scale));
+    try(part(weight, file, find, arg, ".absmax", ST_U8, blocks_of(n), &w->absmax));
   } else {
-    try(part(weight, file, find, arg, ".absmax", ST_F32, blocks_of(n), &out->nf4.plain));
+    try(part(weight, file, find, arg, ".absmax", ST_F32, blocks_of(n), &w->plain));
   }
-  out->nf4.packed = (const uint8_t *)weight->data;
+  w->packed = weight;
   out->type = SOURCE_NF4;
   out->type_name = "NF4";
   out->out_in = true;
@@ -167,39 +173,75 @@ Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, cons
 
 /* ---- values --------------------------------------------------------------------------- */
 
-static float float_at(const char *p, uint64_t i) {
-  float v;
-  memcpy(&v, p + i * sizeof v, sizeof v);
-  return v;
+/* Values that are read at once, and the blocks and nests that they can touch. */
+enum { PIECE = 4096, PIECE_BLOCKS = PIECE / NF4_BLOCK + 1, PIECE_NESTS = 2 };
+
+/* out becomes the largest magnitudes of blocks first .. first + n - 1. */
+static Status read_absmax(const SourceNf4 *w, uint64_t first, uint64_t n, float *out) {
+  uint8_t code[PIECE_BLOCKS];
+  float scale[PIECE_NESTS];
+  if (w->plain) return st_read(w->plain, first, n, out);
+  const uint64_t nest = first / NF4_NEST;
+  try(st_read_bytes(w->absmax, first, n, code));
+  try(st_read(w->scale, nest, (first + n - 1) / NF4_NEST - nest + 1, scale));
+  for (uint64_t i = 0; i < n; i++)
+    out[i] = nf4_absmax_map[code[i]] * scale[(first + i) / NF4_NEST - nest] + w->offset;
+  return GRPO_OK;
 }
 
-static float absmax_of(const SourceNf4 *w, uint64_t block) {
-  if (w->plain) return float_at(w->plain, block);
-  return nf4_absmax_map[w->absmax[block]] * float_at(w->scale, block / NF4_NEST) + w->offset;
-}
-
-void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out) {
-  float absmax = 0;
-  for (uint64_t i = from, block = UINT64_MAX; i < from + n; i++) {
-    if (i / NF4_BLOCK != block) absmax = absmax_of(w, block = i / NF4_BLOCK);
-    const int byte = w->packed[i / 2];
-    *out++ = nf4_code[i % 2 ? byte & 15 : byte >> 4] * absmax;
+static Status read_piece(const SourceNf4 *w, uint64_t from, uint64_t n, float *out) {
+  uint8_t packed[PIECE / 2 + 1];
+  float absmax[PIECE_BLOCKS];
+  const uint64_t byte = from / 2, block = from / NF4_BLOCK, last = from + n - 1;
+  try(st_read_bytes(w->packed, byte, last / 2 - byte + 1, packed));
+  try(read_absmax(w, block, last / NF4_BLOCK - block + 1, absmax));
+  for (uint64_t i = from; i <= last; i++) {
+    const int both = packed[i / 2 - byte];
+    *out++ = nf4_code[i % 2 ? both & 15 : both >> 4] * absmax[i / NF4_BLOCK - block];
   }
+  return GRPO_OK;
+}
+
+Status bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out) {
+  while (n) {
+    const uint64_t k = n < PIECE ? n : PIECE;
+    try(read_piece(w, from, k, out));
+    from += k;
+    out += k;
+    n -= k;
+  }
+  return GRPO_OK;
+}
+
+/* The parts of a weight as they are in the file. */
+typedef struct Parts {
+  uint8_t *packed, *absmax; /* absmax: codes, NULL without double quantisation */
+  float *scale;             /* of the codes, or of the blocks */
+} Parts;
+
+static Status read_parts(const SourceNf4 *w, uint64_t n, Parts *p) {
+  const StTensor *scale = w->plain ? w->plain : w->scale;
+  p->packed = mem_alloc((size_t)(n + 1) / 2);
+  p->scale = mem_alloc((size_t)scale->n * sizeof *p->scale);
+  if (!w->plain) p->absmax = mem_alloc((size_t)blocks_of(n));
+  if (!p->packed || !p->scale || (!w->plain && !p->absmax))
+    return fail(GRPO_ENOMEM, "no memory for the codes of %llu values", (unsigned long long)n);
+  try(st_read_bytes(w->packed, 0, (n + 1) / 2, p->packed));
+  try(st_read(scale, 0, scale->n, p->scale));
+  return w->plain ? GRPO_OK : st_read_bytes(w->absmax, 0, blocks_of(n), p->absmax);
 }
 
 Status bnb_import(QuantWeight *m, const SourceNf4 *w) {
-  const size_t n = (size_t)m->n * (size_t)m->k;
-  const size_t count = (size_t)(w->plain ? blocks_of(n) : nests_of(n));
-  float *scale = mem_alloc(count * sizeof *scale); /* the file's may be unaligned */
-  if (!scale)
-    return fail(GRPO_ENOMEM, "no memory for the scales of %zu blocks", (size_t)blocks_of(n));
-  memcpy(scale, w->plain ? w->plain : w->scale, count * sizeof *scale);
-  if (w->plain)
-    quant_nf4_import_plain(m, w->packed, scale);
-  else
-    quant_nf4_import(m, w->packed, w->absmax, scale, w->offset);
-  mem_free(scale);
-  return GRPO_OK;
+  Parts p = {0};
+  const Status s = read_parts(w, (uint64_t)m->n * (uint64_t)m->k, &p);
+  if (s == GRPO_OK && w->plain)
+    quant_nf4_import_plain(m, p.packed, p.scale);
+  else if (s == GRPO_OK)
+    quant_nf4_import(m, p.packed, p.absmax, p.scale, w->offset);
+  mem_free(p.packed);
+  mem_free(p.absmax);
+  mem_free(p.scale);
+  return s;
 }
 
 /* ---- writing ---------------------------------------------------------------------------- */

@@ -16,12 +16,12 @@ typedef const StTensor *(*BnbFind)(const void *arg, const char *name);
 
 /* Is this tensor a part of a packed weight other than its codes? */
 bool bnb_is_part(const char *name, BnbFind find, const void *arg);
-/* Fills ndim, dim, type and nf4 of *out from the weight's tensor and its parts; all sizes and both
- * tables are checked. */
+/* Fills ndim, dim, type and nf4 of *out from the weight's tensor and its parts, which are read; all
+ * sizes and both tables are checked. */
 Status bnb_describe(const StTensor *weight, const char *file, BnbFind find, const void *arg,
                     SourceTensor *out);
 /* Reads values from .. from + n - 1 of the flattened weight. */
-void bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out);
+Status bnb_read(const SourceNf4 *w, uint64_t from, uint64_t n, float *out);
 /* m, an empty QUANT_NF4 of the same shape, takes over the codes and scales. */
 Status bnb_import(QuantWeight *m, const SourceNf4 *w);
 

@@ -161,7 +161,7 @@ static Status read_llama3(Reader *r, const GgufTensor *divisors) {
   int64_t length = 8192;
   for (uint64_t i = 0; i < divisors->n; i++) {
     float d;
-    gguf_read(divisors, i, 1, &d);
+    try(gguf_read(divisors, i, 1, &d));
     factor = fmax(factor, (double)d);
   }
   try(gguf_get_number(r->g, LLAMA3_FACTOR, &factor, NULL));
@@ -180,15 +180,16 @@ static Status read_llama3(Reader *r, const GgufTensor *divisors) {
   return GRPO_OK;
 }
 
-static void put_list(Reader *r, const char *name, const GgufTensor *t) {
+static Status put_list(Reader *r, const char *name, const GgufTensor *t) {
   buf_printf(&r->b, ", \"%s\": [", name);
   for (uint64_t i = 0; i < t->n && i < 1024; i++) {
     float d;
-    gguf_read(t, i, 1, &d);
+    try(gguf_read(t, i, 1, &d));
     if (i) buf_puts(&r->b, ", ");
     json_put_number(&r->b, meant((double)d));
   }
   buf_putc(&r->b, ']');
+  return GRPO_OK;
 }
 
 /* longrope multiplies cosines and sines by this unless a file has its own factor. */
@@ -213,8 +214,8 @@ static Status read_long(Reader *r, const GgufTensor *brief, const GgufTensor *wi
   put_int(r, "original_max_position_embeddings", length);
   put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"type\": \"longrope\"");
-  put_list(r, "short_factor", brief);
-  put_list(r, "long_factor", wide);
+  try(put_list(r, "short_factor", brief));
+  try(put_list(r, "long_factor", wide));
   if (fabs(factor - usual) > 1e-6 * usual) {
     buf_puts(&r->b, ", \"attention_factor\": ");
     json_put_number(&r->b, meant(factor));
@@ -267,7 +268,7 @@ static Status check_divisors(const Gguf *g, const Config *c) {
                 (unsigned long long)t->n, c->head_dim);
   for (uint64_t i = 0; i < t->n; i++) {
     float d;
-    gguf_read(t, i, 1, &d);
+    try(gguf_read(t, i, 1, &d));
     if (!(fabsf(d - want[i]) <= 1e-4f * want[i]))
       return fail(GRPO_EFORMAT,
                   "%s: rope_freqs.weight is not Llama 3's scaling: value %llu is %g, "

@@ -26,39 +26,26 @@ static const Entry *entry_of(const WeightSource *s, const SourceTensor *t) {
 }
 
 /* Reads values in Hugging Face's order of rows. */
-static void read_rows(const GgufFile *f, const Entry *e, uint64_t from, uint64_t n, float *out) {
-  if (!(e->change & (GGUF_PERMUTED_Q | GGUF_PERMUTED_K))) {
-    gguf_read(e->t, from, n, out);
-    return;
-  }
+static Status read_rows(const GgufFile *f, const Entry *e, uint64_t from, uint64_t n, float *out) {
+  if (!(e->change & (GGUF_PERMUTED_Q | GGUF_PERMUTED_K))) return gguf_read(e->t, from, n, out);
   const uint64_t cols = e->t->ndim == 2 ? e->t->dim[1] : 1;
   while (n) {
     const uint64_t row = gguf_arch_permuted_row(from / cols, f->head_dim), at = from % cols;
     const uint64_t k = cols - at < n ? cols - at : n;
-    gguf_read(e->t, row * cols + at, k, out);
+    try(gguf_read(e->t, row * cols + at, k, out));
     from += k;
     out += k;
     n -= k;
   }
+  return GRPO_OK;
 }
 
-static void read_values(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n,
-                        float *out) {
+static Status read_values(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n,
+                          float *out) {
   const Entry *e = entry_of(s, t);
-  read_rows(s->impl, e, from, n, out);
-  if (e->change & GGUF_PLUS_ONE)
-    for (uint64_t i = 0; i < n; i++) out[i] -= 1;
-}
-
-/* A permutation stays inside a head; a page that is dropped too early is read again from the
- * file. */
-static void pass_values(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n) {
-  const GgufFile *f = s->impl;
-  const GgufTensor *g = entry_of(s, t)->t;
-  const uint64_t values = (uint64_t)ggml_block_values(g->type), bytes = ggml_block_bytes(g->type);
-  const uint64_t begin = from / values * bytes, end = (from + n) / values * bytes;
-  file_map_drop(&f->g.map, (size_t)(g->data - f->g.map.data) + (size_t)begin,
-                (size_t)(end - begin));
+  try(read_rows(s->impl, e, from, n, out));
+  for (uint64_t i = 0; e->change & GGUF_PLUS_ONE && i < n; i++) out[i] -= 1;
+  return GRPO_OK;
 }
 
 static void close_file(WeightSource *s) {
@@ -124,7 +111,7 @@ Status gguf_source_open(WeightSource *out, const char *path) {
   GgufFile *f = mem_zalloc(sizeof *f);
   *out = (WeightSource){0};
   if (!f) return fail(GRPO_ENOMEM, "%s: no memory to open it", path);
-  *out = (WeightSource){.impl = f, .read = read_values, .pass = pass_values, .close = close_file};
+  *out = (WeightSource){.impl = f, .read = read_values, .close = close_file};
   Status s = gguf_open(&f->g, path);
   if (s == GRPO_OK) s = list_tensors(out, f);
   if (s != GRPO_OK) source_close(out);

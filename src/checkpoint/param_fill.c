@@ -1,5 +1,7 @@
 #include "checkpoint/param_fill.h"
 
+#include <stdatomic.h>
+
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "checkpoint/bnb.h"
@@ -7,6 +9,13 @@
 
 /* A thread takes ROWS rows of a block at a time, or STRIP inputs, or PIECE values. */
 enum { ROWS = 16, STRIP = 64, PIECE = 1 << 18 };
+enum { RUN = 1024 }; /* outputs of an input that are read at once */
+
+static Status unreadable(const SourceTensor *t) {
+  return fail(GRPO_EFORMAT,
+              "%s: tensor '%s' could not be read, because the file was cut or its disk failed",
+              t->file, t->name);
+}
 
 /* ---- reading blocks of outputs ------------------------------------------------------------- */
 
@@ -17,49 +26,44 @@ typedef struct RowBlock {
   int row, rows; /* outputs in flight */
   bool strided;  /* the source is [k, n] */
   float *w;      /* [rows, k] */
+  atomic_bool failed;
 } RowBlock;
 
 static void read_rows(void *arg, int chunk, int worker) {
   (void)worker;
-  const RowBlock *b = arg;
+  RowBlock *b = arg;
   const int at = chunk * ROWS, rows = min_int(ROWS, b->rows - at);
   const uint64_t from = (uint64_t)(b->row + at) * (uint64_t)b->k;
-  b->src->read(b->src, b->t, from, (uint64_t)rows * (uint64_t)b->k,
-               b->w + (size_t)at * (size_t)b->k);
+  if (b->src->read(b->src, b->t, from, (uint64_t)rows * (uint64_t)b->k,
+                   b->w + (size_t)at * (size_t)b->k) != GRPO_OK)
+    atomic_store(&b->failed, true);
 }
 
 /* Reads STRIP inputs, which are columns of the block, and transposes them. */
 static void read_strip(void *arg, int chunk, int worker) {
   (void)worker;
-  const RowBlock *b = arg;
+  RowBlock *b = arg;
   const int p0 = chunk * STRIP, p1 = min_int(p0 + STRIP, b->k);
-  float piece[STRIP];
-  for (int r = 0; r < b->rows; r += STRIP) {
-    const int rows = min_int(STRIP, b->rows - r);
+  float run[RUN];
+  for (int r = 0; r < b->rows; r += RUN) {
+    const int rows = min_int(RUN, b->rows - r);
     for (int p = p0; p < p1; p++) {
-      b->src->read(b->src, b->t, (uint64_t)p * (uint64_t)b->n + (uint64_t)(b->row + r),
-                   (uint64_t)rows, piece);
-      for (int i = 0; i < rows; i++) b->w[(size_t)(r + i) * (size_t)b->k + (size_t)p] = piece[i];
+      const uint64_t from = (uint64_t)p * (uint64_t)b->n + (uint64_t)(b->row + r);
+      if (b->src->read(b->src, b->t, from, (uint64_t)rows, run) != GRPO_OK) {
+        atomic_store(&b->failed, true);
+        return;
+      }
+      for (int i = 0; i < rows; i++) b->w[(size_t)(r + i) * (size_t)b->k + (size_t)p] = run[i];
     }
   }
 }
 
-static void read_block(const Ctx *cx, const RowBlock *b) {
+static Status read_block(const Ctx *cx, RowBlock *b) {
   if (b->strided)
-    pool_run(cx->pool, (b->k + STRIP - 1) / STRIP, read_strip, (void *)(uintptr_t)b);
+    pool_run(cx->pool, (b->k + STRIP - 1) / STRIP, read_strip, b);
   else
-    pool_run(cx->pool, (b->rows + ROWS - 1) / ROWS, read_rows, (void *)(uintptr_t)b);
-}
-
-/* Gives back the file's pages of a block; strided reads need them until the last block. */
-static void pass_block(const RowBlock *b) {
-  const bool last = b->row + b->rows == b->n;
-  const uint64_t k = (uint64_t)b->k, all = (uint64_t)b->n * k;
-  if (!b->src->pass || (b->strided && !last)) return;
-  if (b->strided)
-    b->src->pass(b->src, b->t, 0, all);
-  else
-    b->src->pass(b->src, b->t, (uint64_t)b->row * k, (uint64_t)b->rows * k);
+    pool_run(cx->pool, (b->rows + ROWS - 1) / ROWS, read_rows, b);
+  return atomic_load(&b->failed) ? unreadable(b->t) : GRPO_OK;
 }
 
 /* ---- filling ------------------------------------------------------------------------------- */
@@ -73,39 +77,38 @@ static Status fill_blocks(const Ctx *cx, RowBlock *b, QuantWeight *quant, real *
   Status s = GRPO_OK;
   for (; b->row < b->n && s == GRPO_OK; b->row += b->rows) {
     b->rows = min_int(most, b->n - b->row);
-    read_block(cx, b);
-    if (quant) s = quant_put(cx, quant, b->row, b->rows, b->w);
-    if (in_out) param_put_columns(b->w, b->rows, b->k, b->row, b->n, in_out);
-    pass_block(b);
+    s = read_block(cx, b);
+    if (s == GRPO_OK && quant) s = quant_put(cx, quant, b->row, b->rows, b->w);
+    if (s == GRPO_OK && in_out) param_put_columns(b->w, b->rows, b->k, b->row, b->n, in_out);
   }
   mem_free_aligned(b->w);
   if (s == GRPO_OK && quant) s = quant_done(cx, quant);
   return s;
 }
 
-/* float32 in the layout of the source: in pieces, so that threads share them and pages are given
- * back. */
+/* float32 in the layout of the source: in pieces, which threads share. */
 typedef struct Plain {
   const WeightSource *src;
   const SourceTensor *t;
   uint64_t piece, n;
   float *out;
+  atomic_bool failed;
 } Plain;
 
 static void read_piece(void *arg, int chunk, int worker) {
   (void)worker;
-  const Plain *p = arg;
+  Plain *p = arg;
   const uint64_t from = (uint64_t)chunk * p->piece;
   const uint64_t n = p->n - from < p->piece ? p->n - from : p->piece;
-  p->src->read(p->src, p->t, from, n, p->out + from);
-  if (p->src->pass) p->src->pass(p->src, p->t, from, n);
+  if (p->src->read(p->src, p->t, from, n, p->out + from) != GRPO_OK) atomic_store(&p->failed, true);
 }
 
-static void fill_plain(const Ctx *cx, const Tensor *to, const WeightSource *src,
-                       const SourceTensor *t) {
+static Status fill_plain(const Ctx *cx, const Tensor *to, const WeightSource *src,
+                         const SourceTensor *t) {
   const uint64_t width = (uint64_t)to->dim[to->ndim - 1];
-  Plain p = {src, t, (PIECE / width + 1) * width, to->n, to->data};
+  Plain p = {src, t, (PIECE / width + 1) * width, to->n, to->data, false};
   pool_run(cx->pool, (int)((p.n + p.piece - 1) / p.piece), read_piece, &p);
+  return atomic_load(&p.failed) ? unreadable(t) : GRPO_OK;
 }
 
 Status param_fill(const Ctx *cx, Model *m, int i, const WeightSource *src, const SourceTensor *t) {
@@ -114,14 +117,8 @@ Status param_fill(const Ctx *cx, Model *m, int i, const WeightSource *src, const
   param_outputs_inputs(p, &b.n, &b.k);
   const bool transposed = p->in_out && t->out_in; /* the source is [n, k], float32 is [k, n] */
   b.strided = p->in_out && !t->out_in;
-  if (!m->quant[i] && !transposed) {
-    fill_plain(cx, &p->t, src, t);
-    return GRPO_OK;
-  }
-  if (m->quant[i] && m->quant[i]->type == QUANT_NF4 && t->type == SOURCE_NF4) {
-    const Status s = bnb_import(m->quant[i], &t->nf4);
-    if (src->pass) src->pass(src, t, 0, p->t.n);
-    return s;
-  }
+  if (!m->quant[i] && !transposed) return fill_plain(cx, &p->t, src, t);
+  if (m->quant[i] && m->quant[i]->type == QUANT_NF4 && t->type == SOURCE_NF4)
+    return bnb_import(m->quant[i], &t->nf4);
   return fill_blocks(cx, &b, m->quant[i], m->quant[i] ? NULL : p->t.data);
 }

@@ -86,7 +86,7 @@ static Status read_tensors(Model *m, const char *dir) {
                    : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   if (s == GRPO_OK) s = lora_allocate(m);
   for (int i = 0; s == GRPO_OK && i < l->nparams; i++)
-    st_read(found[i], 0, found[i]->n, l->param[i].t.data);
+    s = st_read(found[i], 0, found[i]->n, l->param[i].t.data);
   mem_free(found);
   safetensors_close(&f);
   return s;

@@ -60,11 +60,7 @@ Status run_checkpoint_remove(const char *dir) {
 
 /* The length and checksum of a file, which is made durable where `sync` is set. */
 static Status measure(const char *path, bool sync, uint64_t *size, uint32_t *crc) {
-  FileMap m;
-  try(file_map(path, &m));
-  *size = m.size;
-  *crc = crc32c(0, m.data, m.size);
-  file_unmap(&m);
+  try(file_checksum(path, size, crc));
   if (!sync) return GRPO_OK;
   const int fd = file_open(path, O_RDONLY | O_CLOEXEC, 0);
   const bool ok = fd >= 0 && file_sync(fd) == 0;

@@ -139,22 +139,10 @@ static Status list_tensors(WeightSource *out, const Shards *s) {
 
 /* ---- reading --------------------------------------------------------------------------- */
 
-static void read_values(const WeightSource *src, const SourceTensor *t, uint64_t from, uint64_t n,
-                        float *out) {
-  if (t->type == SOURCE_NF4)
-    bnb_read(&t->nf4, from, n, out);
-  else
-    st_read(tensor_of(src->impl, t), from, n, out);
-}
-
-static void pass_values(const WeightSource *src, const SourceTensor *t, uint64_t from, uint64_t n) {
-  const StTensor *st = tensor_of(src->impl, t);
-  const FileMap *map = &file_of(src->impl, t)->map;
-  const uint64_t all = source_count(t), bytes = st->end - st->begin;
-  if (!all) return;
-  const uint64_t at = (uint64_t)((double)bytes * ((double)from / (double)all));
-  const uint64_t end = (uint64_t)((double)bytes * ((double)(from + n) / (double)all));
-  file_map_drop(map, (size_t)(st->data - map->data + (ptrdiff_t)at), (size_t)(end - at));
+static Status read_values(const WeightSource *src, const SourceTensor *t, uint64_t from, uint64_t n,
+                          float *out) {
+  if (t->type == SOURCE_NF4) return bnb_read(&t->nf4, from, n, out);
+  return st_read(tensor_of(src->impl, t), from, n, out);
 }
 
 static void close_shards(WeightSource *src) {
@@ -168,7 +156,7 @@ Status safetensors_source_open(WeightSource *out, const char *dir) {
   Shards *s = mem_zalloc(sizeof *s);
   *out = (WeightSource){0};
   if (!s) return fail(GRPO_ENOMEM, "%s: no memory to open it", dir);
-  *out = (WeightSource){.impl = s, .read = read_values, .pass = pass_values, .close = close_shards};
+  *out = (WeightSource){.impl = s, .read = read_values, .close = close_shards};
   Status st = shards_open(s, dir);
   if (st == GRPO_OK) st = list_tensors(out, s);
   if (st != GRPO_OK) source_close(out);

@@ -2,8 +2,8 @@
  *
  * The loader (weights.c) knows only this interface; safetensors_source.c and gguf_source.c
  * implement it.  Names are Hugging Face's and rows are in its order: a container that has others
- * translates them.  Values are read piece by piece and the file's pages are given back behind the
- * reader, so that a checkpoint larger than memory can be quantised.
+ * translates them.  Values are read piece by piece, so that a checkpoint larger than memory can be
+ * quantised.
  */
 #ifndef GRPO_CHECKPOINT_SOURCE_H
 #define GRPO_CHECKPOINT_SOURCE_H
@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+
+typedef struct StTensor StTensor;
 
 enum { SOURCE_DIMS = 4 };
 
@@ -27,12 +29,11 @@ typedef enum SourceType {
 
 /* A weight [n, k] in bitsandbytes' layout, with or without double quantisation. */
 typedef struct SourceNf4 {
-  const uint8_t *packed; /* two codes a byte, the first in the high nibble */
-  /* With it: codes [blocks], and float32 [blocks / 256 rounded up], perhaps unaligned. */
-  const uint8_t *absmax;
-  const char *scale;
+  const StTensor *packed; /* two codes a byte, the first in the high nibble */
+  /* With it: codes [blocks], and float32 [blocks / 256 rounded up]. */
+  const StTensor *absmax, *scale;
   float offset;
-  const char *plain; /* without it: float32 [blocks], perhaps unaligned; else NULL */
+  const StTensor *plain; /* without it: float32 [blocks]; else NULL */
 } SourceNf4;
 
 typedef struct SourceTensor {
@@ -52,9 +53,8 @@ struct WeightSource {
   size_t count;
   void *impl;
   /* Reads values from .. from + n - 1 of the flattened tensor, widened exactly.  Any thread may. */
-  void (*read)(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n, float *out);
-  /* These values will not be read again soon.  NULL: there is nothing to do. */
-  void (*pass)(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n);
+  Status (*read)(const WeightSource *s, const SourceTensor *t, uint64_t from, uint64_t n,
+                 float *out);
   void (*close)(WeightSource *s); /* frees impl; NULL: there is nothing to free */
 };
 

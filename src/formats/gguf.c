@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 
 enum { KEY_MAX = 65535, ALIGNMENT_MAX = 1 << 20, MAX_KEYS = 1 << 16, MAX_TENSORS = 1 << 20 };
+enum { HEADER_FIRST = 1 << 20, HEADER_MAX = 1 << 30 }; /* bytes that are read at first, at most */
 
 static const size_t width[GGUF_NTYPES] = {
     [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
@@ -19,16 +20,18 @@ static const char *const type_name[GGUF_NTYPES] = {
 
 /* ---- reading bytes in order ---------------------------------------------------------- */
 
+/* The first `loaded` bytes are in memory.  Where more are needed, the call fails, `wanted` says how
+ * many, and the header is read again from its beginning. */
 typedef struct Cursor {
-  const char *path, *start, *at, *end;
+  const char *path, *start;
+  size_t at, loaded, wanted, end; /* end: of the file */
   Arena *names;
 } Cursor;
 
-static size_t left(const Cursor *c) { return (size_t)(c->end - c->at); }
+static size_t left(const Cursor *c) { return c->end - c->at; }
 
 static Status cut_off(const Cursor *c, const char *what) {
-  return fail(GRPO_EFORMAT, "%s: cut off in %s (byte %zu)", c->path, what,
-              (size_t)(c->at - c->start));
+  return fail(GRPO_EFORMAT, "%s: cut off in %s (byte %zu)", c->path, what, c->at);
 }
 
 static uint64_t little(const char *p, size_t n) {
@@ -37,10 +40,22 @@ static uint64_t little(const char *p, size_t n) {
   return v;
 }
 
-static Status take(Cursor *c, size_t n, const char *what, uint64_t *out) {
-  if (left(c) < n) return cut_off(c, what);
-  *out = little(c->at, n);
+/* *out becomes the next n bytes, which the file has. */
+static Status pass(Cursor *c, size_t n, const char **out) {
+  if (n > c->loaded - c->at) {
+    c->wanted = c->at + n;
+    return fail(GRPO_ELIMIT, "%s: more of the header is needed", c->path);
+  }
+  *out = c->start + c->at;
   c->at += n;
+  return GRPO_OK;
+}
+
+static Status take(Cursor *c, size_t n, const char *what, uint64_t *out) {
+  const char *p;
+  if (left(c) < n) return cut_off(c, what);
+  try(pass(c, n, &p));
+  *out = little(p, n);
   return GRPO_OK;
 }
 
@@ -50,10 +65,8 @@ static Status take_string(Cursor *c, const char *what, const char **s, size_t *n
   if (len > left(c))
     return fail(GRPO_EFORMAT, "%s: a string of %llu bytes in %s goes past the end of the file",
                 c->path, (unsigned long long)len, what);
-  *s = c->at;
   *n = (size_t)len;
-  c->at += len;
-  return GRPO_OK;
+  return pass(c, *n, s);
 }
 
 static Status copy_name(Cursor *c, const char *s, size_t n, const char **out) {
@@ -112,17 +125,18 @@ static Status take_value(Cursor *c, uint64_t i, GgufValue *v) {
     return fail(GRPO_EFORMAT, "%s: key '%.200s' has type %llu, which is unknown", c->path, v->key,
                 (unsigned long long)type);
   v->type = (GgufType)type;
-  v->data = c->at;
   const size_t least = type == GGUF_STRING ? 8 : width[type];
   if (v->count > left(c) / least)
     return fail(GRPO_EFORMAT,
                 "%s: key '%.200s': %llu values of type %s go past the end of the file", c->path,
                 v->key, (unsigned long long)v->count, type_name[type]);
+  const size_t begin = c->at;
   if (type == GGUF_STRING)
     try(skip_strings(c, v->key, v->count));
   else
-    c->at += v->count * width[type];
-  v->bytes = (size_t)(c->at - v->data);
+    try(pass(c, v->count * width[type], &v->data));
+  v->data = c->start + begin;
+  v->bytes = c->at - begin;
   return type == GGUF_BOOL ? check_bools(c, v) : GRPO_OK;
 }
 
@@ -214,14 +228,15 @@ static Status take_tensor(Cursor *c, uint64_t i, uint64_t alignment, uint64_t *n
 
 /* The last tensor may lack its padding; nothing else may follow it. */
 static Status place_data(Gguf *g, const Cursor *c, uint64_t alignment, uint64_t end) {
-  const uint64_t header = (uint64_t)(c->at - c->start), size = g->map.size;
+  const uint64_t header = c->at, size = c->end;
   const uint64_t start = (header + alignment - 1) / alignment * alignment;
   if (!g->ntensors) return GRPO_OK;
   for (size_t i = 0; i < g->ntensors; i++) {
     GgufTensor *t = &g->tensor[i];
     if (start > size || t->begin > size - start || t->bytes > size - start - t->begin)
       return fail(GRPO_EFORMAT, "%s: tensor '%s' ends past the end of the file", g->path, t->name);
-    t->data = g->map.data + start + t->begin;
+    t->file = g->file;
+    t->at = start + t->begin;
   }
   if (size - start > end)
     return fail(GRPO_EFORMAT, "%s: %llu bytes after the last tensor", g->path,
@@ -255,34 +270,79 @@ static Status read_tensors(Gguf *g, Cursor *c, uint64_t count) {
 
 /* ---- the file as a whole --------------------------------------------------------------------- */
 
-static Status open_mapped(Gguf *g) {
-  if (g->map.size < 4 || memcmp(g->map.data, "GGUF", 4) != 0) /* data is NULL when empty */
+static Status read_header(Gguf *g, Cursor *c) {
+  uint64_t magic, version, ntensors, nvalues;
+  if (c->end < 4 || memcmp(c->start, "GGUF", 4) != 0)
     return fail(GRPO_EFORMAT, "%s: not a GGUF file (it does not begin with 'GGUF')", g->path);
-  Cursor c = {g->path, g->map.data, g->map.data, g->map.data + g->map.size, NULL};
-  uint64_t version, ntensors, nvalues;
-  c.at += 4;
-  try(take(&c, 4, "the header", &version));
+  try(take(c, 4, "the header", &magic));
+  try(take(c, 4, "the header", &version));
   if ((version & 0xffff) == 0 && version)
     return fail(GRPO_EFORMAT, "%s: a big-endian GGUF file; only little-endian ones are supported",
                 g->path);
   if (version != 3)
     return fail(GRPO_EFORMAT, "%s: GGUF version %llu; only version 3 is supported", g->path,
                 (unsigned long long)version);
-  try(take(&c, 8, "the header", &ntensors));
-  try(take(&c, 8, "the header", &nvalues));
-  c.names = &g->names;
-  try(read_values(g, &c, nvalues));
-  return read_tensors(g, &c, ntensors);
+  try(take(c, 8, "the header", &ntensors));
+  try(take(c, 8, "the header", &nvalues));
+  try(read_values(g, c, nvalues));
+  return read_tensors(g, c, ntensors);
+}
+
+static void forget_header(Gguf *g) {
+  mem_free(g->value);
+  mem_free(g->tensor);
+  mem_free(g->header);
+  arena_free(&g->names);
+  g->value = NULL;
+  g->tensor = NULL;
+  g->header = NULL;
+  g->nvalues = g->ntensors = 0;
+}
+
+/* Reads the header from the file's first n bytes; *wanted: it needs so many, or 0. */
+static Status try_header(Gguf *g, size_t n, size_t *wanted) {
+  forget_header(g);
+  g->header = mem_alloc(n + 1);
+  if (!g->header) return fail(GRPO_ENOMEM, "%s: its header", g->path);
+  try(file_input_read(g->file, 0, n, g->header));
+  Cursor c = {.path = g->path,
+              .start = g->header,
+              .loaded = n,
+              .end = (size_t)file_input_size(g->file),
+              .names = &g->names};
+  const Status s = read_header(g, &c);
+  *wanted = c.wanted;
+  return s;
+}
+
+static Status open_file(Gguf *g) {
+  try(file_input_open(&g->file, g->path));
+  const uint64_t size = file_input_size(g->file);
+  size_t n = 0, wanted = HEADER_FIRST;
+  Status s = GRPO_OK;
+  while (wanted > n) {
+    if (wanted > HEADER_MAX)
+      return fail(GRPO_EFORMAT, "%s: keys and values of more than %d MiB", g->path,
+                  HEADER_MAX >> 20);
+    n = wanted > 2 * n ? wanted : 2 * n;
+    if (n > size) n = (size_t)size;
+    wanted = 0;
+    s = try_header(g, n, &wanted);
+  }
+  return s;
 }
 
 bool gguf_is(const char *path) {
   const size_t n = strlen(path);
+  char magic[4];
+  FileInput *f;
   if (file_is_dir(path)) return false;
   if (!file_exists(path)) return n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
-  FileMap m;
-  if (file_map(path, &m) != GRPO_OK) return false;
-  const bool yes = m.size >= 4 && memcmp(m.data, "GGUF", 4) == 0;
-  file_unmap(&m);
+  if (file_input_open(&f, path) != GRPO_OK) return false;
+  const bool yes = file_input_size(f) >= sizeof magic &&
+                   file_input_read(f, 0, sizeof magic, magic) == GRPO_OK &&
+                   memcmp(magic, "GGUF", sizeof magic) == 0;
+  file_input_close(f);
   return yes || (n >= 5 && strcmp(path + n - 5, ".gguf") == 0);
 }
 
@@ -290,8 +350,7 @@ Status gguf_open(Gguf *out, const char *path) {
   Gguf g = {.path = mem_strdup(path)};
   *out = (Gguf){0};
   if (!g.path) return fail(GRPO_ENOMEM, "%s", path);
-  Status s = file_map(path, &g.map);
-  if (s == GRPO_OK) s = open_mapped(&g);
+  const Status s = open_file(&g);
   if (s != GRPO_OK) {
     gguf_close(&g);
     return s;
@@ -301,10 +360,8 @@ Status gguf_open(Gguf *out, const char *path) {
 }
 
 void gguf_close(Gguf *g) {
-  mem_free(g->value);
-  mem_free(g->tensor);
-  arena_free(&g->names);
-  file_unmap(&g->map);
+  forget_header(g);
+  file_input_close(g->file);
   mem_free(g->path);
   *g = (Gguf){0};
 }
@@ -314,25 +371,35 @@ const GgufTensor *gguf_tensor(const Gguf *g, const char *name) {
   return g->ntensors ? bsearch(&key, g->tensor, g->ntensors, sizeof key, by_name) : NULL;
 }
 
-void gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out) {
-  const uint64_t values = (uint64_t)ggml_block_values(t->type);
+/* Reads and decodes whole blocks: `count` from block `first` on, at most as many as PIECE holds. */
+enum { PIECE = 1 << 14 };
+static Status read_blocks(const GgufTensor *t, uint64_t first, uint64_t count, float *out) {
+  char blocks[PIECE];
   const size_t bytes = ggml_block_bytes(t->type);
+  try(file_input_read(t->file, t->at + first * bytes, (size_t)count * bytes, blocks));
+  ggml_decode(t->type, blocks, (size_t)count * (size_t)ggml_block_values(t->type), out);
+  return GRPO_OK;
+}
+
+Status gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out) {
+  const uint64_t values = (uint64_t)ggml_block_values(t->type);
+  const uint64_t most = PIECE / ggml_block_bytes(t->type);
   float block[GGML_MAX_BLOCK];
   while (n) {
-    const char *p = t->data + from / values * bytes;
-    const uint64_t skip = from % values;
-    uint64_t k = n / values * values; /* whole blocks at once */
+    const uint64_t skip = from % values, whole = n / values;
+    uint64_t k = (whole < most ? whole : most) * values;
     if (skip || !k) {
       k = values - skip < n ? values - skip : n;
-      ggml_decode(t->type, p, (size_t)values, block);
+      try(read_blocks(t, from / values, 1, block));
       memcpy(out, block + skip, (size_t)k * sizeof *out);
     } else {
-      ggml_decode(t->type, p, (size_t)k, out);
+      try(read_blocks(t, from / values, k / values, out));
     }
     from += k;
     out += k;
     n -= k;
   }
+  return GRPO_OK;
 }
 
 /* ---- looking up values ------------------------------------------------------------------- */

@@ -1,10 +1,11 @@
 /* gguf.h - reads the GGUF v3 container: keys with values, and tensors.
  *
- * The file is mapped and is untrusted input: every rule of the format is checked before a value is
- * used, and a refusal names the file and the key or tensor.  Time is O(n log n) in the number of
- * entries; memory is taken only for entries whose bytes are in the file, at most 65,536 keys and
- * 2^20 tensors.  Keys are printable ASCII; tensor names are UTF-8 without control characters.  The
- * meaning of keys and tensors is left to src/text, src/model and src/checkpoint.
+ * The file is untrusted input: every rule of the format is checked before a value is used, and a
+ * refusal names the file and the key or tensor.  Time is O(n log n) in the number of entries.
+ * Memory is taken only for entries whose bytes are in the file, at most 65,536 keys and 2^20
+ * tensors; the header is kept.  The bytes of tensors are read when they are asked for.  Keys are
+ * printable ASCII; tensor names are UTF-8 without control characters.  The meaning of keys and
+ * tensors is left to src/text, src/model and src/checkpoint.
  */
 #ifndef GRPO_FORMATS_GGUF_H
 #define GRPO_FORMATS_GGUF_H
@@ -42,7 +43,7 @@ typedef struct GgufValue {
   GgufType type; /* an array's is that of its elements */
   bool array;
   uint64_t count;   /* elements; 1 if it is not an array */
-  const char *data; /* the first element in the file, unaligned */
+  const char *data; /* the first element, unaligned */
   size_t bytes;     /* of all elements */
 } GgufValue;
 
@@ -53,12 +54,14 @@ typedef struct GgufTensor {
   uint64_t dim[GGUF_DIMS]; /* slowest first, unlike the file: a linear weight is [out, in] */
   uint64_t n;              /* values */
   uint64_t begin, bytes;   /* in the data section */
-  const char *data;
+  const FileInput *file;
+  uint64_t at; /* byte of the file where its data begins */
 } GgufTensor;
 
 typedef struct Gguf {
   char *path;
-  FileMap map;
+  FileInput *file;
+  char *header;     /* the file's bytes before the tensors' data, which values point into */
   Arena names;      /* memory of keys and names */
   GgufValue *value; /* [nvalues], sorted by key */
   size_t nvalues;
@@ -71,8 +74,9 @@ bool gguf_is(const char *path);
 Status gguf_open(Gguf *out, const char *path);
 void gguf_close(Gguf *g);                                       /* a zeroed one is fine */
 const GgufTensor *gguf_tensor(const Gguf *g, const char *name); /* NULL: none */
-/* Reads values from .. from + n - 1, which may begin inside a block.  Any thread may call it. */
-void gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out);
+/* Reads values from .. from + n - 1, which may begin inside a block.  Any thread may call it.
+ * EFORMAT: the file was cut since it was opened. */
+Status gguf_read(const GgufTensor *t, uint64_t from, uint64_t n, float *out);
 
 /* Values by key.  If the key is absent, *out stays as it is and *found (unless NULL) is false.  A
  * value of the wrong type, outside the range or not finite is EFORMAT, naming file and key. */

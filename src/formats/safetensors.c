@@ -141,7 +141,8 @@ static Status check_metadata(const Safetensors *s, const Json *m) {
   return GRPO_OK;
 }
 
-static Status read_header(Safetensors *s, const char *data, uint64_t data_size) {
+/* data: the byte of the file where the tensors' data begins. */
+static Status read_header(Safetensors *s, uint64_t data, uint64_t data_size) {
   bool metadata = false;
   s->tensor = mem_alloc(json_count(s->header) * sizeof *s->tensor);
   if (!s->tensor) return fail(GRPO_ENOMEM, "%s: table of tensors", s->path);
@@ -156,7 +157,10 @@ static Status read_header(Safetensors *s, const char *data, uint64_t data_size) 
     s->count++;
   }
   try(check_places(s, data_size));
-  for (size_t i = 0; i < s->count; i++) s->tensor[i].data = data + s->tensor[i].begin;
+  for (size_t i = 0; i < s->count; i++) {
+    s->tensor[i].file = s->file;
+    s->tensor[i].at = data + s->tensor[i].begin;
+  }
   return check_names(s);
 }
 
@@ -166,31 +170,42 @@ static uint64_t read_u64(const char *p) {
   return v;
 }
 
-static Status open_mapped(Safetensors *s) {
-  if (s->map.size < PREFIX)
-    return fail(GRPO_EFORMAT, "%s: not a safetensors file (shorter than 8 bytes)", s->path);
-  uint64_t n = read_u64(s->map.data);
-  if (n > HEADER_MAX)
-    return fail(GRPO_EFORMAT, "%s: not a safetensors file (header of %llu bytes)", s->path,
-                (unsigned long long)n);
-  if (n > s->map.size - PREFIX)
-    return fail(GRPO_EFORMAT, "%s: the header of %llu bytes is cut off", s->path,
-                (unsigned long long)n);
-  const char *text = s->map.data + PREFIX;
+static Status parse_header(Safetensors *s, const char *text, uint64_t n) {
   if (n == 0 || *text != '{')
     return fail(GRPO_EFORMAT, "%s: the header does not begin with '{'", s->path);
   try(json_parse(text, (size_t)n, s->path, &s->header));
   if (json_type(s->header) != JSON_OBJECT)
     return fail(GRPO_EFORMAT, "%s: the header is not a JSON object", s->path);
-  return read_header(s, text + n, s->map.size - PREFIX - n);
+  return read_header(s, PREFIX + n, file_input_size(s->file) - PREFIX - n);
+}
+
+static Status open_file(Safetensors *s) {
+  char prefix[PREFIX];
+  try(file_input_open(&s->file, s->path));
+  const uint64_t size = file_input_size(s->file);
+  if (size < PREFIX)
+    return fail(GRPO_EFORMAT, "%s: not a safetensors file (shorter than 8 bytes)", s->path);
+  try(file_input_read(s->file, 0, PREFIX, prefix));
+  const uint64_t n = read_u64(prefix);
+  if (n > HEADER_MAX)
+    return fail(GRPO_EFORMAT, "%s: not a safetensors file (header of %llu bytes)", s->path,
+                (unsigned long long)n);
+  if (n > size - PREFIX)
+    return fail(GRPO_EFORMAT, "%s: the header of %llu bytes is cut off", s->path,
+                (unsigned long long)n);
+  char *text = mem_alloc((size_t)n + 1);
+  if (!text) return fail(GRPO_ENOMEM, "%s: its header", s->path);
+  Status st = file_input_read(s->file, PREFIX, (size_t)n, text);
+  if (st == GRPO_OK) st = parse_header(s, text, n);
+  mem_free(text);
+  return st;
 }
 
 Status safetensors_open(Safetensors *out, const char *path) {
   Safetensors s = {.path = mem_strdup(path)};
   *out = (Safetensors){0};
   if (!s.path) return fail(GRPO_ENOMEM, "%s", path);
-  Status st = file_map(path, &s.map);
-  if (st == GRPO_OK) st = open_mapped(&s);
+  const Status st = open_file(&s);
   if (st != GRPO_OK) {
     safetensors_close(&s);
     return st;
@@ -202,7 +217,7 @@ Status safetensors_open(Safetensors *out, const char *path) {
 void safetensors_close(Safetensors *s) {
   json_free(s->header);
   mem_free(s->tensor);
-  file_unmap(&s->map);
+  file_input_close(s->file);
   mem_free(s->path);
   *s = (Safetensors){0};
 }
@@ -243,17 +258,26 @@ Status safetensors_steps(const Safetensors *s, uint64_t *out) {
   return GRPO_OK;
 }
 
-void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out) {
-  const char *p = t->data + from * (types[t->type].bits / 8);
-  if (t->type == ST_F32) {
-    memcpy(out, p, (size_t)n * sizeof *out);
-    return;
+Status st_read_bytes(const StTensor *t, uint64_t from, uint64_t n, void *out) {
+  return file_input_read(t->file, t->at + from, (size_t)n, out);
+}
+
+Status st_read(const StTensor *t, uint64_t from, uint64_t n, float *out) {
+  enum { PIECE = 1 << 14 };
+  uint16_t half[PIECE];
+  if (t->type == ST_F32) return st_read_bytes(t, from * sizeof *out, n * sizeof *out, out);
+  while (n) {
+    const uint64_t k = n < PIECE ? n : PIECE;
+    try(st_read_bytes(t, from * sizeof *half, k * sizeof *half, half));
+    if (t->type == ST_F16)
+      for (uint64_t i = 0; i < k; i++) out[i] = f16_to_f32(half[i]);
+    else
+      for (uint64_t i = 0; i < k; i++) out[i] = bf16_to_f32(half[i]);
+    from += k;
+    out += k;
+    n -= k;
   }
-  for (uint64_t i = 0; i < n; i++) {
-    uint16_t h;
-    memcpy(&h, p + 2 * i, sizeof h);
-    out[i] = t->type == ST_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-  }
+  return GRPO_OK;
 }
 
 /* ---- writing ------------------------------------------------------------------------ */

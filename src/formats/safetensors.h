@@ -1,9 +1,9 @@
 /* safetensors.h - reads and writes the safetensors format.
  *
- * A file is a length, a JSON header and the tensors' bytes.  The reader maps the file and treats
- * it as untrusted input: every rule of the format is checked before a byte of data is used, and a
- * refusal names the file and the tensor.  Time is O(n log n) in the number of tensors.  Data may
- * be unaligned.
+ * A file is a length, a JSON header and the tensors' bytes.  The reader treats it as untrusted
+ * input: every rule of the format is checked before a byte of data is used, and a refusal names the
+ * file and the tensor.  Time is O(n log n) in the number of tensors.  Data is read when it is asked
+ * for; EFORMAT: the file was cut since it was opened.
  *
  * The writer takes names, types and shapes first, then each tensor's values in the same order,
  * which are converted on the way.  The file appears under its name when it is complete.
@@ -28,18 +28,20 @@ typedef enum StType {
 
 enum { ST_DIMS = 4 };
 
-typedef struct StTensor {
+typedef struct StTensor StTensor;
+struct StTensor {
   const char *name;
   StType type;
   int ndim; /* may exceed ST_DIMS: dim holds the first ST_DIMS dimensions */
   uint64_t dim[ST_DIMS];
   uint64_t n, begin, end; /* elements; bytes begin .. end - 1 of the data */
-  const char *data;
-} StTensor;
+  const FileInput *file;
+  uint64_t at; /* byte of the file where its data begins */
+};
 
 typedef struct Safetensors {
   char *path;
-  FileMap map;
+  FileInput *file;
   Json *header;     /* owns the names */
   StTensor *tensor; /* [count], sorted by name */
   size_t count;
@@ -56,8 +58,10 @@ Status safetensors_shaped(const Safetensors *s, const char *name, int ndim, cons
 Status safetensors_steps(const Safetensors *s, uint64_t *out);
 const char *st_type_name(StType t); /* "BF16" */
 bool st_type_is_float(StType t);    /* F32, F16 or BF16, the types of st_read() */
-/* Reads values from .. from + n - 1, widened exactly. */
-void st_read(const StTensor *t, uint64_t from, uint64_t n, float *out);
+/* Reads values from .. from + n - 1, widened exactly.  Any thread may. */
+Status st_read(const StTensor *t, uint64_t from, uint64_t n, float *out);
+/* Reads n bytes from byte `from` of its data on, as they are. */
+Status st_read_bytes(const StTensor *t, uint64_t from, uint64_t n, void *out);
 
 typedef struct StWriter StWriter;
 typedef struct StEntry {

@@ -148,7 +148,7 @@ static Status read_moments(Optimizer *o, const Safetensors *f, bool write) {
     for (int k = 0; k < 2; k++) {
       const StTensor *t = NULL;
       try(find_moment(f, p, k, &t));
-      if (write) st_read(t, 0, t->n, o->moment[k] + at);
+      if (write) try(st_read(t, 0, t->n, o->moment[k] + at));
     }
   if (f->count != 2 * num_trainable(o))
     return fail(GRPO_EFORMAT, "%s: it has %zu tensors, but this model's optimizer has %zu", f->path,

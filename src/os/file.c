@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/by_name.h"
+#include "base/crc32c.h"
 #include "base/mem.h"
 
 /* Records a failed system call: the verb and the path say what was tried, `error` why it failed. */
@@ -96,28 +96,68 @@ static Status open_input(const char *path, bool stream, int *fd, struct stat *st
   return s;
 }
 
-Status file_map(const char *path, FileMap *out) {
-  struct stat st;
+struct FileInput {
   int fd;
-  *out = (FileMap){0};
-  try(open_input(path, false, &fd, &st));
-  void *p = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-  close_quietly(fd);
-  if (p == MAP_FAILED) return system_failed("map", path, errno);
-  *out = (FileMap){p, (size_t)st.st_size};
+  uint64_t size;
+  char *path;
+};
+
+Status file_input_open(FileInput **out, const char *path) {
+  struct stat st;
+  FileInput *f = mem_alloc(sizeof *f);
+  *out = NULL;
+  if (!f) return fail(GRPO_ENOMEM, "%s: no memory to open it", path);
+  *f = (FileInput){.fd = -1, .path = mem_strdup(path)};
+  Status s = f->path ? open_input(path, false, &f->fd, &st)
+                     : fail(GRPO_ENOMEM, "%s: no memory to open it", path);
+  if (s != GRPO_OK) {
+    f->fd = -1;
+    file_input_close(f);
+    return s;
+  }
+  f->size = (uint64_t)st.st_size;
+  *out = f;
   return GRPO_OK;
 }
 
-void file_unmap(FileMap *m) {
-  if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
-  *m = (FileMap){0};
+void file_input_close(FileInput *f) {
+  if (!f) return;
+  if (f->fd >= 0) close(f->fd);
+  mem_free(f->path);
+  mem_free(f);
 }
 
-void file_map_drop(const FileMap *m, size_t at, size_t n) {
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
-  const uintptr_t base = (uintptr_t)m->data, end = (base + at + n) & ~page;
-  const uintptr_t begin = (base + at) & ~page; /* earlier bytes of that page were read already */
-  if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
+uint64_t file_input_size(const FileInput *f) { return f->size; }
+
+Status file_input_read(const FileInput *f, uint64_t at, size_t n, void *out) {
+  for (size_t got = 0; got < n;) {
+    const size_t most = n - got < (1u << 30) ? n - got : 1u << 30;
+    const ssize_t k = pread(f->fd, (char *)out + got, most, (off_t)(at + got));
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return system_failed("read", f->path, errno);
+    if (k == 0)
+      return fail(GRPO_EFORMAT,
+                  "%s: the file was cut to %llu bytes or less while it was read; it had %llu",
+                  f->path, (unsigned long long)(at + got), (unsigned long long)f->size);
+    got += (size_t)k;
+  }
+  return GRPO_OK;
+}
+
+Status file_checksum(const char *path, uint64_t *size, uint32_t *crc) {
+  char piece[1 << 16];
+  FileInput *f;
+  try(file_input_open(&f, path));
+  Status s = GRPO_OK;
+  *size = f->size;
+  *crc = 0;
+  for (uint64_t at = 0; at < f->size && s == GRPO_OK; at += sizeof piece) {
+    const size_t n = f->size - at < sizeof piece ? (size_t)(f->size - at) : sizeof piece;
+    s = file_input_read(f, at, n, piece);
+    if (s == GRPO_OK) *crc = crc32c(*crc, piece, n);
+  }
+  file_input_close(f);
+  return s;
 }
 
 static Status read_all(int fd, const char *path, size_t max_bytes, Buf *out) {

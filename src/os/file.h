@@ -13,21 +13,22 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-typedef struct FileMap {
-  const char *data; /* read-only; not NUL-terminated; NULL when size is 0 */
-  size_t size;
-} FileMap;
-
 /* Only regular files are read: a directory, a named pipe (whose opening might never end), a socket
  * or a device is ENOENT, like a missing file.  file_read() alone also takes pipes, if they are
  * descriptors that the program was started with: /dev/stdin, /dev/fd/N. */
 Status file_check_input(const char *path);
 /* Fails unless the path is a regular file or does not exist: for files that are appended to. */
 Status file_check_output(const char *path);
-Status file_map(const char *path, FileMap *out);
-void file_unmap(FileMap *m);
-/* Says that bytes at .. at + n - 1 are not needed soon, so that their pages can leave memory. */
-void file_map_drop(const FileMap *m, size_t at, size_t n);
+/* A file that is read in pieces, by several threads if need be.  No file is mapped: one that is cut
+ * while it is read is an error, where a mapping would end the process (SIGBUS). */
+typedef struct FileInput FileInput;
+Status file_input_open(FileInput **out, const char *path);
+void file_input_close(FileInput *f);          /* NULL is fine */
+uint64_t file_input_size(const FileInput *f); /* when it was opened */
+/* Reads bytes at .. at + n - 1.  EFORMAT: the file is shorter by now. */
+Status file_input_read(const FileInput *f, uint64_t at, size_t n, void *out);
+/* The length and CRC-32C of a file. */
+Status file_checksum(const char *path, uint64_t *size, uint32_t *crc);
 /* Appends the contents; ELIMIT past max_bytes (0: no limit). */
 Status file_read(const char *path, size_t max_bytes, Buf *out);
 Status file_replace(const char *path, const void *data, size_t n); /* atomic, durable */

@@ -169,11 +169,11 @@ static Status read_tensors(Critic *c, const Safetensors *f, bool write) {
   const Param *p;
   for (int k = 0; k < HEAD_TENSORS; k++) {
     try(safetensors_shaped(f, head_name[k], c->head.ndim, c->head.dim, &t));
-    if (write) st_read(t, 0, t->n, head_tensor(c, k));
+    if (write) try(st_read(t, 0, t->n, head_tensor(c, k)));
   }
   for (int i = 0; (p = model_next_trainable(c->trunk, &i));) {
     try(safetensors_shaped(f, p->name, p->t.ndim, p->t.dim, &t));
-    if (write) st_read(t, 0, t->n, p->t.data);
+    if (write) try(st_read(t, 0, t->n, p->t.data));
   }
   if (f->count == num_tensors(c)) return GRPO_OK;
   return fail(

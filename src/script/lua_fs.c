@@ -125,14 +125,14 @@ static int l_crc32c(lua_State *L) {
   return 1;
 }
 
-/* checksum(path) -> CRC-32C of the file, its size; we map the file instead of reading it */
+/* checksum(path) -> CRC-32C of the file, its size */
 static int l_checksum(lua_State *L) {
-  FileMap m;
-  Status s = file_map(check_path(L, 1), &m);
+  uint64_t size;
+  uint32_t crc;
+  const Status s = file_checksum(check_path(L, 1), &size, &crc);
   if (s) return push_failure(L, s);
-  lua_pushinteger(L, crc32c(0, m.data, m.size));
-  lua_pushinteger(L, (lua_Integer)m.size);
-  file_unmap(&m);
+  lua_pushinteger(L, crc);
+  lua_pushinteger(L, (lua_Integer)size);
   return 2;
 }
 

@@ -1,5 +1,7 @@
 /* bitsandbytes' 4-bit layout: against the oracle's bytes, without double quantisation, and refused
  * when it lies. */
+#include <unistd.h>
+
 #include "base/half.h"
 #include "base/mem.h"
 #include "checkpoint/bnb.h"
@@ -24,8 +26,11 @@ static const StTensor *find(const void *arg, const char *name) {
   return NULL;
 }
 
-static StTensor tensor(const char *name, StType type, uint64_t n, const void *data) {
-  return (StTensor){.name = name, .type = type, .ndim = 1, .dim = {n}, .n = n, .data = data};
+/* The bytes of *p become a file when they are described; data points into *p. */
+static StTensor tensor(const Packed *p, const char *name, StType type, uint64_t n,
+                       const void *data) {
+  const uint64_t at = (uint64_t)((const char *)data - (const char *)p);
+  return (StTensor){.name = name, .type = type, .ndim = 1, .dim = {n}, .n = n, .at = at};
 }
 
 static const char *const nested_state =
@@ -45,18 +50,24 @@ static void make(Packed *p, bool nested) {
   memcpy(p->code, nf4_code, sizeof p->code);
   memcpy(p->map, nf4_absmax_map, sizeof p->map);
   snprintf(p->state, sizeof p->state, "%s", nested ? nested_state : plain_state);
-  p->tensor[0] = tensor("x.weight", ST_U8, VALUES / 2, p->packed);
-  p->tensor[1] = nested ? tensor("x.weight.absmax", ST_U8, BLOCKS, p->absmax)
-                        : tensor("x.weight.absmax", ST_F32, BLOCKS, p->plain);
-  p->tensor[2] = tensor("x.weight.quant_map", ST_F32, 16, p->code);
+  p->tensor[0] = tensor(p, "x.weight", ST_U8, VALUES / 2, p->packed);
+  p->tensor[1] = nested ? tensor(p, "x.weight.absmax", ST_U8, BLOCKS, p->absmax)
+                        : tensor(p, "x.weight.absmax", ST_F32, BLOCKS, p->plain);
+  p->tensor[2] = tensor(p, "x.weight.quant_map", ST_F32, 16, p->code);
   p->tensor[3] =
-      tensor("x.weight.quant_state.bitsandbytes__nf4", ST_U8, strlen(p->state), p->state);
-  p->tensor[4] = tensor("x.weight.nested_absmax", ST_F32, 1, p->scale);
-  p->tensor[5] = tensor("x.weight.nested_quant_map", ST_F32, 256, p->map);
+      tensor(p, "x.weight.quant_state.bitsandbytes__nf4", ST_U8, strlen(p->state), p->state);
+  p->tensor[4] = tensor(p, "x.weight.nested_absmax", ST_F32, 1, p->scale);
+  p->tensor[5] = tensor(p, "x.weight.nested_quant_map", ST_F32, 256, p->map);
   p->count = nested ? 6 : 4;
 }
 
 static Status describe(Packed *p, SourceTensor *out) {
+  static FileInput *file;
+  const char *path = test_path("%s/parts", test_tmp());
+  file_input_close(file);
+  OK(file_replace(path, p, sizeof *p));
+  OK(file_input_open(&file, path));
+  for (int i = 0; i < p->count; i++) p->tensor[i].file = file;
   *out = (SourceTensor){.name = "x.weight", .type = SOURCE_OTHER};
   return bnb_describe(&p->tensor[0], "file", find, p, out);
 }
@@ -80,7 +91,7 @@ TEST(packed_weights_are_read_with_and_without_double_quantisation) {
     CHECK(t.type == SOURCE_NF4 && t.ndim == 2 && t.dim[0] == N && t.dim[1] == K && t.out_in);
     for (int i = 0; i < p.count; i++) CHECK(bnb_is_part(p.tensor[i].name, find, &p) == (i > 0));
     CHECK(!bnb_is_part("y.absmax", find, &p));
-    bnb_read(&t.nf4, 333, 100, some);
+    OK(bnb_read(&t.nf4, 333, 100, some));
     for (int i = 0; i < 100; i++) CHECK(some[i] == value_of(&p, nested, 333 + i));
     REQUIRE(quant_new(&m, QUANT_NF4, N, K));
     OK(bnb_import(m, &t.nf4));
@@ -89,6 +100,11 @@ TEST(packed_weights_are_read_with_and_without_double_quantisation) {
     uint8_t packed[VALUES / 2];
     quant_nf4_export(m, packed);
     CHECK(!memcmp(packed, p.packed, sizeof packed));
+    quant_free(m);
+    REQUIRE(quant_new(&m, QUANT_NF4, N, K));
+    CHECK(truncate(test_path("%s/parts", test_tmp()), VALUES / 4) == 0);
+    REFUSED(bnb_read(&t.nf4, VALUES - 100, 100, some), GRPO_EFORMAT, "was cut");
+    REFUSED(bnb_import(m, &t.nf4), GRPO_EFORMAT, "was cut");
     quant_free(m);
   }
 }
@@ -210,7 +226,12 @@ TEST(a_checkpoint_written_here_holds_the_oracle_s_codes) {
     OK(st_writer_commit(w));
     REQUIRE(safetensors_open(&back, path));
     const StTensor *t = safetensors_find(&back, "x.weight");
-    CHECK(t && packed && t->n == (in->n + 1) / 2 && !memcmp(t->data, packed->data, t->n));
+    uint8_t *want = malloc((in->n + 1) / 2);
+    CHECK(t && packed && t->n == (in->n + 1) / 2 && packed->n == t->n);
+    OK(st_read_bytes(t, 0, t->n, bytes));
+    OK(st_read_bytes(packed, 0, t->n, want));
+    CHECK(!memcmp(bytes, want, t->n));
+    free(want);
     safetensors_close(&back);
     quant_free(m);
     free(x);

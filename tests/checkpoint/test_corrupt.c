@@ -108,7 +108,10 @@ static void take_apart(Parts *p, const char *path) {
       at += (size_t)snprintf(e->shape + at, sizeof e->shape - at, "%s%llu", d ? "," : "",
                              (unsigned long long)t->dim[d]);
     e->begin = (long long)t->begin, e->end = (long long)t->end;
-    buf_put(&p->data, t->data, (size_t)(t->end - t->begin));
+    char *bytes = malloc((size_t)(t->end - t->begin) + 1);
+    REQUIRE(st_read_bytes(t, 0, t->end - t->begin, bytes));
+    buf_put(&p->data, bytes, (size_t)(t->end - t->begin));
+    free(bytes);
   }
   safetensors_close(&s);
 }

@@ -1,8 +1,14 @@
 /* Checkpoints: safetensors that lie, and weights that come back exactly. */
+#include <unistd.h>
+
 #include "base/half.h"
 #include "base/mem.h"
+#include "checkpoint/param_fill.h"
+#include "checkpoint/safetensors_source.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
+#include "model/frozen.h"
+#include "model/layout.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
 
@@ -197,6 +203,52 @@ static void write_edited(Model *m, const char *dir, Edit e) {
     OK(st_writer_put(w, data[i], count));
   }
   OK(st_writer_commit(w));
+}
+
+/* Fills a model's parameters from an open source whose file has lost its last part; counts those
+ * that could not be read. */
+static int unread(const Model *like, const WeightSource *s, Storage storage, Pool *pool) {
+  Model *m;
+  int failed = 0;
+  Arena arena = {0};
+  const Ctx cx = {.pool = pool, .arena = &arena};
+  OK(model_layout(&m, pool, model_config(like)));
+  for (int i = 0; i < m->nparams && storage != STORE_F32; i++)
+    if (layout_is_matrix(m, i))
+      OK(frozen_quantise(m, i, storage_type(storage, layout_is_projection(m, i), QUANT_F32)));
+  OK(model_allocate(m));
+  for (size_t k = 0; k < s->count; k++) {
+    const int i = layout_index(m, s->tensor[k].name);
+    if (i < 0 || param_fill(&cx, m, i, s, &s->tensor[k]) == GRPO_OK) continue;
+    CHECK(strstr(err_message(), s->tensor[k].name) && strstr(err_message(), "was cut"));
+    failed++;
+  }
+  arena_free(&arena);
+  model_release(m);
+  return failed;
+}
+
+TEST(a_file_that_is_cut_while_it_is_loaded_is_an_error) {
+  static const char *const shapes[] = {"llama", "gpt2"};
+  static const Storage storages[] = {STORE_F32, STORE_BF16, STORE_INT8, STORE_NF4};
+  Pool *pool = NULL;
+  OK(pool_new(&pool, 2));
+  for (int i = 0; i < 8; i++) {
+    const char *dir = test_path("%s/cut-%d", test_tmp(), i);
+    const char *path = test_path("%s/model.safetensors", dir);
+    Model *m = small_model(i % 2 ? tiny_gpt2 : tiny_llama, pool, 5);
+    WeightSource s;
+    OK(save_model(m, dir, i < 4 ? WEIGHT_F32 : WEIGHT_BF16, 0));
+    REQUIRE(safetensors_source_open(&s, dir));
+    CHECK(unread(m, &s, storages[i / 2], pool) == 0);
+    CHECK(truncate(path, file_size(path) * 3 / 4) == 0);
+    const int lost = unread(m, &s, storages[i / 2], pool);
+    if (lost < 1 || lost >= (int)s.count)
+      test_fail(__FILE__, __LINE__, "%s: %d", shapes[i % 2], lost);
+    source_close(&s);
+    model_release(m);
+  }
+  pool_free(pool);
 }
 
 TEST(other_spellings_of_a_checkpoint_are_read) {

@@ -1,4 +1,6 @@
 /* The GGUF container: blocks of values, files that lie, files that are written. */
+#include <unistd.h>
+
 #include "base/half.h"
 #include "base/mem.h"
 #include "formats/gguf.h"
@@ -180,7 +182,7 @@ static Status open_bytes(const char *bytes, size_t n) {
   const char *path = test_path("%s/hostile.gguf", test_tmp());
   OK(file_replace(path, bytes, n));
   Status s = gguf_open(&g, path);
-  if (s != GRPO_OK) CHECK(strncmp(err_message(), path, strlen(path)) == 0 && !g.map.data);
+  if (s != GRPO_OK) CHECK(strncmp(err_message(), path, strlen(path)) == 0 && !g.file);
   gguf_close(&g);
   return s;
 }
@@ -239,6 +241,47 @@ TEST(a_file_made_by_hand_is_read) {
   CHECK(len == 2 && memcmp(s, "yz", 2) == 0 && at == a->data + a->bytes);
   REFUSED(gguf_get_array(&g, "a", GGUF_I32, &a), GRPO_EFORMAT, "want an array of i32");
   gguf_close(&g);
+  buf_free(&b);
+}
+
+/* The header is read in steps, which end in the middle of keys, strings and arrays. */
+TEST(a_header_of_several_megabytes_is_read) {
+  enum { KEYS = 500, LONG = 10007 };
+  Buf b = {0};
+  Gguf g;
+  const char *path = test_path("%s/long.gguf", test_tmp());
+  begin(&b, 1, KEYS + 1);
+  for (int i = 0; i < KEYS; i++) {
+    char name[16], value[LONG + 1];
+    snprintf(name, sizeof name, "key%d", i);
+    memset(value, 'a' + i % 26, LONG);
+    value[LONG] = 0;
+    key(&b, name, GGUF_STRING), text(&b, value);
+  }
+  key(&b, "numbers", GGUF_ARRAY), little(&b, GGUF_I32, 4), little(&b, 1000000, 8);
+  for (uint64_t i = 0; i < 1000000; i++) little(&b, i, 4);
+  tensor(&b, "t", 1, four, 0, 0);
+  data(&b, 16);
+  OK(file_replace(path, b.data, b.len));
+  REQUIRE(gguf_open(&g, path));
+  for (int i = 0; i < KEYS; i++) {
+    char name[16];
+    const char *s;
+    size_t n = 0;
+    snprintf(name, sizeof name, "key%d", i);
+    OK(gguf_get_string(&g, name, &s, &n, NULL));
+    CHECK(n == LONG && s[0] == 'a' + i % 26 && s[LONG - 1] == s[0]);
+  }
+  const GgufValue *numbers;
+  OK(gguf_get_array(&g, "numbers", GGUF_I32, &numbers));
+  CHECK(numbers->count == 1000000 && gguf_int_at(numbers, 999999) == 999999);
+  float x[4];
+  OK(gguf_read(gguf_tensor(&g, "t"), 0, 4, x));
+  CHECK(truncate(path, (off_t)b.len - 2) == 0);
+  REFUSED(gguf_read(gguf_tensor(&g, "t"), 0, 4, x), GRPO_EFORMAT, "the file was cut");
+  OK(gguf_read(gguf_tensor(&g, "t"), 0, 3, x));
+  gguf_close(&g);
+  REFUSED(open_bytes(b.data, 3 << 20), GRPO_EFORMAT, "past the end of the file");
   buf_free(&b);
 }
 
@@ -433,7 +476,7 @@ TEST(what_is_written_is_read_back) {
   OK(write_all(path, x));
   Gguf g;
   OK(gguf_open(&g, path));
-  CHECK(g.ntensors == 6 && g.nvalues == 8 && g.map.size % 32 == 0);
+  CHECK(g.ntensors == 6 && g.nvalues == 8 && file_input_size(g.file) % 32 == 0);
   static const double bound[] = {0, 0x1p-11, 0x1p-8, 0.02, 0.4};
   for (int i = 0; i < 5; i++) {
     const GgufTensor *t = gguf_tensor(&g, test_path("t%d", i));

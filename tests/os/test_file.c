@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "os/file.h"
 #include "status.h"
@@ -88,10 +89,11 @@ TEST(a_writer_counts_and_sums_what_it_writes) {
   CHECK(file_writer_put(w, NULL, 0) == GRPO_OK);
   CHECK(!file_exists(tmp("w")));
   CHECK(file_writer_commit(w) == GRPO_OK);
-  FileMap m;
-  CHECK(file_map(tmp("w"), &m) == GRPO_OK);
-  CHECK(m.size == n && memcmp(m.data, data, n) == 0);
-  file_unmap(&m);
+  uint64_t size = 0;
+  uint32_t sum = 0;
+  CHECK(file_checksum(tmp("w"), &size, &sum) == GRPO_OK);
+  CHECK(size == n && sum == crc32c(0, data, n));
+  CHECK(memcmp(contents(tmp("w")), data, n) == 0);
   free(data);
 }
 
@@ -131,25 +133,41 @@ TEST(a_full_disk_is_an_error_and_no_file) {
   CHECK(!file_exists(tmp("full")));
 }
 
-TEST(mapping_files) {
-  FileMap m;
-  CHECK(file_replace(tmp("m"), "abc", 3) == GRPO_OK);
-  CHECK(file_map(tmp("m"), &m) == GRPO_OK && m.size == 3 && memcmp(m.data, "abc", 3) == 0);
-  file_unmap(&m);
-  CHECK(m.data == NULL && m.size == 0);
+TEST(reading_files_in_pieces) {
+  FileInput *f = NULL;
+  char got[8] = "";
+  uint64_t size = 1;
+  uint32_t sum = 1;
+  CHECK(file_replace(tmp("m"), "abcdef", 6) == GRPO_OK);
+  CHECK(file_input_open(&f, tmp("m")) == GRPO_OK && file_input_size(f) == 6);
+  CHECK(file_input_read(f, 2, 3, got) == GRPO_OK && memcmp(got, "cde", 3) == 0);
+  CHECK(file_input_read(f, 6, 0, got) == GRPO_OK);
+  file_input_close(f);
+  file_input_close(NULL);
   CHECK(file_replace(tmp("m"), "", 0) == GRPO_OK);
-  CHECK(file_map(tmp("m"), &m) == GRPO_OK && m.size == 0 && m.data == NULL);
-  file_unmap(&m);
-  CHECK(file_map(tmp("absent"), &m) == GRPO_ENOENT && strstr(err_message(), "absent"));
-  CHECK(file_map(test_tmp(), &m) == GRPO_ENOENT && strstr(err_message(), "directory"));
-  CHECK(file_map("/dev/null", &m) == GRPO_ENOENT);
+  CHECK(file_checksum(tmp("m"), &size, &sum) == GRPO_OK && size == 0 && sum == 0);
+  CHECK(file_input_open(&f, tmp("absent")) == GRPO_ENOENT && strstr(err_message(), "absent"));
+  CHECK(file_input_open(&f, test_tmp()) == GRPO_ENOENT && strstr(err_message(), "directory"));
+  CHECK(file_input_open(&f, "/dev/null") == GRPO_ENOENT && !f);
+}
+
+TEST(a_file_that_is_cut_while_it_is_read_is_an_error) {
+  FileInput *f = NULL;
+  char got[6];
+  CHECK(file_replace(tmp("cut"), "abcdef", 6) == GRPO_OK);
+  CHECK(file_input_open(&f, tmp("cut")) == GRPO_OK);
+  CHECK(truncate(tmp("cut"), 4) == 0);
+  CHECK(file_input_read(f, 0, 6, got) == GRPO_EFORMAT);
+  CHECK(strstr(err_message(), "/cut: the file was cut to 4 bytes") && strstr(err_message(), "6"));
+  CHECK(file_input_read(f, 0, 4, got) == GRPO_OK && memcmp(got, "abcd", 4) == 0);
+  file_input_close(f);
 }
 
 TEST(what_is_no_regular_file_is_refused_at_once) {
-  FileMap m;
+  FileInput *f;
   CHECK(mkfifo(tmp("pipe"), 0600) == 0 && !contents(tmp("pipe")));
   CHECK(strstr(err_message(), "/pipe: it is a named pipe"));
-  CHECK(file_map(tmp("pipe"), &m) == GRPO_ENOENT && strstr(err_message(), "a named pipe"));
+  CHECK(file_input_open(&f, tmp("pipe")) == GRPO_ENOENT && strstr(err_message(), "a named pipe"));
   CHECK(!contents("/dev/zero") && strstr(err_message(), "a device"));
   CHECK(!contents(test_tmp()) && strstr(err_message(), "a directory"));
   CHECK(!contents(tmp("absent")) && strstr(err_message(), "No such file"));
