@@ -215,7 +215,7 @@ static int unread(const Model *like, const WeightSource *s, Storage storage, Poo
   OK(model_layout(&m, pool, model_config(like)));
   for (int i = 0; i < m->nparams && storage != STORE_F32; i++)
     if (layout_is_matrix(m, i))
-      OK(frozen_quantise(m, i, storage_type(storage, layout_is_projection(m, i), QUANT_F32)));
+      OK(frozen_quantise(m, i, param_storage_type(storage, layout_is_projection(m, i), QUANT_F32)));
   OK(model_allocate(m));
   for (size_t k = 0; k < s->count; k++) {
     const int i = layout_index(m, s->tensor[k].name);
