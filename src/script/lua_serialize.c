@@ -70,6 +70,7 @@ static int l_key_before(lua_State *L) {
 static lua_Integer push_sorted_keys(Encoder *e, int index) {
   lua_State *L = e->L;
   lua_Integer n = 0;
+  bool sequence = true; /* the keys come as 1, 2, ...: sorted */
   lua_newtable(L);
   int list = lua_gettop(L);
   lua_pushnil(L);
@@ -79,9 +80,11 @@ static lua_Integer push_sorted_keys(Encoder *e, int index) {
       raise_new(L, GRPO_EARG,
                 "%s has a key that is a %s; keys can be strings, numbers and booleans",
                 e->path->data, luaL_typename(L, -1));
+    sequence = sequence && lua_isinteger(L, -1) && lua_tointeger(L, -1) == n + 1;
     lua_pushvalue(L, -1);
     lua_rawseti(L, list, ++n);
   }
+  if (sequence) return n;
   lua_pushvalue(L, lua_upvalueindex(1)); /* table.sort */
   lua_pushvalue(L, list);
   lua_pushcfunction(L, l_key_before);
