@@ -1,5 +1,4 @@
 /* model.c - models: facts, adapters, saving, logits of a sequence, parameters. */
-#include <math.h>
 #include <string.h>
 
 #include "api/model_make.h"

@@ -2,7 +2,6 @@
 #include "base/regex.h"
 
 #include <pcre2.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

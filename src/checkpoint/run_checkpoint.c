@@ -1,5 +1,4 @@
 #include "checkpoint/run_checkpoint.h"
-#include "base/crc32c.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,6 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "kern/attention.h"
 #include "kern/logits.h"
 #include "model/attention_shape.h"
 #include "model/cache.h"

@@ -35,9 +35,11 @@
 
 typedef void CorePart(lua_State *L);
 
-/* A row of luaL_Reg: FN(append) is {"append", l_append}. */
+/* Rows of luaL_Reg: FN(append) is {"append", l_append}, META(gc) is {"__gc", l_gc}. */
 #define FN(name)                                                                                   \
   { #name, l_##name }
+#define META(name)                                                                                 \
+  { "__" #name, l_##name }
 
 /* Defines NAME_open, which core.c calls once per Lua state with the table `grpo.core` on top. */
 #define CORE_PART(name)                                                                            \

@@ -142,6 +142,6 @@ CORE_PART(batch) {
   static const luaL_Reg methods[] = {
       FN(ids),    FN(logprobs), FN(entropies), FN(ref_logprobs), FN(target_logprobs), FN(sampled),
       FN(length), FN(finish),   FN(prompt),    FN(text),         {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__len", l_len}, {"__tostring", l_tostring}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(len), META(tostring), {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);
 }

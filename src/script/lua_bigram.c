@@ -61,7 +61,7 @@ static int l_tostring(lua_State *L) {
 
 CORE_PART(bigram) {
   static const luaL_Reg methods[] = {FN(count), FN(logprobs), {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_gc}, {"__tostring", l_tostring}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(gc), META(tostring), {NULL, NULL}};
   make_type(L, BIGRAM_TYPE, meta, methods);
   lua_pushcfunction(L, l_bigram);
   lua_setfield(L, -2, "bigram");

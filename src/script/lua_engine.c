@@ -198,8 +198,7 @@ CORE_PART(engine) {
   static const luaL_Reg functions[] = {FN(engine), {NULL, NULL}};
   static const luaL_Reg methods[] = {FN(save),          FN(load),  FN(reserve), FN(estimate),
                                      FN(eval_capacity), FN(close), {NULL, NULL}};
-  static const luaL_Reg meta[] = {
-      {"__gc", l_gc}, {"__close", l_close}, {"__tostring", l_tostring}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(gc), META(close), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   make_type(L, ENGINE_TYPE, meta, methods);
 }

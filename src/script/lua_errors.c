@@ -152,7 +152,7 @@ static const luaL_Reg functions[] = {FN(error),  FN(fail),  FN(status_exit),
 CORE_PART(errors) { luaL_setfuncs(L, functions, 0); }
 
 void errors_open_type(lua_State *L) {
-  static const luaL_Reg meta[] = {{"__tostring", l_tostring}, {"__concat", l_concat}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(tostring), META(concat), {NULL, NULL}};
   luaL_newmetatable(L, ERROR_TYPE);
   luaL_setfuncs(L, meta, 0);
   seal_type(L);

@@ -516,11 +516,8 @@ CORE_PART(model) {
       {"model_set_mask", l_set_mask}, {NULL, NULL}};
   static const luaL_Reg methods[] = {
       FN(cache_bytes_per_token), FN(count), FN(parameters), FN(save), FN(zero_grad), {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_gc},
-                                  {"__close", l_close},
-                                  {"__newindex", l_newindex},
-                                  {"__tostring", l_tostring},
-                                  {NULL, NULL}};
+  static const luaL_Reg meta[] = {
+      META(gc), META(close), META(newindex), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, MODEL_TYPE);
   luaL_setfuncs(L, meta, 0);

@@ -363,8 +363,7 @@ Regex *to_regex(lua_State *L, const char *where) {
 CORE_PART(regex) {
   static const luaL_Reg methods[] = {FN(test), FN(match),  FN(fullmatch), FN(find),    FN(count),
                                      FN(exec), FN(gmatch), FN(gsub),      {NULL, NULL}};
-  static const luaL_Reg meta[] = {
-      {"__gc", l_gc}, {"__close", l_close}, {"__tostring", l_tostring}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(gc), META(close), META(tostring), {NULL, NULL}};
   make_type(L, REGEX_TYPE, meta, methods);
   lua_newtable(L); /* the cache, whose values are weak */
   lua_createtable(L, 0, 1);

@@ -530,12 +530,8 @@ static void push_methods(lua_State *L) {
 }
 
 CORE_PART(tensor) {
-  static const luaL_Reg meta[] = {{"__gc", l_gc},
-                                  {"__close", l_close},
-                                  {"__len", l_len},
-                                  {"__newindex", l_newindex},
-                                  {"__tostring", l_tostring},
-                                  {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(gc),       META(close),    META(len),
+                                  META(newindex), META(tostring), {NULL, NULL}};
   static const struct {
     const char *name;
     OpId op;

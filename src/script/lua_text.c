@@ -338,12 +338,8 @@ CORE_PART(text) {
   static const luaL_Reg methods[] = {FN(chat),  FN(decode),     FN(encode),
                                      FN(id),    FN(is_special), FN(save),
                                      FN(token), FN(with_mask),  {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_gc},
-                                  {"__close", l_close},
-                                  {"__len", l_len},
-                                  {"__newindex", l_newindex},
-                                  {"__tostring", l_tostring},
-                                  {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(gc),       META(close),    META(len),
+                                  META(newindex), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, TOKENIZER_TYPE);
   luaL_setfuncs(L, meta, 0);

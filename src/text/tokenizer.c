@@ -1,4 +1,3 @@
-#include "text/tokenizer.h"
 
 #include <string.h>
 

@@ -3,7 +3,6 @@
 
 #include "grad/attrs.h"
 #include "grad/tape.h"
-#include "kern/attention.h"
 #include "testing.h"
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 8, PROMPT = 21, GROUP = 3 };
