@@ -3,14 +3,15 @@
  *   detach() -> true, ready      in the child:  ready(log, line) -> true | nil, message, code
  *   detach() -> false, wait      in the parent: wait() -> line, or nil, exit status of the child
  *   sleep(seconds)               ends early if a signal comes
- *   kill(pid, "TERM" | "KILL") -> true | nil, message, code
+ *   kill(pid, "TERM" | "KILL", path) -> true | nil, message, code
+ *                                if the process has the file `path` open; ENOENT: it has not
  */
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
 
 #include "os/detach.h"
+#include "os/holder.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
 #include "script/script_impl.h"
@@ -67,12 +68,12 @@ static int l_kill(lua_State *L) {
     const char *name;
     int number;
   } signals[] = {{"TERM", SIGTERM}, {"KILL", SIGKILL}};
-  const pid_t pid = (pid_t)check_integer(L, 1, 2, 1 << 30);
-  const char *name = check_string(L, 2, NULL);
+  const int pid = (int)check_integer(L, 1, 2, 1 << 30);
+  const char *name = check_string(L, 2, NULL), *path = check_string(L, 3, NULL);
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
     if (strcmp(name, signals[i].name) != 0) continue;
-    if (kill(pid, signals[i].number) != 0)
-      return push_failure(L, fail(GRPO_EIO, "process %d: %s", (int)pid, strerror(errno)));
+    const Status s = holder_signal(pid, signals[i].number, path);
+    if (s) return push_failure(L, s);
     lua_pushboolean(L, 1);
     return 1;
   }

@@ -51,6 +51,22 @@ wait_for_step now/exp-001 3
 answer=$(timeout 60 "$GRPO" stop --now now/exp-001 2>err)
 result "stop --now does not wait for a checkpoint" "$([ "$answer" = 'now/exp-001 crashed' ] || echo "$answer"; cat err)"
 
+# The number in run.json is another process's: it is not believed.
+SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --json --dir other </dev/null >out 2>err
+pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')
+wait_for_step other/exp-001 3
+kill -STOP "$pid"
+sleep 1000 & bystander=$!
+sed -i "s/\"pid\": $pid/\"pid\": $bystander/" other/exp-001/run.json
+timeout 20 "$GRPO" stop --now --wait 0 other/exp-001 >out 2>err; status=$?
+result "stop signals no process but the run's" "$([ $status = 2 ] && kill -0 $bystander 2>/dev/null && [ "$(cat err)" = \
+  "grpo: stop: other/exp-001: run.json names process $bystander, but another one has the run's lock, so no process was signalled; see which one has other/exp-001/.lock open" ] || { echo "status $status"; cat err; })"
+kill $bystander 2>/dev/null; wait $bystander 2>/dev/null
+sed -i "s/\"pid\": $bystander/\"pid\": 1073741823/" other/exp-001/run.json # of no process
+(sleep 0.5; sed -i "s/\"pid\": 1073741823/\"pid\": $pid/" other/exp-001/run.json) &
+answer=$(timeout 20 "$GRPO" stop --now other/exp-001 2>err)
+result "and waits a moment for the number of a run that begins again" "$([ "$answer" = 'other/exp-001 crashed' ] || echo "$answer"; cat err)"
+
 # The Slurm script, without Slurm: stopped as Slurm stops it, and begun again.
 SLOW=0.2 GRPO_RUNS=job "$root/examples/deploy/grpo.slurm" exp.lua train.max_grad_norm=1 >out 2>err & job=$!
 wait_for_step job/exp-001 5

@@ -27,8 +27,27 @@ local command = {
 }
 
 local INTERVAL = 0.05
+local ATTEMPTS = 40
 
 local fail = errors.of "stop"
+
+-- Signals the run's process, which is the one that has the run's lock open: the number in run.json
+-- may by now be another process's.  A run that is being resumed has the lock a moment before its
+-- number is in run.json.
+local function signal(dir, name)
+  local lock, pid = dir .. "/.lock", nil
+  for _ = 1, ATTEMPTS do
+    pid = rundir.describe(dir).pid
+    local ok, message, code = nil, nil, "ENOENT"
+    if pid and pid > 1 then ok, message, code = core.process.kill(pid, name, lock) end
+    if ok then return end
+    if code ~= "ENOENT" then fail(code, "%s: %s", dir, message) end
+    core.process.sleep(INTERVAL)
+    if rundir.describe(dir).state ~= "running" then return end
+  end
+  fail("EARG", "%s: run.json names process %s, but another one has the run's lock, so no process "
+    .. "was signalled; see which one has %s open", dir, tostring(pid), lock)
+end
 
 -- Waits until the run has ended or the time is over; returns its state.
 local function wait(dir, seconds)
@@ -51,8 +70,7 @@ function command.run(o)
     fail("EARG", "%s runs on %s, but this is %s; stop it there", run.dir, tostring(run.host),
       core.hostname())
   end
-  local ok, message = core.process.kill(run.pid, o.flags.now and "KILL" or "TERM")
-  if not ok then fail("EIO", "%s: %s", run.dir, message) end
+  signal(run.dir, o.flags.now and "KILL" or "TERM")
   if seconds == 0 then return 0 end
   core.signals_install()
   local state = wait(run.dir, seconds)
