@@ -1,24 +1,24 @@
 /* core.c - the parts of grpo.core. */
 #include "script/core.h"
 
-
 #include "script/binding.h"
 
-/* A file that adds methods to a type comes after the file that makes the type. */
-#define PARTS(X)                                                                                   \
-  X(errors)                                                                                        \
-  X(limits)                                                                                        \
-  X(modules) X(system) X(random) X(json) X(serialize) X(regex) X(fs) X(tensor) X(tensor_new)       \
-      X(autograd) X(loss) X(text) X(model) X(adapter) X(generate) X(score) X(unmask) X(edit)       \
-          X(advantages) X(options) X(checkpoint) X(bigram) X(engine) X(batch) X(rollout) X(update) \
-              X(ppo) X(sft) X(denoise) X(channel) X(process) X(foreign) X(sandbox)
-
-#define DECLARE(name) CorePart name##_open;
-PARTS(DECLARE)
+CorePart errors_open, limits_open, modules_open, system_open, random_open, json_open,
+    serialize_open, regex_open, fs_open, tensor_open, tensor_new_open, autograd_open, loss_open,
+    text_open, model_open, adapter_open, generate_open, score_open, unmask_open, edit_open,
+    advantages_open, options_open, checkpoint_open, bigram_open, engine_open, batch_open,
+    rollout_open, update_open, ppo_open, sft_open, denoise_open, channel_open, process_open,
+    foreign_open, sandbox_open;
 
 int open_core(lua_State *L) {
-#define ADDRESS(name) name##_open,
-  static CorePart *const open[] = {PARTS(ADDRESS)};
+  /* A file that adds methods to a type comes after the file that makes the type. */
+  static CorePart *const open[] = {
+      errors_open,    limits_open,  modules_open,    system_open,  random_open,     json_open,
+      serialize_open, regex_open,   fs_open,         tensor_open,  tensor_new_open, autograd_open,
+      loss_open,      text_open,    model_open,      adapter_open, generate_open,   score_open,
+      unmask_open,    edit_open,    advantages_open, options_open, checkpoint_open, bigram_open,
+      engine_open,    batch_open,   rollout_open,    update_open,  ppo_open,        sft_open,
+      denoise_open,   channel_open, process_open,    foreign_open, sandbox_open};
   lua_createtable(L, 0, 128);
   for (size_t i = 0; i < sizeof open / sizeof *open; i++) open[i](L);
   return 1;

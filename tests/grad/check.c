@@ -1,6 +1,5 @@
 #include "check.h"
 
-
 #include "base/arena.h"
 
 static Tape tape;
