@@ -7,6 +7,7 @@ MODE   ?= release
 BUILD  ?= build/$(MODE)
 CC     ?= cc
 OBJCOPY ?= objcopy
+STRIP  ?= strip
 PYTHON :=
 PREFIX ?= /usr/local
 
@@ -17,6 +18,7 @@ CC     := $(CROSS)gcc
 AR     := $(CROSS)ar
 CXX    := $(CROSS)g++
 OBJCOPY := $(CROSS)objcopy
+STRIP  := $(CROSS)strip
 PKG_CONFIG := $(shell command -v $(CROSS)pkg-config)
 BUILD  := build/$(CROSS)$(MODE)
 endif
@@ -43,7 +45,7 @@ PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(
 PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
 HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE)
-COMMIT     = $(eval COMMIT := $$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))$(COMMIT)
+COMMIT     = $(eval COMMIT := $$(shell tools/source-commit))$(COMMIT)
 VERSION    := 0.1.0
 
 WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
@@ -63,7 +65,7 @@ $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
 BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
-              -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CFLAGS)
+              -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CPPFLAGS) $(CFLAGS)
 # --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
 LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)
 LIBS  = $(PKG_LIBS) -lm -ldl
@@ -187,8 +189,8 @@ $(LIBGRPO_SO): $(BUILD)/libgrpo.o src/api/libgrpo.map
 lib: $(LIBGRPO_SO) $(LIBGRPO_A)
 
 # Hosts see the public header and nothing else.
-HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CFLAGS)
-HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CXXFLAGS)
+HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CPPFLAGS) $(CFLAGS)
+HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CPPFLAGS) $(CXXFLAGS)
 HOST_LINK = -L$(BUILD) -lgrpo -Wl,-rpath,'$$ORIGIN/..' $(LDFLAGS)
 HOSTS    = $(patsubst examples/embed/%.c,$(BUILD)/embed-hosts/%,$(wildcard examples/embed/*.c)) \
            $(patsubst examples/embed/%.cpp,$(BUILD)/embed-hosts/%,$(wildcard examples/embed/*.cpp))
@@ -369,6 +371,7 @@ $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 
 # ---- install: below $(DESTDIR)$(PREFIX); what was put there is listed in share/grpo/installed
+# Programs and libraries are installed without debug information; STRIP= leaves it in.
 # Told to the scripts by name, not exported: a make within a test must not find these in its environment.
 BINDIR       ?= $(PREFIX)/bin
 LIBDIR       ?= $(PREFIX)/lib
@@ -379,11 +382,12 @@ SHAREDIR     := $(DATADIR)/grpo
 DOCDIR       ?= $(DATADIR)/doc/grpo
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 LUA_CMOD     ?= $(LIBDIR)/lua/5.4
-PLACES = $(foreach v,DESTDIR PREFIX VERSION BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
+PLACES = $(foreach v,STRIP DESTDIR PREFIX VERSION BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
 MANIFEST := $(SHAREDIR)/installed
 PCFILE   := $(BUILD)/grpo.pc
 INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
-## make install         program, library, Lua module, pages, completions, examples below PREFIX=/usr/local (and DESTDIR)
+## make install         program, library, Lua module, pages, completions, examples below PREFIX=/usr/local (and DESTDIR);
+##                      without debug information, unless STRIP= is given
 ## make uninstall       takes them away again
 .PHONY: install uninstall install-lua
 install: $(PROGRAM) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
@@ -395,6 +399,7 @@ uninstall:
 # what luarocks calls: the module alone
 install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
+	@$(if $(STRIP),$(STRIP) --strip-unneeded $(DESTDIR)$(LUA_CMOD)/grpo.so)
 
 ## make options         rewrite what is written from tables: docs/options.md, annotations of options, completions, pages
 .PHONY: options

@@ -14,10 +14,22 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 
+/* strerror_r() returns the text in glibc, and 0 or an error in other C libraries, as POSIX says. */
+static inline const char *text_of_gnu(const char *text, const char *buffer) {
+  (void)buffer;
+  return text;
+}
+static inline const char *text_of_posix(int failed, const char *buffer) {
+  return failed ? "unknown error" : buffer;
+}
+#define ERROR_TEXT(error, buffer)                                                                  \
+  _Generic(strerror_r(error, buffer, sizeof(buffer)), int : text_of_posix, char * : text_of_gnu)(  \
+      strerror_r(error, buffer, sizeof(buffer)), buffer)
+
 /* Records a failed system call: the verb and the path say what was tried, `error` why it failed. */
 static Status system_failed(const char *verb, const char *path, int error) {
   char text[128];
-  const char *why = strerror_r(error, text, sizeof text); /* GNU's: returns the text */
+  const char *why = ERROR_TEXT(error, text);
   const bool reading = !strcmp(verb, "open") || !strcmp(verb, "read") || !strcmp(verb, "list");
   const bool named_wrong =
       error == EISDIR || error == EACCES || error == ELOOP || error == ENAMETOOLONG;

@@ -29,10 +29,16 @@ result "program, module, annotations, examples, pages and completions are there"
 result "nothing is outside the prefix" "$(find stage -type f -not -path 'stage/usr/*')"
 result "no installed text names the staging directory or the source tree" \
   "$(grep -rlIF -e "$work" -e "$root/" stage)"
+debug() { readelf -S --wide "$@" 2>/dev/null | grep -c '\.debug_info'; }
+built="$(find stage/usr -name grpo -path '*/bin/*' -o -name 'grpo.so' -o -name 'libgrpo*' -type f)"
+# shellcheck disable=SC2086
+result "what is installed has no debug information" "$([ "$(debug $built)" = 0 ] || readelf -S --wide $built | grep debug_info)"
 result "nothing is compiled for this machine only" "$(grep -nE 'march=native|mtune=native' "$root/Makefile")"
 find stage | sort >once
 run_make install PREFIX=/usr DESTDIR="$work/stage" >out 2>&1
 result "installing twice is installing once" "$(find stage | sort | diff once -)"
+run_make install PREFIX=/usr DESTDIR="$work/stage" STRIP= >out 2>&1
+result "unless STRIP is empty" "$(cmp "$GRPO" stage/usr/bin/grpo)"
 run_make uninstall PREFIX=/usr DESTDIR="$work/stage" >out 2>&1
 result "make uninstall leaves nothing, and what is not ours" \
   "$([ "$(find stage | sort)" = "$(printf '%s\n' stage stage/usr stage/usr/bin stage/usr/bin/other)" ] || find stage)"
@@ -79,6 +85,9 @@ C
   result "pkg-config's flags compile a host" "$([ -x host ] || cat ../out)"
   LD_LIBRARY_PATH=$prefix/lib hidden ./host >../out 2>&1
   result "which runs with the installed library" "$([ $? = 0 ] || cat ../out)"
+  # shellcheck disable=SC2046
+  ${CC:-cc} -std=c11 host.c -o static-host $(pkg-config --cflags grpo) "$prefix/lib/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8) -lm -ldl -pthread >../out 2>&1
+  result "the static library, too" "$(./static-host || cat ../out)"
 else
   number=$((number + 1))
   echo "ok $number - pkg-config's flags compile a host # SKIP no library in this build, or a sanitizer's"
