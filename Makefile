@@ -285,6 +285,7 @@ check:
 	tools/check-llama-cpp
 	tools/check-tensorboard
 	tools/check-neon
+	tools/check-musl
 	tools/check-fuzz
 
 ## make torture         hours: a kill and every fault at every system call that changes a file, and KILLS=2000 random kills
