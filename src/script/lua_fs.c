@@ -205,6 +205,15 @@ static int l_writer_put(lua_State *L) {
   return 1;
 }
 
+/* w:sync(): makes what was written durable */
+static int l_writer_sync(lua_State *L) {
+  const int *fd = check_object(L, 1, WRITER_TYPE);
+  if (*fd < 0) return arg_error(L, 1, "the file is closed");
+  return done(L, file_sync(*fd) == 0
+                     ? GRPO_OK
+                     : fail(GRPO_EIO, "cannot make a log durable: %s", strerror(errno)));
+}
+
 /* lock(path[, wait]) -> lock, or false, message, code if another process holds the lock, or nil,
  * message, code.  With wait = true it waits for that process. */
 static int l_lock(lua_State *L) {
@@ -248,7 +257,7 @@ CORE_PART(fs) {
                                   {"__tostring", l_descriptor_tostring},
                                   {NULL, NULL}};
   static const luaL_Reg writer[] = {
-      {"put", l_writer_put}, {"close", l_descriptor_close}, {NULL, NULL}};
+      {"put", l_writer_put}, {"sync", l_writer_sync}, {"close", l_descriptor_close}, {NULL, NULL}};
   static const luaL_Reg lock[] = {{"close", l_descriptor_close}, {NULL, NULL}};
   make_type(L, WRITER_TYPE, meta, writer);
   make_type(L, LOCK_TYPE, meta, lock);

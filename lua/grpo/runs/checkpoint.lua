@@ -86,6 +86,7 @@ function checkpoint.save(tr)
   local dir = run_dir .. "/" .. relative
   if not fs.exists(dir) or tr.saved_step ~= tr.step_count then
     if fs.exists(dir) then core.checkpoint_remove(dir) end
+    tr.directory:sync_logs()
     script_logs.keep_sizes(run_dir, tr.step_count)
     checkpoint.write(tr, dir)
     tr.saved_step = tr.step_count

@@ -240,6 +240,12 @@ function Run:append(name, row)
   must(self.log[name]:put(core.json_encode(row) .. "\n"))
 end
 
+-- Makes the rows durable that a checkpoint, or the end of the run, is about to count on.
+function Run:sync_logs()
+  for _, name in ipairs(logs) do must(self.log[name]:sync()) end
+  for _, writer in sorted_pairs(self.script_logs) do must(writer:sync()) end
+end
+
 function Run:note(text)
   self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ"), text))
 end

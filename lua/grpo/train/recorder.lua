@@ -146,6 +146,7 @@ function Recorder:finish(why, err)
   if why == "finished" then tr.view:summary(run and run.dir) end
   if not run then return end
   if err then run:note(("error after step %d: %s"):format(tr.step_count, tostring(err))) end
+  if not err then run:sync_logs() end
   run:set_state(why, { step = tr.step_count, steps = tr:total_steps(), finished = core.wall(),
     summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
       ["eval/loss"] = report["eval/loss"],
