@@ -105,8 +105,19 @@ static Status check_rewards(const AdvantageOptions *o, int n, const double *rewa
   if (o->group < 1 || n % o->group)
     return fail(GRPO_EARG, "advantages: %d rewards do not make groups of %d", n, o->group);
   for (int i = 0; i < n * o->nrewards; i++)
-    if (isinf(rewards[i]))
-      return fail(GRPO_EARG, "advantages: reward %d is infinite", i / o->nrewards + 1);
+    if (fabs(rewards[i]) > LARGEST_REWARD)
+      return fail(GRPO_EARG, "advantages: reward %d is %g, want at most %g in size",
+                  i / o->nrewards + 1, rewards[i], LARGEST_REWARD);
+  return GRPO_OK;
+}
+
+static Status check_totals(int n, const double *total) {
+  for (int i = 0; i < n; i++)
+    if (fabs(total[i]) > LARGEST_REWARD)
+      return fail(GRPO_EARG,
+                  "advantages: the weighted sum of rewards %d is %g, want at most %g in "
+                  "size; lower the weights",
+                  i + 1, total[i], LARGEST_REWARD);
   return GRPO_OK;
 }
 
@@ -114,6 +125,7 @@ Status advantages(const AdvantageOptions *o, int n, const double *rewards, doubl
                   double *advantage, double *group_std) {
   try(check_rewards(o, n, rewards));
   for (int i = 0; i < n; i++) total[i] = total_reward(o, rewards + (size_t)i * (size_t)o->nrewards);
+  try(check_totals(n, total));
   for (int g = 0; g < n; g += o->group)
     group_std[g / o->group] = moments(total + g, o->group, 1).std;
   if (o->normalize_then_sum) {

@@ -33,6 +33,9 @@ typedef struct AdvantageOptions {
 extern const OptionSet advantage_option_set;
 void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the rows' values */
 
+/* The squares of larger rewards could not be summed. */
+#define LARGEST_REWARD 1e30
+
 /* The weighted sum of a row's nrewards entries, within the bounds; NaN if none applies. */
 double total_reward(const AdvantageOptions *o, const double *row);
 

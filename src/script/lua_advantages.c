@@ -239,4 +239,5 @@ CORE_PART(advantages) {
   static const luaL_Reg functions[] = {
       FN(advantages), FN(total_reward), FN(set_advantages), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
+  set_number(L, "largest_reward", LARGEST_REWARD);
 }

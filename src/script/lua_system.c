@@ -252,6 +252,12 @@ static int l_signal_take(lua_State *L) {
   return 1;
 }
 
+/* signal_waits() -> has INT or TERM come, and nobody has taken it? */
+static int l_signal_waits(lua_State *L) {
+  lua_pushboolean(L, script_cancel);
+  return 1;
+}
+
 static int l_signal_count(lua_State *L) {
   lua_pushinteger(L, stops);
   return 1;
@@ -296,16 +302,11 @@ static int l_mem(lua_State *L) {
 /* ---- registration ------------------------------------------------------------------- */
 
 CORE_PART(system) {
-  static const luaL_Reg functions[] = {FN(binary),      FN(clock),
-                                       FN(doctor),      FN(err),
-                                       FN(getpid),      FN(hostname),
-                                       FN(isatty),      FN(mem),
-                                       FN(notice),      FN(out),
-                                       FN(set_threads), FN(signal_count),
-                                       FN(signal_take), FN(signals_install),
-                                       FN(term_width),  FN(threads),
-                                       FN(version),     FN(wall),
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      FN(binary),      FN(clock),        FN(doctor),      FN(err),          FN(getpid),
+      FN(hostname),    FN(isatty),       FN(mem),         FN(notice),       FN(out),
+      FN(set_threads), FN(signal_count), FN(signal_take), FN(signal_waits), FN(signals_install),
+      FN(term_width),  FN(threads),      FN(version),     FN(wall),         {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   push_none(L);
   lua_setfield(L, -2, "none");

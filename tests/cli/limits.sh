@@ -34,4 +34,27 @@ result "memory is as before" "$([ "$growth" -lt 100000 ] || echo "$growth bytes 
 timeout 300 "$GRPO" run attacked.lua sampling.group_size=2 --arg on_error=stop --quiet >out 2>err; status=$?
 result "with on_error = stop the run ends, and names reward, line and completion" \
   "$([ $status = 1 ] && grep -qE '^grpo: rewards\.attack: .*attacks\.lua:[0-9]+: .*set reward\.on_error \(completion: "' err || { echo "status $status"; cat err; })"
+
+# A signal that comes while rewards are called ends the step after that call.  The reward sends it itself.
+experiment signalled.lua 'train = { steps = 2, prompts_per_step = 10 }, checkpoint = { every = 1 }' '{ name = "digits", fn = function(text)
+    local calls = assert(io.open("calls", "a"))
+    calls:write("x")
+    calls:close()
+    if os.getenv("SEND") then os.execute("kill -TERM $PPID") end
+    return select(2, text:gsub("%d", "")) / 6
+  end }'
+SEND=1 timeout 60 "$GRPO" run signalled.lua --quiet >out 2>err; status=$?
+result "a signal between two rewards ends the step" \
+  "$([ "$status $(cat calls)" = '143 x' ] || { echo "status $status, calls $(cat calls)"; cat err; })"
+timeout 60 "$GRPO" run signalled.lua --quiet --dir whole >out 2>err
+timeout 60 "$GRPO" run --resume=runs/signalled-001 --quiet >out 2>err; status=$?
+result "and a resume does it again" "$([ $status = 0 ] || cat err
+  cmp {runs,whole}/signalled-001/checkpoints/step-000002/model.safetensors 2>&1)"
+
+# A call of C that waits is late, but not forgotten.
+experiment waits.lua 'train = { steps = 1, prompts_per_step = 1 }, reward = { on_error = "zero" }, limits = { reward = { seconds = 0.1 } }' \
+  '{ name = "waits", fn = function() os.execute("sleep 0.2") return 1 end }'
+timeout 60 "$GRPO" run waits.lua --quiet >out 2>err; status=$?
+result "a reward that waits too long in a call of C stops the run" \
+  "$([ $status = 1 ] && grep -q '^grpo: rewards\.waits: waits\.lua:[0-9]*: took longer than 0\.1 seconds' err || { echo "status $status"; cat err; })"
 finish

@@ -58,12 +58,14 @@ function errors.line(err)
 end
 
 -- Puts `name`, the option that holds the function which raised `err`, in front of its message.
--- An error without a code of its own gets `code`.
+-- An error without a code of its own gets `code`.  Without `code` all become errors of the script,
+-- unless there was no memory.
 function errors.naming(name, err, code)
   local text = tostring(err)
-  if text:find(name .. ":", 1, true) then return err end
   local own = type(err) == "table" and err.code ~= "ESCRIPT" and err.code
-  local named = core.error(code and own or code or "ESCRIPT", name .. ": " .. text)
+  if text:find(name .. ":", 1, true) then return err end
+  if not code and own ~= "ENOMEM" then own = nil end
+  local named = core.error(own or code or "ESCRIPT", name .. ": " .. text)
   if type(err) == "table" then named.fatal, named.traceback = err.fatal, err.traceback end
   return named
 end

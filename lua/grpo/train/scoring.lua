@@ -100,6 +100,11 @@ function scoring.with_host(list, entries)
   return list
 end
 
+local LARGEST = core.largest_reward
+local fields = core.completion_fields -- of what core.keep_completion returns
+local TEXT, ROW, RNG, LENGTH, REWARDS, GIVEN = fields.text, fields.row, fields.rng, fields.length,
+  fields.rewards, fields.given
+
 -- ---- one value -------------------------------------------------------------------
 
 local function number_of(v, what)
@@ -112,6 +117,10 @@ local function number_of(v, what)
   if v ~= v or v == math.huge or v == -math.huge then
     error(("%s returned %s; a reward must be finite"):format(what, tostring(v)), 0)
   end
+  if math.abs(v) > LARGEST then
+    error(("%s returned %g; a reward is at most %g in size, because advantages sum squares")
+      :format(what, v, LARGEST), 0)
+  end
   return v
 end
 
@@ -121,7 +130,7 @@ local function shorten(text)
 end
 
 -- An error with the name of the reward and the completion that it failed on.
-local function failure(entry, c, err)
+local function failure(entry, text_of_completion, err)
   local name = "rewards." .. entry.name .. ": "
   local text = tostring(err)
   local at = text:find(name, 1, true)
@@ -131,16 +140,21 @@ local function failure(entry, c, err)
     text = text
       .. ": a loop that does not end?  If not, raise limits.reward, or set reward.on_error"
   end
-  local message = ("%s%s (completion: \"%s\")"):format(name, text, shorten(c.text))
-  local e = core.error("ESCRIPT", message)
-  e.fatal = type(err) == "table" and err.fatal or nil
+  local message = ("%s%s (completion: \"%s\")"):format(name, text, shorten(text_of_completion))
+  local no_memory = type(err) == "table" and err.code == "ENOMEM" -- the reward did nothing wrong
+  local e = core.error(no_memory and "ENOMEM" or "ESCRIPT", message)
+  e.fatal = no_memory or type(err) == "table" and err.fatal or nil
   e.traceback = type(err) == "table" and err.traceback or nil
   return e
 end
 
--- Each call has c.rng as math.random's stream.
-local function call(limits, entry, f, c, ...)
-  core.reseed_math(c.rng)
+-- It may take long to call all rewards, so a signal that came meanwhile ends the step here.
+local function call(limits, entry, f, rng, ...)
+  if core.signal_waits() then
+    core.reseed_math(nil)
+    error(core.error("ELIMIT", "rewards: interrupted by a signal"), 0)
+  end
+  core.reseed_math(rng) -- the completion's own stream
   return core.limited(limits, entry.label or "rewards." .. entry.name, f, ...)
 end
 
@@ -158,99 +172,140 @@ local function keep_extra(c, entry, extra)
     error(("%s: the columns (second result): %s"):format(definition(entry.fn),
       ok and "got a " .. type(extra) .. ", want a table" or tostring(problem)), 0)
   end
-  c.extra = c.extra or {}
+  c.extra = type(c.extra) == "table" and c.extra or {}
   for k, v in pairs(extra) do c.extra[entry.name .. "." .. tostring(k)] = v end
 end
 
+-- The kinds of entries.  Each calls give(c, value) or fail(c, err) for every completion.  A reward
+-- gets the table c itself, and what it may have changed there is read from kept[c].
 local kinds = {}
 
-function kinds.fn(entry, limits, cs, fail)
+function kinds.fn(entry, limits, cs, kept, give, fail)
   for _, c in ipairs(cs) do
-    local ok, value, extra = call(limits, entry, entry.fn, c, c.text, c.row, c)
-    local finite = ok and type(value) == "number" and value - value == 0 -- as nearly always
-    if ok and not finite then
+    local own = kept[c]
+    local ok, value, extra = call(limits, entry, entry.fn, own[RNG], own[TEXT], own[ROW], c)
+    local plain = ok and type(value) == "number" and value >= -LARGEST and value <= LARGEST
+    if ok and not plain then -- as it nearly never is
       ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function")
     end
     if ok and extra ~= nil then
-      local kept, problem = pcall(keep_extra, c, entry, extra)
-      if not kept then ok, value = false, problem end
+      local stored, problem = pcall(keep_extra, c, entry, extra)
+      if not stored then ok, value = false, problem end
     end
-    c.rewards[entry.name] = ok and value or fail(entry, c, value)
+    if ok then give(c, value) else fail(c, value) end
   end
 end
 
-function kinds.group_fn(entry, limits, cs, fail)
+function kinds.group_fn(entry, limits, cs, kept, give, fail)
   local groups = {}
   for _, c in ipairs(cs) do
     if c.index == 1 then groups[#groups + 1] = c.group end
   end
   for _, group in ipairs(groups) do
-    local texts = {}
+    local texts, own, members = {}, kept[group[1]], table.move(group, 1, #group, 1, {})
     for i, c in ipairs(group) do texts[i] = c.text end
-    local ok, list = call(limits, entry, entry.group_fn, group[1], texts, group[1].row, group)
+    local ok, list = call(limits, entry, entry.group_fn, own[RNG], texts, own[ROW], group)
     if ok and type(list) ~= "table" then
       ok, list = false,
         ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
-    elseif ok and #list ~= #texts then
+    elseif ok and #list ~= #members then
       ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says "
-        .. "\"does not apply\""):format(definition(entry.group_fn), #list, #texts)
+        .. "\"does not apply\""):format(definition(entry.group_fn), #list, #members)
     end
-    for i, c in ipairs(group) do
+    for i, c in ipairs(members) do
       local good, value = ok, list
       if ok then
         good, value = pcall(number_of, list[i], definition(entry.group_fn) .. ": item " .. i)
       end
-      c.rewards[entry.name] = good and value or fail(entry, c, value)
+      if good then give(c, value) else fail(c, value) end
     end
   end
 end
 
-function kinds.token_fn(entry, limits, cs, fail)
+-- The numbers for the tokens, none counted as 0, and their sum.
+local function of_tokens(entry, list, length)
+  local where = definition(entry.token_fn)
+  if type(list) ~= "table" or #list ~= length then
+    error(("%s: token_fn returned %s, want a list of %d numbers"):format(where,
+      type(list) == "table" and #list .. " values" or "a " .. type(list), length), 0)
+  end
+  local sum, values = 0.0, {}
+  for i = 1, length do
+    local value = number_of(list[i], where .. ": token " .. i)
+    values[i] = value == core.none and 0.0 or value
+    sum = sum + values[i]
+  end
+  return values, number_of(sum, where .. ": token_fn, summed,")
+end
+
+function kinds.token_fn(entry, limits, cs, kept, give, fail)
   for _, c in ipairs(cs) do
-    local ok, list = call(limits, entry, entry.token_fn, c, c)
-    if ok and (type(list) ~= "table" or #list ~= c.length) then
-      ok, list = false, ("%s: token_fn returned %s, want a list of %d numbers"):format(
-        definition(entry.token_fn), type(list) == "table" and #list .. " values"
-        or "a " .. type(list), c.length)
-    end
-    local sum, values = 0.0, {}
-    for i = 1, ok and c.length or 0 do
-      local good, value = pcall(number_of, list[i], definition(entry.token_fn) .. ": token " .. i)
-      if not good then ok, list = false, value break end
-      values[i] = value == core.none and 0.0 or value
-      sum = sum + values[i]
-    end
+    local ok, list = call(limits, entry, entry.token_fn, kept[c][RNG], c)
+    local sum
+    if ok then ok, list, sum = pcall(of_tokens, entry, list, kept[c][LENGTH]) end
     if ok then
-      c.token_rewards = c.token_rewards or {}
-      c.token_rewards[entry.name] = values
-      c.rewards[entry.name] = sum
+      c.token_rewards = type(c.token_rewards) == "table" and c.token_rewards or {}
+      c.token_rewards[entry.name] = list
+      give(c, sum)
     else
-      c.rewards[entry.name] = fail(entry, c, list)
+      fail(c, list)
     end
   end
+end
+
+-- ---- all values ------------------------------------------------------------------
+
+local function function_of(entry)
+  return entry.fn or entry.group_fn or entry.token_fn
+end
+
+-- Makes the completions again what they were when they were sampled.  What a reward has changed is
+-- its error.
+local function restore(entry, cs, kept, fail)
+  for _, c in ipairs(cs) do
+    local changed = core.restore_completion(c, kept[c])
+    if changed then
+      fail(c, ("%s: the function changed %s, which other rewards and the log read; keep what it "
+        .. "computes in another field"):format(definition(function_of(entry)), changed))
+    end
+  end
+end
+
+local function score(entry, limits, cs, kept, on_error)
+  local errors_seen, failed = 0, {}
+  local function give(c, value)
+    local own = kept[c]
+    own[REWARDS][entry.name], own[GIVEN][entry.name] = value, value
+  end
+  local function fail(c, err)
+    local e = failure(entry, kept[c][TEXT], err)
+    if on_error == "stop" or e.fatal then
+      core.reseed_math(nil)
+      error(e, 0)
+    end
+    if failed[c] then return end
+    failed[c], errors_seen = true, errors_seen + 1
+    c.errors = type(c.errors) == "table" and c.errors or {}
+    c.errors[entry.name] = tostring(e)
+    give(c, on_error == "zero" and 0.0 or core.none)
+  end
+  local kind = entry.fn and "fn" or entry.group_fn and "group_fn" or "token_fn"
+  kinds[kind](entry, limits, cs, kept, give, fail)
+  restore(entry, cs, kept, fail)
+  return errors_seen
 end
 
 -- Fills c.rewards[name] (core.none where an entry does not apply) for every completion.
 -- on_error: "stop" raises; "zero" counts 0; "skip" leaves the entry out.  Returns the number of
 -- errors and the seconds each entry took.
 function scoring.score(entries, cs, limits, on_error)
-  local errors_seen, seconds = 0, {}
+  local errors_seen, seconds, kept = 0, {}, {}
   limits = core.limits(limits)
-  local function fail(entry, c, err)
-    local e = failure(entry, c, err)
-    if on_error == "stop" or e.fatal then
-      core.reseed_math(nil)
-      error(e, 0)
-    end
-    errors_seen = errors_seen + 1
-    c.errors = c.errors or {}
-    c.errors[entry.name] = tostring(e)
-    return on_error == "zero" and 0.0 or core.none
-  end
+  cs = table.move(cs, 1, #cs, 1, {}) -- it may be a group, which rewards see
+  for _, c in ipairs(cs) do kept[c] = core.keep_completion(c) end
   for _, entry in ipairs(entries) do
     local started = core.clock()
-    local kind = entry.fn and "fn" or entry.group_fn and "group_fn" or "token_fn"
-    kinds[kind](entry, limits, cs, fail)
+    errors_seen = errors_seen + score(entry, limits, cs, kept, on_error)
     seconds[entry.name] = core.clock() - started
   end
   core.reseed_math(nil)
@@ -267,7 +322,12 @@ function scoring.reward(config, completions, weights)
   local failures, seconds = scoring.score(entries, completions, config.limits.reward,
     config.reward.on_error)
   for _, c in ipairs(completions) do
-    c.reward = core.total_reward(c.rewards, entries, weights, config.reward.clip)
+    local total = core.total_reward(c.rewards, entries, weights, config.reward.clip)
+    if total and math.abs(total) > LARGEST then
+      complain("rewards", "the weighted sum of a completion is %g, want at most %g in size; "
+        .. "lower the weights", total, LARGEST)
+    end
+    c.reward = total
   end
   return before + failures, seconds
 end

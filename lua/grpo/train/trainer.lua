@@ -200,7 +200,8 @@ function methods:hook(name, ...)
   self.in_hook = outer
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end
-    error(core.error("ESCRIPT", ("hooks.%s: %s"):format(name, tostring(result))), 0)
+    local code = result.code == "ENOMEM" and "ENOMEM" or "ESCRIPT"
+    error(core.error(code, ("hooks.%s: %s"):format(name, tostring(result))), 0)
   end
   if result == "stop" then self:stop("hooks." .. name) end
 end

@@ -1,0 +1,126 @@
+-- Rewards may not change a completion, nor return numbers that are too large.
+local core = require "grpo.core"
+local rollout = require "grpo.train.rollout"
+local scoring = require "grpo.train.scoring"
+
+local limits = { instructions = 1e6, memory = 2^24, seconds = 600 }
+
+-- A group of two completions.
+local function group()
+  local cs = {}
+  for i = 1, 2 do
+    cs[i] = rollout.made { text = "text " .. i, row = { answer = i }, ids = { 5, 6 + i },
+      logprobs = { -1.5, 0 / 0 }, length = 2, index = i, group = cs, prompt = "p",
+      messages = { { role = "user" } } }
+  end
+  return cs
+end
+
+local function score(rewards, cs, on_error)
+  local entries = scoring.entries(rewards)
+  return scoring.score(entries, cs, limits, on_error or "stop")
+end
+
+local changes = {
+  { "c.text", function(c) c.text = "x" end }, { "c.text", function(c) c.text = nil end },
+  { "c.prompt", function(c) c.prompt = 5 end }, { "c.row", function(c) c.row = {} end },
+  { "c.messages", function(c) c.messages = nil end },
+  { "c.length", function(c) c.length = "x" end },
+  { "c.ids", function(c) c.ids = {} end }, { "c.ids", function(c) c.ids[2] = 9 end },
+  { "c.ids", function(c) c.ids[3] = 9 end }, { "c.ids", function(c) c.ids[1] = nil end },
+  { "c.ids", function(c) table.sort(c.ids, function(a, b) return a > b end) end },
+  { "c.logprobs", function(c) c.logprobs[1] = 0 end },
+  { "c.finish", function(c) c.finish = "length" end },
+  { "c.truncated", function(c) c.truncated = true end }, { "c.index", function(c) c.index = 7 end },
+  { "c.group", function(c) c.group = {} end }, { "c.rng", function(c) c.rng = 5 end },
+  { "c.group", function(c) c.group[1] = c.group[2] end },
+  { "c.state", function(c) c.state = nil end }, { "c.parts", function(c) c.parts = nil end },
+  { "c.rewards", function(c) c.rewards = nil end },
+  { "c.rewards", function(c) c.rewards.first = 100 end },
+  { "the metatable of c", function(c) setmetatable(c, { __index = { extra = 5 } }) end },
+  { "c.text", function(c) c.group[3 - c.index].text = "x" end } }
+
+describe("a reward that changes its completion", function()
+  local function check(kind, make)
+    for _, change in ipairs(changes) do
+      local cs = group()
+      local ok, err = pcall(score, { { name = "first", fn = function() return 1 end },
+        { name = "second", [kind] = make(change[2]) } }, cs)
+      assert.is_false(ok, kind .. " " .. change[1])
+      assert.matches("rewards%.second: .*scoring_test%.lua:%d+: the function changed "
+        .. change[1]:gsub("%.", "%%."), tostring(err))
+      cs = group()
+      local seen = {}
+      local failures = score({ { name = "first", fn = function() return 1 end },
+        { name = "second", [kind] = make(change[2]) },
+        { name = "third", fn = function(text, row, c)
+          seen[#seen + 1] = { text, row.answer, c.ids[1], c.ids[2], c.ids[3], c.length,
+            c.rewards.first, c.group[c.index] == c, c.finish, c.rng() < 1, c.extra }
+          return 2
+        end } }, cs, "zero")
+      assert.same({ { "text 1", 1, 5, 7, nil, 2, 1, true, "eos", true },
+        { "text 2", 2, 5, 8, nil, 2, 1, true, "eos", true } }, seen)
+      assert.is_true(failures >= 1 and failures <= 2)
+      assert.same({ first = 1, second = 0.0, third = 2 }, cs[1].rewards)
+      assert.matches("changed " .. change[1]:gsub("%.", "%%."), cs[1].errors.second)
+    end
+  end
+  it("is refused and undone", function()
+    check("fn", function(f) return function(_, _, c) f(c) return 1 end end)
+  end)
+  it("is refused and undone for a group", function()
+    check("group_fn", function(f)
+      return function(_, _, cs)
+        for _, c in ipairs { table.unpack(cs) } do f(c) end
+        return { 1, 1 }
+      end
+    end)
+  end)
+  it("is refused and undone for tokens", function()
+    check("token_fn", function(f) return function(c) f(c) return { 1, 1 } end end)
+  end)
+  it("may keep values in fields of its own", function()
+    local cs = group()
+    score({ { name = "first", fn = function(_, _, c) c.mine = { 7 } return 1 end },
+      { name = "second", fn = function(_, _, c) return c.mine[1] end } }, cs)
+    assert.equal(7, cs[2].rewards.second)
+    assert.equal(7, cs[1].mine[1])
+  end)
+end)
+
+describe("a reward", function()
+  local function refused(rewards, pattern)
+    local ok, err = pcall(score, rewards, group())
+    assert.is_false(ok)
+    assert.matches(pattern, tostring(err))
+    local cs = group()
+    assert.equal(2, (score(rewards, cs, "skip")))
+    assert.equal(core.none, cs[1].rewards.r)
+  end
+  it("may not be so large that squares overflow", function()
+    refused({ r = function() return 1e308 end },
+      "rewards%.r: .*scoring_test%.lua:%d+: the function returned 1e%+308; .* at most 1e%+30")
+    refused({ r = function() return -1e31 end }, "returned %-1e%+31")
+    refused({ r = { group_fn = function() return { 1e300, 1e300 } end } },
+      "item 1 returned 1e%+300")
+    refused({ r = { token_fn = function() return { 1e300, 0 } end } }, "token 1 returned 1e%+300")
+    refused({ r = { token_fn = function() return { 9e29, 9e29 } end } },
+      "token_fn, summed, returned 1%.8e%+30")
+    score({ r = function() return 1e30 end }, group())
+  end)
+  it("may not become so large by its weight", function()
+    local config = { reward_entries = scoring.entries { r = function() return 1e29 end },
+      limits = { reward = limits }, reward = { on_error = "stop" } }
+    local ok, err = pcall(scoring.reward, config, group(), { 100 })
+    assert.is_false(ok)
+    assert.matches("rewards: the weighted sum of a completion is 1e%+31", tostring(err))
+  end)
+  it("ends the run when the machine has no memory, whatever on_error says", function()
+    local function out_of_memory()
+      error(core.error("ENOMEM", "no memory"), 0)
+    end
+    local ok, err = pcall(score, { r = out_of_memory }, group(), "zero")
+    assert.is_false(ok)
+    assert.equal("ENOMEM", err.code)
+  end)
+end)
