@@ -115,16 +115,16 @@ function checkpoint.newest(run_dir)
 end
 
 -- Mends what a killed process left between two of its writes, in a run that nobody trains: removes
--- checkpoints that it had not completed, and links `latest` to the newest one.  Returns that one's
--- directory, as newest() does.
+-- checkpoints that it had not completed, and links `latest` to the newest one.
 function checkpoint.recover(run_dir)
   for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
     if name:find("^%.tmp%-step%-%d+$") then fs.remove_tree(run_dir .. "/checkpoints/" .. name) end
   end
-  local dir = checkpoint.newest(run_dir)
-  local target = dir and dir:sub(#run_dir + 2)
-  if dir and fs.readlink(run_dir .. "/latest") ~= target then link(run_dir, "latest", target) end
-  return dir
+  local steps = core.checkpoint_steps(run_dir)
+  local newest = #steps > 0 and core.checkpoint_name(steps[#steps])
+  if not newest or fs.readlink(run_dir .. "/latest") == newest then return end
+  checkpoint.newest(run_dir) -- raises when it is corrupt
+  link(run_dir, "latest", newest)
 end
 
 -- Returns the reference of the checkpoint's stage, which tr has begun with that checkpoint's model,

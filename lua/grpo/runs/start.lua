@@ -173,10 +173,12 @@ function start.trainer(request)
   local options = {}
   local directory, e, create
   if request.resume then
+    local checkpoint = require "grpo.runs.checkpoint"
     directory = open_directory(request)
-    options.from = require("grpo.runs.checkpoint").recover(directory.dir)
+    checkpoint.recover(directory.dir)
     if directory.info.state == "finished" then return nil, directory end
     e, create = resume(request, directory)
+    options.from = checkpoint.newest(directory.dir)
   else
     e, create = begin(request)
   end
