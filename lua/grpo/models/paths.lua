@@ -93,16 +93,27 @@ function model_paths.find(path, base)
   return place
 end
 
+-- Has one of these tables of options a value for this one?
+local function any_has(list, name)
+  for _, options in ipairs(list) do
+    local option = type(options) == "table" and options[name]
+    if type(option) == "table" and option.value ~= nil then return true end
+  end
+  return false
+end
+
 -- Returns a sentence saying that tools or an environment answered the model during its run, which
 -- they do not elsewhere; nil if there were none.
 function model_paths.alone(path)
   path = of_run(path)
   local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
   local config = fs.exists(run .. "/run.json") and model_paths.read_json(run .. "/config.json")
-  local options, met = config and config.options, {}
+  local list, met = { config and config.options or {} }, {}
+  for _, stage in ipairs(config and type(config.stages) == "table" and config.stages or {}) do
+    list[#list + 1] = type(stage) == "table" and stage.options or {}
+  end
   for _, name in ipairs { "tools", "environment" } do
-    local option = type(options) == "table" and options[name]
-    if type(option) == "table" and option.value ~= nil then met[#met + 1] = name end
+    if any_has(list, name) then met[#met + 1] = name end
   end
   return met[1] and ("the run answered this model by its %s; here nothing does, and calls stay "
     .. "text"):format(table.concat(met, " and "))
