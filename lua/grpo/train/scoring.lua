@@ -203,7 +203,7 @@ function kinds.group_fn(entry, limits, cs, kept, give, fail)
   end
   for _, group in ipairs(groups) do
     local texts, own, members = {}, kept[group[1]], table.move(group, 1, #group, 1, {})
-    for i, c in ipairs(group) do texts[i] = c.text end
+    for i, c in ipairs(group) do texts[i] = kept[c][TEXT] end
     local ok, list = call(limits, entry, entry.group_fn, own[RNG], texts, own[ROW], group)
     if ok and type(list) ~= "table" then
       ok, list = false,
@@ -302,6 +302,10 @@ function scoring.score(entries, cs, limits, on_error)
   local errors_seen, seconds, kept = 0, {}, {}
   limits = core.limits(limits)
   cs = table.move(cs, 1, #cs, 1, {}) -- it may be a group, which rewards see
+  setmetatable(kept, { __index = function(_, c) -- of others in the group
+    kept[c] = core.keep_completion(c)
+    return kept[c]
+  end })
   for _, c in ipairs(cs) do kept[c] = core.keep_completion(c) end
   for _, entry in ipairs(entries) do
     local started = core.clock()
