@@ -38,19 +38,21 @@ _grpo() {
   else
     case ${COMP_WORDS[1]} in
       run)
-        flags='--resume --force --steps --arg --threads --dir --detach --quiet --json --help -h --trace'
+        flags='--resume --force --steps --arg --memory --threads --dir --detach --quiet --json --help -h --trace'
         case $before in
           --resume) if [ -n "$equals" ]; then kinds=run; else kinds='script option'; fi ;;
           --steps) : ;;
           --arg) : ;;
+          --memory) : ;;
           --threads) : ;;
           --dir) kinds=dir ;;
           *) kinds='script option' ;;
         esac ;;
       check)
-        flags='--arg --threads --help -h --trace'
+        flags='--arg --memory --threads --help -h --trace'
         case $before in
           --arg) : ;;
+          --memory) : ;;
           --threads) : ;;
           *) kinds='script option' ;;
         esac ;;
@@ -66,10 +68,11 @@ _grpo() {
           *) kinds='file dir' ;;
         esac ;;
       repl)
-        flags='--arg --compute --threads --help -h --trace'
+        flags='--arg --compute --memory --threads --help -h --trace'
         case $before in
           --arg) : ;;
           --compute) choices='f32 bf16 auto' ;;
+          --memory) : ;;
           --threads) : ;;
           *) kinds='script model run option' ;;
         esac ;;
@@ -79,16 +82,17 @@ _grpo() {
           *) kinds='run' ;;
         esac ;;
       eval)
-        flags='--arg --n --samples --threads --json --help -h --trace'
+        flags='--arg --n --samples --memory --threads --json --help -h --trace'
         case $before in
           --arg) : ;;
           --n) : ;;
           --samples) : ;;
+          --memory) : ;;
           --threads) : ;;
           *) kinds='script run dir option' ;;
         esac ;;
       generate)
-        flags='--n --max --temperature --top-p --top-k --seed --quantize --compute --base --threads --json --help -h --trace'
+        flags='--n --max --temperature --top-p --top-k --seed --quantize --compute --base --memory --threads --json --help -h --trace'
         case $before in
           --n) : ;;
           --max) : ;;
@@ -99,11 +103,12 @@ _grpo() {
           --quantize) choices='nf4 int8' ;;
           --compute) choices='f32 bf16 auto' ;;
           --base) kinds=dir ;;
+          --memory) : ;;
           --threads) : ;;
           *) kinds='model' ;;
         esac ;;
       chat)
-        flags='--system --max --temperature --top-p --top-k --min-p --seed --quantize --compute --base --threads --help -h --trace'
+        flags='--system --max --temperature --top-p --top-k --min-p --seed --quantize --compute --base --memory --threads --help -h --trace'
         case $before in
           --system) : ;;
           --max) : ;;
@@ -115,16 +120,18 @@ _grpo() {
           --quantize) choices='nf4 int8' ;;
           --compute) choices='f32 bf16 auto' ;;
           --base) kinds=dir ;;
+          --memory) : ;;
           --threads) : ;;
           *) kinds='model' ;;
         esac ;;
       export)
-        flags='--format --merge --quantize --dtype --base --force --threads --help -h --trace'
+        flags='--format --merge --quantize --dtype --base --force --memory --threads --help -h --trace'
         case $before in
           --format) choices='hf adapter gguf' ;;
           --quantize) choices='nf4 q8_0 q4_0' ;;
           --dtype) choices='f32 bf16 f16' ;;
           --base) kinds=dir ;;
+          --memory) : ;;
           --threads) : ;;
           *) kinds='model run file' ;;
         esac ;;

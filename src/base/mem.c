@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,30 @@
 static atomic_uint_fast64_t allocations;
 static atomic_size_t live;
 static atomic_uint_fast64_t fail_at;
+static atomic_size_t limit; /* 0: none */
+static atomic_llong raw;    /* bytes of mem_raw's blocks, counted while there is a limit */
 
-static int must_fail(void) {
+/* Bytes that are left below the limit. */
+static size_t left(void) {
+  const size_t most = atomic_load_explicit(&limit, memory_order_relaxed);
+  const long long outside = atomic_load_explicit(&raw, memory_order_relaxed);
+  const size_t held =
+      atomic_load_explicit(&live, memory_order_relaxed) + (outside > 0 ? (size_t)outside : 0);
+  return !most ? SIZE_MAX : held < most ? most - held : 0;
+}
+
+static int must_fail(size_t more) {
   uint_fast64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
   while (n && !atomic_compare_exchange_weak(&fail_at, &n, n - 1)) continue;
-  return n == 1;
+  return n == 1 || more > left();
 }
+
+void mem_set_limit(size_t bytes, size_t raw_bytes) {
+  atomic_store(&raw, (long long)raw_bytes);
+  atomic_store(&limit, bytes);
+}
+
+size_t mem_limit(void) { return atomic_load(&limit); }
 
 enum { HUGE_PAGE = 2 << 20, HEAD = 64 };
 
@@ -62,10 +81,13 @@ static void *raw_realloc(void *p, size_t bytes) {
   return q;
 }
 
-void *mem_raw(void *p, size_t bytes) {
-  if (bytes) return raw_realloc(p, bytes);
-  raw_free(p);
-  return NULL;
+void *mem_raw(void *p, size_t had, size_t bytes) {
+  const bool limited = atomic_load_explicit(&limit, memory_order_relaxed) != 0;
+  if (limited && bytes > had && bytes - had > left()) return NULL;
+  void *q = bytes ? raw_realloc(p, bytes) : NULL;
+  if (!bytes) raw_free(p);
+  if (limited && (q || !bytes)) atomic_fetch_add(&raw, (long long)bytes - (long long)had);
+  return q;
 }
 
 /* ---- counting --------------------------------------------------------------------------- */
@@ -98,14 +120,16 @@ static void uncount(void *p) {
   if (p) atomic_fetch_sub_explicit(&live, size_of(p), memory_order_relaxed);
 }
 
-void *mem_alloc(size_t bytes) { return must_fail() ? NULL : counted(raw_alloc(bytes ? bytes : 1)); }
+void *mem_alloc(size_t bytes) {
+  return must_fail(bytes) ? NULL : counted(raw_alloc(bytes ? bytes : 1));
+}
 void *mem_zalloc(size_t bytes) {
-  return must_fail() ? NULL : counted(raw_zalloc(bytes ? bytes : 1));
+  return must_fail(bytes) ? NULL : counted(raw_zalloc(bytes ? bytes : 1));
 }
 
 void *mem_realloc(void *p, size_t bytes) {
-  if (must_fail()) return NULL;
   size_t before = p ? size_of(p) : 0;
+  if (must_fail(bytes > before ? bytes - before : 0)) return NULL;
   void *q = raw_realloc(p, bytes ? bytes : 1);
   if (!q) return NULL;
   atomic_fetch_sub_explicit(&live, before, memory_order_relaxed);
@@ -134,7 +158,7 @@ size_t mem_aligned_size(size_t bytes) {
 }
 
 void *mem_alloc_aligned(size_t bytes) {
-  if (must_fail()) return NULL;
+  if (must_fail(bytes)) return NULL;
   const size_t align = alignment_of(bytes);
   if (bytes > SIZE_MAX - align) return NULL;
   bytes = mem_aligned_size(bytes);
@@ -171,19 +195,29 @@ static size_t number_in(const char *path, const char *key, size_t unit) {
   return value;
 }
 
-size_t mem_available(void) {
+static size_t available(void) {
   size_t machine = number_in("/proc/meminfo", "MemAvailable:", 1024);
-  size_t limit = number_in("/sys/fs/cgroup/memory.max", "", 1);
-  if (!limit) return machine;
+  size_t group = number_in("/sys/fs/cgroup/memory.max", "", 1);
+  if (!group) return machine;
   size_t used = number_in("/sys/fs/cgroup/memory.current", "", 1);
   size_t cache = number_in("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
   used = used > cache ? used - cache : 0; /* the kernel drops cached file pages when needed */
-  size_t left = limit > used ? limit - used : 1;
-  return machine && machine < left ? machine : left;
+  size_t rest = group > used ? group - used : 1;
+  return machine && machine < rest ? machine : rest;
+}
+
+size_t mem_available(void) {
+  const size_t free = available(), below = left();
+  return below < SIZE_MAX && (!free || below < free) ? (below ? below : 1) : free;
+}
+
+static size_t total(void) {
+  const size_t machine = number_in("/proc/meminfo", "MemTotal:", 1024);
+  const size_t group = number_in("/sys/fs/cgroup/memory.max", "", 1);
+  return group && (!machine || group < machine) ? group : machine;
 }
 
 size_t mem_total(void) {
-  const size_t machine = number_in("/proc/meminfo", "MemTotal:", 1024);
-  const size_t limit = number_in("/sys/fs/cgroup/memory.max", "", 1);
-  return limit && (!machine || limit < machine) ? limit : machine;
+  const size_t all = total(), most = mem_limit();
+  return most && (!all || most < all) ? most : all;
 }

@@ -32,8 +32,8 @@ size_t mem_aligned_size(size_t bytes); /* bytes that mem_alloc_aligned allocates
 uint64_t mem_allocations(void); /* successful allocations ever made */
 size_t mem_live_bytes(void);    /* handed out and not yet freed */
 size_t mem_peak_rss(void);      /* of the process, bytes */
-size_t mem_available(void);     /* of the machine or its cgroup, bytes; 0: unknown */
-size_t mem_total(void);         /* of the machine or its cgroup, used or not; 0: unknown */
+size_t mem_available(void);     /* of the machine, its cgroup or the limit, bytes; 0: unknown */
+size_t mem_total(void);         /* of the same, used or not; 0: unknown */
 
 /* A host's allocator that replaces malloc.  Each block is then preceded by its size and is 64-byte
  * aligned at most.  Set it only while no block is allocated. */
@@ -43,10 +43,16 @@ typedef struct MemSource {
   void *user;
 } MemSource;
 void mem_set_source(const MemSource *s);
-/* realloc (p NULL: malloc; bytes 0: free) from this source, which is not counted and which
- * mem_fail_after() does not affect.  It is for Lua's blocks, which are small and many and have a
- * budget of their own. */
-void *mem_raw(void *p, size_t bytes);
+/* realloc (p NULL: malloc; bytes 0: free) from this source, of a block that had `had` bytes.  It
+ * is not counted, and mem_fail_after() does not affect it.  It is for Lua's blocks, which are small
+ * and many and have a budget of their own. */
+void *mem_raw(void *p, size_t had, size_t bytes);
+
+/* From now on allocations fail which would make the process hold more than `bytes` (0: no limit) in
+ * blocks that are counted and in those of mem_raw, of which there are `raw` bytes now.  Memory that
+ * is mapped from files is not counted. */
+void mem_set_limit(size_t bytes, size_t raw);
+size_t mem_limit(void);
 
 /* For tests: the n-th allocation from now fails (0: none). */
 void mem_fail_after(uint64_t n);

@@ -289,6 +289,12 @@ static lua_Integer lua_bytes(lua_State *L) {
   return (lua_Integer)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
 }
 
+/* set_memory(bytes): what the engine and Lua may hold together */
+static int l_set_memory(lua_State *L) {
+  mem_set_limit((size_t)check_integer(L, 1, 1, LUA_MAXINTEGER), (size_t)lua_bytes(L));
+  return 0;
+}
+
 static int l_mem(lua_State *L) {
   lua_createtable(L, 0, 5);
   set_integer(L, "allocations", (lua_Integer)mem_allocations());
@@ -296,6 +302,7 @@ static int l_mem(lua_State *L) {
   set_integer(L, "peak_rss", (lua_Integer)mem_peak_rss());
   set_integer(L, "available", (lua_Integer)mem_available());
   set_integer(L, "lua", lua_bytes(L));
+  set_integer(L, "limit", (lua_Integer)mem_limit()); /* 0: none */
   return 1;
 }
 
@@ -303,10 +310,11 @@ static int l_mem(lua_State *L) {
 
 CORE_PART(system) {
   static const luaL_Reg functions[] = {
-      FN(binary),      FN(clock),        FN(doctor),      FN(err),          FN(getpid),
-      FN(hostname),    FN(isatty),       FN(mem),         FN(notice),       FN(out),
-      FN(set_threads), FN(signal_count), FN(signal_take), FN(signal_waits), FN(signals_install),
-      FN(term_width),  FN(threads),      FN(version),     FN(wall),         {NULL, NULL}};
+      FN(binary),          FN(clock),       FN(doctor),       FN(err),         FN(getpid),
+      FN(hostname),        FN(isatty),      FN(mem),          FN(notice),      FN(out),
+      FN(set_memory),      FN(set_threads), FN(signal_count), FN(signal_take), FN(signal_waits),
+      FN(signals_install), FN(term_width),  FN(threads),      FN(version),     FN(wall),
+      {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   push_none(L);
   lua_setfield(L, -2, "none");

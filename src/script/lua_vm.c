@@ -31,11 +31,11 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   if (nsize == 0) {
     if (own) b->held -= osize < b->held ? osize : b->held;
     s->lua_bytes -= osize;
-    mem_raw(head, 0);
+    mem_raw(head, head ? osize + sizeof *head : 0, 0);
     return NULL;
   }
   if (b && nsize > osize && budget_refuses(b, nsize - osize, nsize)) return NULL;
-  head = mem_raw(head, nsize + sizeof *head);
+  head = mem_raw(head, head ? osize + sizeof *head : 0, nsize + sizeof *head);
   if (!head) return NULL;
   if (!p) head->tag = b ? b->tag : 0;
   if (b && nsize > osize) {

@@ -63,3 +63,23 @@ TEST(the_machine_has_memory) {
   CHECK(mem_peak_rss() > 1 << 20);
   CHECK(mem_available() > 1 << 20);
 }
+
+TEST(a_limit_is_obeyed_by_all_blocks_together) {
+  const size_t held = mem_live_bytes();
+  mem_set_limit(held + 10000, 2000);
+  char *a = mem_alloc(5000), *b = mem_raw(NULL, 0, 2000);
+  CHECK(a && b);
+  CHECK(mem_alloc(2000) == NULL && mem_zalloc(2000) == NULL && mem_alloc_aligned(2000) == NULL);
+  CHECK(mem_raw(NULL, 0, 2000) == NULL && mem_raw(b, 2000, 4000) == NULL);
+  CHECK(mem_realloc(a, 9000) == NULL);
+  CHECK(mem_available() < 2000 && mem_total() == held + 10000);
+  mem_raw(b, 2000, 0);
+  a = mem_realloc(a, 6000);
+  CHECK(a != NULL);
+  mem_set_limit(0, 0);
+  b = mem_alloc(20000);
+  CHECK(b != NULL);
+  mem_free(a);
+  mem_free(b);
+  CHECK(mem_live_bytes() == held);
+}

@@ -57,4 +57,25 @@ experiment waits.lua 'train = { steps = 1, prompts_per_step = 1 }, reward = { on
 timeout 60 "$GRPO" run waits.lua --quiet >out 2>err; status=$?
 result "a reward that waits too long in a call of C stops the run" \
   "$([ $status = 1 ] && grep -q '^grpo: rewards\.waits: waits\.lua:[0-9]*: took longer than 0\.1 seconds' err || { echo "status $status"; cat err; })"
+
+# --memory: what the engine and Lua hold together
+# limited NAME SIZE FILE PATTERN : a run with SIZE of memory ends with status 5 and one line, which matches
+limited() {
+  timeout 60 "$GRPO" run "$3" --memory "$2" --quiet --dir limited >out 2>err; status=$?
+  result "$1" "$([ $status = 5 ] && [ "$(wc -l <err)" = 1 ] && grep -qE "^grpo: $4 \\(--memory allows [0-9]+ MB\\)$" err || { echo "status $status"; cat err; })"
+}
+experiment plain.lua 'train = { steps = 2, prompts_per_step = 2 }'
+timeout 60 "$GRPO" run plain.lua --memory 64M --quiet >out 2>err; status=$?
+result "a run that needs less than --memory" "$([ $status = 0 ] || cat err)"
+{ echo 'local t = {} for i = 1, 1e9 do t[i] = { i } end'; cat plain.lua; } >greedy.lua
+limited "a script that fills a table" 40M greedy.lua '.*not enough memory.*'
+{ echo 'require("grpo").zeros({ 4096, 4096 })'; cat plain.lua; } >tensor.lua
+limited "a tensor" 40M tensor.lua 'tensor\.lua:1: .*'
+sed 's/hidden_size = 32, intermediate_size = 64/hidden_size = 1024, intermediate_size = 4096/' plain.lua >wide.lua
+limited "a model" 40M wide.lua '.*'
+experiment hungry.lua 'train = { steps = 2, prompts_per_step = 2 }, limits = { reward = { memory = 2^30 } }, reward = { on_error = "zero" }' \
+  '{ name = "hungry", fn = function() local t = {} for i = 1, 1e6 do t[i] = { i } end return 1 end }'
+limited "a reward, whatever on_error says" 40M hungry.lua '.*rewards\.hungry: not enough memory.*'
+timeout 60 "$GRPO" run plain.lua --memory 3Q >out 2>err; status=$?
+result "a size that is none" "$([ $status = 2 ] && grep -q "^grpo: run: --memory: '3Q' is not a size of at least 1M, such as 500M or 8G" err || cat err)"
 finish

@@ -85,8 +85,9 @@ describe("a command line", function()
 end)
 
 describe("the commands", function()
-  local types = { text = true, word = true, number = true, integer = true, choice = true,
-    list = true, pair = true, file = true, dir = true, run = true, script = true, model = true }
+  local types = { text = true, word = true, number = true, integer = true, size = true,
+    choice = true, list = true, pair = true, file = true, dir = true, run = true, script = true,
+    model = true }
 
   it("declare their names, and every flag with a known type and a sentence", function()
     for _, name in ipairs(cli.commands) do

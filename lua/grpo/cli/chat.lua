@@ -25,7 +25,7 @@ local command = {
     { name = "system", type = "text", doc = "give the model TEXT as the system message" },
     flags.with(flags.max, { default = 1024 }),
     flags.temperature, flags.top_p, flags.top_k, flags.min_p, flags.seed, flags.quantize,
-    flags.compute, flags.base, flags.threads,
+    flags.compute, flags.base, flags.memory, flags.threads,
   },
   about = {
     "Renders the conversation with the chat template of the model; a model without a template "

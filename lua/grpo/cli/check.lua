@@ -14,7 +14,7 @@ local command = {
   name = "check",
   summary = "check an experiment, show prompts and scored samples, estimate memory and time",
   arguments = { flags.script, flags.override },
-  flags = { flags.arg, flags.threads },
+  flags = { flags.arg, flags.memory, flags.threads },
   about = {
     "Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with "
       .. "their token counts, the distribution of prompt lengths, two sampled completions with "

@@ -19,7 +19,7 @@ local command = {
     flags.arg,
     { name = "n", type = "integer", min = 1, doc = "evaluate only the first N held-out rows" },
     { name = "samples", type = "integer", min = 0, default = 3, doc = "show N completions" },
-    flags.threads, flags.json,
+    flags.memory, flags.threads, flags.json,
   },
   about = {
     "Evaluates on the held-out rows of the experiment (data.eval) one of these models:",

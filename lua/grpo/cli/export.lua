@@ -24,7 +24,7 @@ local command = {
     flags.base,
     { name = "force",
       doc = "replace OUT if it is a file, or a directory with a model and nothing else" },
-    flags.threads,
+    flags.memory, flags.threads,
   },
   about = { "Writes a model to OUT, either completely or not at all, and prints OUT." },
 }

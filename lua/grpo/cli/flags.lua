@@ -5,8 +5,9 @@
 --   name       without the dashes
 --   short      a letter, if there is one: -f
 --   type       of the value; a switch has none.  text, word (a text that is not empty), number,
---              integer, choice, list (choices joined by commas), file, dir, run, script, model,
---              pair (KEY=VALUE; may be repeated, and becomes a field of o.args)
+--              integer, size (bytes, written as 500M), choice, list (choices joined by commas),
+--              file, dir, run, script, model, pair (KEY=VALUE; may be repeated, and becomes a field
+--              of o.args)
 --   value      what the usage line calls the value, if not by the name of its type
 --   min, max   the bounds of an integer
 --   choices    of a choice or a list
@@ -49,6 +50,10 @@ flags.dir = { name = "dir", type = "dir", value = "RUNS", default = "runs",
 flags.json = { name = "json", doc = "print the result as JSON, one object on each line" }
 
 flags.max = { name = "max", type = "integer", min = 1, doc = "stop a completion after N tokens" }
+
+flags.memory = { name = "memory", type = "size", value = "SIZE",
+  doc = "end with one line and status 5 instead of holding more than SIZE, such as 500M or 8G: all "
+    .. "that the engine and Lua allocate" }
 
 flags.min_p = { name = "min-p", type = "number", value = "P",
   doc = "leave out tokens that are less than P times as likely as the most likely one" }

@@ -17,7 +17,7 @@ local command = {
     flags.with(flags.temperature, { default = 1.0 }),
     flags.with(flags.top_p, { default = 1.0 }),
     flags.with(flags.top_k, { default = 0 }),
-    flags.seed, flags.quantize, flags.compute, flags.base, flags.threads, flags.json,
+    flags.seed, flags.quantize, flags.compute, flags.base, flags.memory, flags.threads, flags.json,
   },
   about = {
     "Completes PROMPT as it is, without a chat template; grpo chat uses the template.",

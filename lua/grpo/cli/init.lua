@@ -46,6 +46,7 @@ local function run_command(name, words)
     return 0
   end
   check_library()
+  if o.flags.memory then core.set_memory(o.flags.memory) end
   if o.flags.threads then core.set_threads(o.flags.threads) end
   if o.words[1] and usage.takes(command, "script") then -- it may have come with grpo
     o.words[1] = require("grpo.base.install_dir").find(o.words[1])
@@ -56,7 +57,9 @@ end
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
   local status = core.status_exit(err) -- first, so that nothing fails after the line
-  core.err("grpo: " .. errors.line(err) .. "\n")
+  local limit = type(err) == "table" and err.code == "ENOMEM" and core.mem().limit or 0
+  local advice = limit > 0 and (" (--memory allows %.4g MB)"):format(limit / 2^20) or ""
+  core.err("grpo: " .. errors.line(err) .. advice .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   return status
 end

@@ -29,6 +29,14 @@ function readers.integer(text, declared)
   return n and n >= (min or n) and n <= (max or n) and n or nil, what
 end
 
+local units = { [""] = 1, K = 2^10, M = 2^20, G = 2^30, T = 2^40 }
+
+function readers.size(text)
+  local number, unit = text:match("^([0-9.]+)([KMGT]?)$")
+  local bytes = number and math.tointeger((tonumber(number) or 0) * units[unit] // 1)
+  return bytes and bytes >= 2^20 and bytes or nil, "a size of at least 1M, such as 500M or 8G"
+end
+
 function readers.choice(text, declared)
   local what = table.concat(declared.choices, ", "):gsub(", ([^,]*)$", " or %1")
   return options.among(text, declared.choices) and text or nil, what

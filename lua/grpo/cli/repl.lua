@@ -10,7 +10,7 @@ local command = {
     { name = "SCRIPT|MODEL|RUN", type = { "script", "model", "run" }, optional = true },
     flags.override,
   },
-  flags = { flags.arg, flags.compute, flags.threads },
+  flags = { flags.arg, flags.compute, flags.memory, flags.threads },
   about = {
     "Opens a Lua prompt with grpo loaded. What it holds depends on the argument:",
     {

@@ -16,7 +16,7 @@ local run = {
         .. "version instead of the saved copy" },
     { name = "steps", type = "integer", min = 1,
       doc = "stop after N optimizer steps, counted from the beginning of the run" },
-    flags.arg, flags.threads, flags.dir,
+    flags.arg, flags.memory, flags.threads, flags.dir,
     { name = "detach",
       doc = "run in the background, also after this terminal is closed: 'grpo logs -f RUN' shows "
         .. "its output, 'grpo attach RUN' opens a prompt in it, 'grpo stop RUN' ends it" },
