@@ -87,6 +87,7 @@ static Status forward(Tape *t, Node *nd) {
   Replay *r = nd->op->replay ? t->replay : NULL;
   if (r && r->take) return replay_take(&t->cx, r, nd);
   try(nd->op->forward(&t->cx, nd));
+  if (t->look) try(t->look(t->look_user, t, nd, t->n, false));
   return r ? replay_record(&t->cx, r, nd) : GRPO_OK;
 }
 
@@ -170,10 +171,12 @@ static Status want_grad(Tape *t, Tensor *x, Spare **spares) {
 
 /* Passes the gradient of a node's output on to its inputs and drops it, so that a second backward
  * through the same nodes passes on only what is new. */
-static Status backward_node(Tape *t, Node *nd, Spare **spares) {
+static Status backward_node(Tape *t, int at, Spare **spares) {
+  Node *nd = t->node[at];
   if (!nd->out->grad_live) return GRPO_OK; /* not on a path to the loss */
   for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i], spares));
   try(nd->op->backward(&t->cx, nd));
+  if (t->look) try(t->look(t->look_user, t, nd, at, true));
   Spare *s = (Spare *)(void *)nd->out->grad;
   *s = (Spare){*spares, nd->out->n};
   *spares = s;
@@ -195,7 +198,7 @@ Status tape_seed(Tape *t, Tensor *out, const real *seed) {
 Status tape_backward_since(Tape *t, int first, Tensor *out, const real *seed) {
   Spare *spares = NULL;
   try(tape_seed(t, out, seed));
-  for (int i = t->n; i-- > first;) try(backward_node(t, t->node[i], &spares));
+  for (int i = t->n; i-- > first;) try(backward_node(t, i, &spares));
   return GRPO_OK;
 }
 

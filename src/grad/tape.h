@@ -15,7 +15,13 @@
 #include "grad/ops.h"
 #include "grad/replay.h"
 
-typedef struct Tape {
+typedef struct Tape Tape;
+/* Looks at a node whose result has just been computed, or, with `backward`, at the gradients of its
+ * inputs.  at: its place among the recorded nodes, or the number of those so far.  A status other
+ * than GRPO_OK ends the pass, which returns it. */
+typedef Status (*TapeLook)(void *user, const Tape *t, const Node *nd, int at, bool backward);
+
+struct Tape {
   Ctx cx; /* arena: the tape's own */
   Arena arena;
   Node **node; /* recorded nodes, oldest first */
@@ -24,7 +30,9 @@ typedef struct Tape {
   Replay *replay;  /* records results or takes recorded ones; NULL: neither */
   real *transient; /* memory that transient results share; NULL: none yet */
   size_t transient_n;
-} Tape;
+  TapeLook look; /* NULL: nobody looks */
+  void *look_user;
+};
 
 Status tape_init(Tape *t, Pool *pool); /* t must not move afterwards */
 void tape_reset(Tape *t);              /* forgets all tensors and nodes; keeps the memory */

@@ -78,7 +78,7 @@ struct Decoder {
   const Request *request;
   int nrequests, next_request, next_out;
   const Sampling *sampling;
-  Completion *out;
+  Completion *out, *diverged;
   const volatile int *cancel;
   Status (*on_token)(void *user, const Completion *c); /* NULL: nothing is called */
   void *on_token_user;
@@ -250,8 +250,10 @@ static Status run_logits(Decoder *d, const Tensor *hidden, int row, int n) {
   return forward_row_logits(d->m, &d->tape.cx, n, hidden->data + (size_t)row * k, d->logits);
 }
 
-static Status check_row(const LogitsRow *row) {
+/* out: the completion that the row's token is for */
+static Status check_row(Decoder *d, const LogitsRow *row, Completion *out) {
   if (isfinite(row->lse)) return GRPO_OK;
+  d->diverged = out;
   return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
 }
 
@@ -298,7 +300,11 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
   for (int i = 0; i < n; i++) {
     memcpy(ended[i]->logits, d->logits + (size_t)i * vocab, vocab * sizeof(real));
     logits_row((int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
-    try(check_row(&ended[i]->row));
+    if (isfinite(ended[i]->row.lse)) continue;
+    Completion *first = &d->out[ended[i]->first_out];
+    first->request = ended[i]->request;
+    first->sample = first->len = 0;
+    return check_row(d, &ended[i]->row, first);
   }
   return GRPO_OK;
 }
@@ -418,7 +424,7 @@ static Status append_token(Decoder *d, const SampleJob *j, bool *over) {
   ActiveSequence *s = j->seq;
   Completion *o = s->out;
   bool ended = is_eos(d, j->token);
-  try(check_row(&j->row));
+  try(check_row(d, &j->row, o));
   if (has_target(request_of(d, j->seq->prompt), o)) o->target_logp[o->len] = j->target_logp;
   o->ids[o->len] = j->token;
   o->logp[o->len] = j->logp;
@@ -657,6 +663,8 @@ void decoder_record(Decoder *d, RolloutActivations *a, const int *slots) {
   d->slots = slots;
 }
 
+const Completion *decoder_diverged(const Decoder *d) { return d->diverged; }
+
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
                    Completion *out, const volatile int *cancel) {
   d->request = requests;
@@ -664,6 +672,7 @@ Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sam
   d->next_request = d->next_out = 0;
   d->sampling = s;
   d->out = out;
+  d->diverged = NULL;
   d->cancel = cancel;
   try(sampling_check(s));
   try(stop_check(&d->stop, s));

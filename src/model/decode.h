@@ -81,5 +81,8 @@ size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limi
  * looked at once a token; when it is set the call returns GRPO_ELIMIT. */
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
                    Completion *out, const volatile int *cancel);
+/* After a decoder_run that returned GRPO_EDIVERGED: the completion whose next token has logits that
+ * are not finite; its request, sample, ids and len are filled in.  NULL: a callback returned it. */
+const Completion *decoder_diverged(const Decoder *d);
 
 #endif

@@ -1,6 +1,7 @@
 #include "rl/likelihood.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "model/forward.h"
@@ -45,10 +46,11 @@ static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tens
   RngKey *key = arena_alloc(&t->arena, sizeof *key);
   if (!pack || !key) return fail(GRPO_ENOMEM, "%s: no memory for examples", l->what);
   try(l->pack(l->user, &t->arena, unit, pack));
+  if (l->nonfinite) l->nonfinite->unit = unit, l->nonfinite->pack = pack;
   if (o) {
     *key = dropout_key(o->seed, o->step, (int)(unit - l->unit), 0);
     pack->dropout = key;
-    pack->one_pass = true;
+    pack->one_pass = !l->nonfinite;
   }
   try(forward_hidden(m, t, pack, &hidden));
   return forward_logp(m, t, pack, hidden, 1, NULL, NULL, out);
@@ -68,8 +70,10 @@ static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
   return tape_backward_from(t, out, seed);
 }
 
-static Status step(Likelihood *l, const SftOptions *o, double *norm) {
+/* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
+static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
   Engine *e = l->e;
+  l->nll = 0;
   model_zero_grad(e->policy);
   for (int i = 0; i < l->nunits && isfinite(l->nll); i++) {
     Tensor *out;
@@ -80,12 +84,32 @@ static Status step(Likelihood *l, const SftOptions *o, double *norm) {
     add_nll(l, &l->unit[i], out); /* backward has filled `out` in */
   }
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
-  if (!isfinite(l->nll) || !isfinite(*norm))
-    return fail(GRPO_EDIVERGED,
-                "training diverged at step %llu: the loss is %g and the gradient norm %g, so the "
-                "weights were not changed; lower train.lr",
-                (unsigned long long)o->step, l->nll / (double)l->tokens, *norm);
-  return optimizer_step(e->optimizer, &e->tape.cx, o->lr, o->max_grad_norm, *norm);
+  if (isfinite(l->nll) && isfinite(*norm)) return GRPO_OK;
+  return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g", l->nll / (double)l->tokens,
+              *norm);
+}
+
+/* Computes the step once more, to say where the first value that is not finite came from. */
+static Status explain(Likelihood *l, const SftOptions *o) {
+  Nonfinite n;
+  double norm;
+  char what[96];
+  snprintf(what, sizeof what, "%s", err_message());
+  nonfinite_begin(&n, l->e, NULL);
+  l->nonfinite = &n;
+  measure(l, o, &norm);
+  l->nonfinite = NULL;
+  nonfinite_end(&n);
+  return fail(GRPO_EDIVERGED,
+              "training diverged at step %llu: %s, so the weights were not changed; %s%s%s",
+              (unsigned long long)o->step, what, n.found, n.found[0] ? "; " : "", n.advice);
+}
+
+static Status step(Likelihood *l, const SftOptions *o, double *norm) {
+  const Status s = measure(l, o, norm);
+  if (s == GRPO_EDIVERGED) return explain(l, o);
+  try(s);
+  return optimizer_step(l->e->optimizer, &l->e->tape.cx, o->lr, o->max_grad_norm, *norm);
 }
 
 static void report(const Likelihood *l, const SftOptions *o, double norm, double seconds,

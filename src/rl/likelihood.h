@@ -10,6 +10,7 @@
 
 #include "rl/engine.h"
 #include "rl/metrics.h"
+#include "rl/nonfinite.h"
 #include "rl/units.h"
 
 typedef struct SftOptions {
@@ -33,6 +34,7 @@ typedef struct Likelihood {
   /* Filled in: the outputs in the loss, over all units, and their summed loss. */
   int64_t tokens;
   double nll;
+  Nonfinite *nonfinite; /* looks for a value that is not finite; NULL: as nearly always */
 } Likelihood;
 
 /* One optimizer step.  Metrics: loss, gradient, rate, times; num_tokens and trained_tokens are the

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "rl/engine_impl.h"
+#include "rl/nonfinite.h"
 
 /* Makes room for the decoder's call; it grows to the largest rollout and is kept. */
 static Status scratch(Engine *e, int requests, int completions) {
@@ -56,6 +57,8 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
   decoder_on_turn(e->decoder, NULL, NULL);
   if (s != GRPO_OK && slot == BATCH_SAMPLE) e->has_activations = false;
+  const Completion *bad = s == GRPO_EDIVERGED ? decoder_diverged(e->decoder) : NULL;
+  if (bad) return nonfinite_rollout(e, b, slots ? slots[bad->request] : bad->request, bad);
   try(s);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < o->group; k++)

@@ -10,6 +10,7 @@
 #include "rl/update.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -32,6 +33,7 @@ static Status forward_unit(Update *u, int i) {
   real *ref_hidden = NULL;
   Tensor *hidden;
   u->out[i] = NULL;
+  update_name_unit(u, unit, values_shared(u));
   if (!record_needs_forward(u, i)) {
     record_use(u, unit);
     return GRPO_OK;
@@ -95,6 +97,36 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   return GRPO_OK;
 }
 
+/* ---- values that are not finite --------------------------------------------------- */
+
+/* Looks at what a loss reads and sends back.  EDIVERGED: it is found. */
+static Status look_at_seeds(Update *u, const Unit *unit) {
+  const Plan *p = &u->plan;
+  const char *const loss = u->o->loss_fn ? "look at train.loss" : NULL;
+  const struct {
+    const real *x;
+    const char *what, *advice;
+  } rows[] = {
+      {p->advantage, "the advantage", "look at the rewards of this step"},
+      {p->ref_logp, "the reference's log-probability", "look at the reference model"},
+      {p->old_logp, "the log-probability that sampling recorded", NULL},
+      {p->dlogp, "the loss's gradient by the log-probability", loss},
+      {p->dentropy, "the loss's gradient by the entropy", loss},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (nonfinite_tokens(u->nonfinite, unit, rows[i].x, p->mask, rows[i].what, rows[i].advice))
+      return fail(GRPO_EDIVERGED, "%s", u->nonfinite->found);
+  return GRPO_OK;
+}
+
+/* The loss of this micro-batch is not finite, though every result of the model is. */
+static Status look_at_loss(Update *u, const MicroBatch *mb) {
+  for (int i = mb->first; i < mb->first + mb->n; i++)
+    try(look_at_seeds(u, &u->plan.unit[u->plan.order[i]]));
+  if (u->o->loss_fn) u->nonfinite->advice = "look at train.loss";
+  return fail(GRPO_EDIVERGED, "the loss is not finite");
+}
+
 /* ---- backward -------------------------------------------------------------------- */
 
 static Status backward_unit(Update *u, int i) {
@@ -102,6 +134,8 @@ static Status backward_unit(Update *u, int i) {
   const Unit *unit = &u->plan.unit[i];
   const size_t at = (size_t)unit->token0, n = (size_t)unit->tokens;
   if (!u->out[i]) return GRPO_OK;
+  update_name_unit(u, unit, values_shared(u));
+  if (u->nonfinite) try(look_at_seeds(u, unit));
   const ArenaMark mark = arena_mark(&t->arena);
   real *seed = arena_zalloc(&t->arena, u->out[i]->n * sizeof *seed);
   if (!seed) return fail(GRPO_ENOMEM, "update: no memory for %zu gradients", u->out[i]->n);
@@ -143,6 +177,7 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   }
   if (values_shared(u))
     for (int i = mb->first; i < end; i++) try(values_loss(u, order[i]));
+  if (u->nonfinite && !isfinite(update_loss(u))) return look_at_loss(u, mb);
   if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
   start = clock_seconds();
   for (int i = mb->first; i < end; i++) try(backward_unit(u, order[i]));
@@ -151,14 +186,6 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
 }
 
 /* ---- the step -------------------------------------------------------------------- */
-
-static Status diverged(const Update *u, const char *what, double value) {
-  return fail(GRPO_EDIVERGED,
-              "training diverged at step %llu: the %s is %g, so the weights were not changed; "
-              "lower train.lr "
-              "or train.max_grad_norm, or look at the rewards of this step",
-              (unsigned long long)u->o->step, what, value);
-}
 
 static Status gradients(Update *u) {
   const double before = update_loss(u);
@@ -169,7 +196,7 @@ static Status gradients(Update *u) {
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(run_micro_batch(u, &u->plan.batch[i]));
     const double loss = update_loss(u);
-    if (!isfinite(loss)) return diverged(u, "loss", loss - before);
+    if (!isfinite(loss)) return fail(GRPO_EDIVERGED, "the loss is %g", loss - before);
   }
   return GRPO_OK;
 }
@@ -181,20 +208,11 @@ static double gradient_norm(const Update *u) {
   return u->values ? hypot(policy, critic_grad_norm(u->e->critic, cx)) : policy;
 }
 
-static Status optimize(Update *u, double norm) {
-  Engine *e = u->e;
-  const double lr = u->o->lr, most = u->o->max_grad_norm;
-  if (!isfinite(norm)) return diverged(u, "gradient norm", norm);
-  try(optimizer_step(e->optimizer, &e->tape.cx, lr, most, norm));
-  return u->values ? critic_step(e->critic, &e->tape.cx, lr, most, norm) : GRPO_OK;
-}
-
-Status update_iterate(Update *u, int iteration, double *norm) {
+/* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
+static Status measure(Update *u, double *norm) {
   const double loss = u->loss;
   const LossMetrics sums = u->sums;
   const ValueSums value_sums = u->values ? u->values->sums : (ValueSums){0};
-  u->iteration = iteration;
-  record_begin(u);
   try(gradients(u));
   if (u->mismatch) {
     u->one_pass = u->replay = u->mismatch = false;
@@ -203,9 +221,52 @@ Status update_iterate(Update *u, int iteration, double *norm) {
     if (u->values) u->values->sums = value_sums;
     try(gradients(u));
   }
-  if (iteration == 0) record_check_ratio(u);
   const double start = clock_seconds();
   *norm = gradient_norm(u);
+  u->optimizer += clock_seconds() - start;
+  if (isfinite(*norm)) return GRPO_OK;
+  return fail(GRPO_EDIVERGED, "the gradient norm is %g", *norm);
+}
+
+/* Computes the step once more, every result by itself, to say where the first value that is not
+ * finite came from.  loss, values: the sums before it. */
+static Status explain(Update *u, double loss, ValueSums values) {
+  Nonfinite n;
+  char what[64], before[96] = "the weights were not changed";
+  snprintf(what, sizeof what, "%s", err_message());
+  nonfinite_begin(&n, u->e, u->b);
+  u->nonfinite = &n;
+  u->one_pass = u->replay = false;
+  u->loss = loss;
+  if (u->values) u->values->sums = values;
+  gradients(u);
+  u->nonfinite = NULL;
+  nonfinite_end(&n);
+  if (u->iteration > 0)
+    snprintf(before, sizeof before, "%s after the first %d optimizer steps from this rollout",
+             "the weights were not changed", u->iteration);
+  return fail(GRPO_EDIVERGED, "training diverged at step %llu: %s, so %s; %s%s%s",
+              (unsigned long long)u->o->step, what, before, n.found, n.found[0] ? "; " : "",
+              n.advice);
+}
+
+static Status optimize(Update *u, double norm) {
+  Engine *e = u->e;
+  const double lr = u->o->lr, most = u->o->max_grad_norm;
+  try(optimizer_step(e->optimizer, &e->tape.cx, lr, most, norm));
+  return u->values ? critic_step(e->critic, &e->tape.cx, lr, most, norm) : GRPO_OK;
+}
+
+Status update_iterate(Update *u, int iteration, double *norm) {
+  const double loss = u->loss;
+  const ValueSums value_sums = u->values ? u->values->sums : (ValueSums){0};
+  u->iteration = iteration;
+  record_begin(u);
+  const Status s = measure(u, norm);
+  if (s == GRPO_EDIVERGED) return explain(u, loss, value_sums);
+  try(s);
+  if (iteration == 0) record_check_ratio(u);
+  const double start = clock_seconds();
   try(optimize(u, *norm));
   u->optimizer += clock_seconds() - start;
   return GRPO_OK;

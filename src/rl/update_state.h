@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rl/engine_impl.h"
+#include "rl/nonfinite.h"
 #include "rl/plan.h"
 #include "rl/update_options.h"
 
@@ -48,7 +49,15 @@ typedef struct Update {
   bool one_pass;                       /* the output projection runs in backward only (record.h) */
   bool replay;                         /* layers take the rollout's activations */
   bool mismatch;                       /* the forward gave something else than the record */
+  Nonfinite *nonfinite; /* looks for a value that is not finite; NULL: as nearly always */
 } Update;
+
+/* The results that follow are of this unit.  ends: its last tokens have rows, for a critic. */
+static inline void update_name_unit(Update *u, const Unit *unit, bool ends) {
+  if (!u->nonfinite) return;
+  u->nonfinite->unit = unit;
+  u->nonfinite->end_below = ends ? u->e->o.max_new_tokens : 0;
+}
 
 /* The loss whose gradient is taken, over all passes.  Policy and critic are summed apart, each
  * in the units' order, because one running sum would be rounded differently for other

@@ -70,6 +70,7 @@ static Status forward_critic(Update *u, int i, bool dropout) {
   Pack *p = arena_alloc(&t->arena, sizeof *p);
   RngKey *key = arena_alloc(&t->arena, sizeof *key);
   if (!p || !key) return fail(GRPO_ENOMEM, "ppo: no memory for a group");
+  update_name_unit(u, &u->plan.unit[i], true);
   *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
   try(unit_pack_batch(&t->arena, model_config(m), u->b, &u->plan.unit[i], e->o.max_new_tokens, p));
   if (dropout) p->dropout = key;
@@ -149,6 +150,7 @@ Status values_train_trunk(Update *u, const MicroBatch *mb) {
   start = clock_seconds();
   for (int k = 0; k < mb->n; k++) {
     const ArenaMark mark = arena_mark(&t->arena);
+    update_name_unit(u, &u->plan.unit[order[k]], true);
     try(tape_backward_from(t, u->values->out[order[k]],
                            u->values->slope + u->values->first[order[k]]));
     arena_release(&t->arena, mark);
