@@ -20,6 +20,9 @@ static size_t first_nonfinite(const real *x, size_t n) {
   return i;
 }
 
+/* For %g: a NaN without its sign. */
+static double shown(real x) { return isnan((double)x) ? fabs((double)x) : (double)x; }
+
 /* ---- parameters ------------------------------------------------------------------ */
 
 static Param *param_in(Model *m, const Tensor *x) {
@@ -164,17 +167,19 @@ static void find_place(Nonfinite *n, const Tensor *x, size_t i) {
 
 /* ---- what is found ----------------------------------------------------------------- */
 
-static Status write_down(Nonfinite *n, const Tape *t, const Node *nd, int at, const char *what,
-                         const Tensor *x, const real *data, size_t i) {
-  char layer[LORA_NAME_BYTES];
+/* Element i of x, whose numbers are `data`: the node's result, or the gradient of an input. */
+static Status write_down(Nonfinite *n, const Tape *t, const Node *nd, int at, const Tensor *x,
+                         const real *data, size_t i) {
+  char layer[LORA_NAME_BYTES], of[LORA_NAME_BYTES + 8] = "";
   const char *name = param_name(n, nd), *spoilt = spoilt_param(n, nd);
-  const char *of = x != nd->out ? name_of(n, x) : NULL; /* a parameter's gradient */
+  const bool backward = x != nd->out;
   if (!name) write_layer(n, t, at, layer, sizeof layer);
+  if (backward && name_of(n, x)) snprintf(of, sizeof of, " of %s", name_of(n, x));
   find_place(n, x, i);
-  snprintf(n->found, sizeof n->found, "the first such value is %s%s%s in %s of %s%s: %g%s%s%s",
-           what, of ? " of " : "", of ? of : "", nd->op->name, name ? name : layer, n->place,
-           (double)data[i], spoilt ? ", because " : "", spoilt ? spoilt : "",
-           spoilt ? " itself holds such values" : "");
+  snprintf(n->found, sizeof n->found, "the first such value is the %s%s %s %s (%s)%s: %g%s%s%s",
+           backward ? "gradient" : "result", of, backward ? "in" : "of", nd->op->name,
+           name ? name : layer, n->place, shown(data[i]), spoilt ? ", because " : "",
+           spoilt ? spoilt : "", spoilt ? " itself holds such values" : "");
   n->advice = spoilt ? go_back : lower;
   return fail(GRPO_EDIVERGED, "%s", n->found);
 }
@@ -184,7 +189,7 @@ static Status look_forward(Nonfinite *n, const Tape *t, const Node *nd, int at) 
   const char *name = param_name(n, nd);
   const size_t i = first_nonfinite(y->data, y->n);
   if (name) snprintf(n->layer, sizeof n->layer, "%s", name);
-  return i < y->n ? write_down(n, t, nd, at, "the result", y, y->data, i) : GRPO_OK;
+  return i < y->n ? write_down(n, t, nd, at, y, y->data, i) : GRPO_OK;
 }
 
 static Status look_backward(Nonfinite *n, const Tape *t, const Node *nd, int at) {
@@ -192,7 +197,7 @@ static Status look_backward(Nonfinite *n, const Tape *t, const Node *nd, int at)
     const Tensor *x = nd->in[k];
     if (!x || !x->grad || !x->grad_live) continue;
     const size_t i = first_nonfinite(x->grad, x->n);
-    if (i < x->n) return write_down(n, t, nd, at, "the gradient", x, x->grad, i);
+    if (i < x->n) return write_down(n, t, nd, at, x, x->grad, i);
   }
   return GRPO_OK;
 }
@@ -219,7 +224,7 @@ bool nonfinite_tokens(Nonfinite *n, const Unit *unit, const real *x, const real 
     n->unit = unit;
     place_of_token(n, t - unit->token0);
     snprintf(n->found, sizeof n->found, "the first such value is %s%s: %g", what, n->place,
-             (double)x[t]);
+             shown(x[t]));
     if (advice) n->advice = advice;
     return true;
   }

@@ -94,18 +94,17 @@ static void spoilt_weight(const Setup *s, const char *name, const char *operatio
 TEST_BOTH(a_weight_that_is_not_finite_is_named) {
   const Setup plain = {0}, two = {.two_passes = true}, saving = {.checkpointing = true};
   static const char name[] = "model.layers.1.mlp.down_proj.weight";
-  spoilt_weight(&plain, name, "the result in linear of model.layers.1.mlp.down_proj.weight");
-  spoilt_weight(&two, name, "the result in linear of model.layers.1.mlp.down_proj.weight");
-  spoilt_weight(&saving, name, "the result in linear of model.layers.1.mlp.down_proj.weight");
-  spoilt_weight(&plain, "model.layers.0.input_layernorm.weight", "the result in rmsnorm of");
-  spoilt_weight(&plain, "model.layers.1.self_attn.v_proj.weight", "the result in linear of");
+  spoilt_weight(&plain, name, "the result of linear (model.layers.1.mlp.down_proj.weight)");
+  spoilt_weight(&two, name, "the result of linear (model.layers.1.mlp.down_proj.weight)");
+  spoilt_weight(&saving, name, "the result of linear (model.layers.1.mlp.down_proj.weight)");
+  spoilt_weight(&plain, "model.layers.0.input_layernorm.weight", "the result of rmsnorm (");
+  spoilt_weight(&plain, "model.layers.1.self_attn.v_proj.weight", "the result of linear (");
 }
 
 TEST_BOTH(so_is_an_adapter_s) {
   const Setup lora = {.lora = true};
-  spoilt_weight(&lora, "model.layers.1.mlp.down_proj.lora_A.weight",
-                "the result in lora_linear of");
-  spoilt_weight(&lora, "model.layers.0.self_attn.k_proj.weight", "the result in linear of");
+  spoilt_weight(&lora, "model.layers.1.mlp.down_proj.lora_A.weight", "the result of lora_linear (");
+  spoilt_weight(&lora, "model.layers.0.self_attn.k_proj.weight", "the result of linear (");
 }
 
 /* Is the token in one of the first `prompts` groups? */
@@ -141,7 +140,7 @@ TEST_BOTH(the_sample_is_named) {
   spoil(&t, "model.embed_tokens.weight", (size_t)ids[i] * 32, INFINITY);
   diverges(&t, b, &o);
   snprintf(place, sizeof place, " at prompt %d, its token %d: inf", p + 1, i + 1);
-  CHECK(says("the result in embedding of model.embed_tokens.weight") && says(place));
+  CHECK(says("the result of embedding (model.embed_tokens.weight)") && says(place));
   tiny_close(&t);
 }
 
@@ -153,7 +152,7 @@ TEST_BOTH(logits_that_overflow_are_named) {
   Batch *b = batch_of(&t, adv, &o);
   spoil(&t, "lm_head.weight", 3, INFINITY);
   diverges(&t, b, &o);
-  CHECK(says("the result in loghead of lm_head.weight at prompt 1, completion 1, token 1: "));
+  CHECK(says("the result of loghead (lm_head.weight) at prompt 1, completion 1, token 1: "));
   tiny_close(&t);
 }
 
@@ -170,7 +169,7 @@ TEST_BOTH(sampling_names_it_too) {
     spoil(&t, "model.layers.1.self_attn.o_proj.weight", 0, NAN);
     CHECK(engine_rollout(t.engine, BATCH_SAMPLE, 2, prompts, &ro) == GRPO_EDIVERGED);
     CHECK(says("the logits for prompt 1, completion 1, token 1 are not finite"));
-    CHECK(says("linear of model.layers.1.self_attn.o_proj.weight at prompt 1, its token 1: nan"));
+    CHECK(says("linear (model.layers.1.self_attn.o_proj.weight) at prompt 1, its token 1: nan"));
     tiny_close(&t);
   }
 }
@@ -235,7 +234,7 @@ TEST_BOTH(a_gradient_that_overflows_is_named) {
   Batch *b = batch_of(&t, adv, &o);
   for (int i = 0; i < 16; i++) adv[i] *= 1e36;
   diverges(&t, b, &o);
-  CHECK(says("the first such value is the gradient in "));
+  CHECK(says("the first such value is the gradient"));
   CHECK(says(" at prompt ") && says("lower train.lr or train.max_grad_norm"));
   tiny_close(&t);
 }
@@ -260,7 +259,7 @@ TEST_BOTH(a_step_of_ppo_names_it) {
     spoil(&t, "model.layers.0.mlp.up_proj.weight", 1, NAN);
     CHECK(!model_copy(&before, t.model));
     CHECK(engine_ppo(t.engine, b, &o, NULL, &m) == GRPO_EDIVERGED);
-    CHECK(says("linear of model.layers.0.mlp.up_proj.weight at prompt 1, its token 1: nan"));
+    CHECK(says("linear (model.layers.0.mlp.up_proj.weight) at prompt 1, its token 1: nan"));
     CHECK(same_weights(before, t.model) && optimizer_steps(t.engine->optimizer) == 0);
     model_release(before);
     tiny_close(&t);
@@ -301,7 +300,7 @@ TEST_BOTH(demonstrations_are_named) {
   CHECK(!model_copy(&before, t.model));
   CHECK(engine_sft(t.engine, 2, x, &o, &m) == GRPO_EDIVERGED);
   CHECK(says("training diverged at step 5: "));
-  CHECK(says("embedding of model.embed_tokens.weight at example 2, its token 4: inf"));
+  CHECK(says("embedding (model.embed_tokens.weight) at example 2, its token 4: inf"));
   CHECK(same_weights(before, t.model) && optimizer_steps(t.engine->optimizer) == 0);
   model_release(before);
   tiny_close(&t);

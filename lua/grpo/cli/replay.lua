@@ -29,6 +29,9 @@ local command = {
     { name = "regenerate",
       doc = "sample the completions of STEP again, from the nearest checkpoint before it, and say "
         .. "whether they are the same" },
+    { name = "nonfinite",
+      doc = "instead of the completions that were learned from, the batches whose step was not "
+        .. "taken because a value was not finite (train.on_nonfinite)" },
     { name = "n", type = "integer", min = 0, default = 4,
       doc = "show N prompts, or with --reward N changed completions" },
     flags.arg, flags.json,
@@ -94,6 +97,52 @@ local function show_step(rows, n, json)
   if n < #groups then
     core.out(("\n%d more prompts; --n %d shows all\n"):format(#groups - n, #groups))
   end
+end
+
+-- ---- batches that were kept because a value was not finite ---------------------------------
+
+-- One list of rows for each batch that was kept, in order; step: nil for all.
+local function kept_batches(run, step)
+  local folder, list = run.dir .. "/nonfinite", {}
+  for _, file in ipairs(core.fs.isdir(folder) and core.fs.list(folder) or {}) do
+    local name, number = file:match "^(step%-(%d+)%-?%d*)%.jsonl$"
+    if name and (not step or tonumber(number) == step) then
+      list[#list + 1] = history.list(run.dir, "nonfinite/" .. name)
+    end
+  end
+  if #list > 0 then return list end
+  complain("ENOENT", "%s has no batch%s that was kept because a value was not finite", run.dir,
+    step and (" of step %d"):format(step) or "")
+end
+
+-- What a step was at work on that had no completions yet, or has none.
+local function show_prompts(rows, n)
+  for i = 1, math.min(n, #rows) do
+    local target = rows[i].target
+    core.out(("\nprompt %d: %s%s\n"):format(rows[i].prompt_index, display.clean(rows[i].prompt),
+      target and "\n  target: " .. display.clean(target) or ""))
+  end
+end
+
+local function show_kept(run, step, n, json)
+  for _, rows in ipairs(kept_batches(run, step)) do
+    if not json then core.out(display.clean(rows[1].problem) .. "\n") end
+    if json or rows[1].text then
+      show_step(rows, n, json)
+    else
+      show_prompts(rows, n)
+    end
+  end
+end
+
+-- The argument p of schedules at the step of a kept batch.
+local function kept_argument(run, rows)
+  local p, before = rows[1].p, {}
+  for _, m in history.rows(run.dir, "metrics") do
+    if m.step < rows[1].step then before = m end
+  end
+  p.metrics = before
+  return p
 end
 
 -- ---- scoring again -------------------------------------------------------------------------
@@ -185,15 +234,19 @@ local function keep_most(most, c, n)
 end
 
 local function score_again(run, step, o, n)
+  local kept = o.flags.nonfinite
   local e = script.of_run(run.dir, run.info)
   modules.forget_saved()
   local entries = script.rewards(o.flags.reward, o.args)
-  local ps, most = arguments(run, e), {}
+  local ps, most = kept and {} or arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
-  local steps = steps_of(run, step)
+  local steps = (kept and kept_batches or steps_of)(run, step)
   saved_row.notice_unchecked(steps[1][1], run.dir)
   for _, rows in ipairs(steps) do
-    local p = ps[rows[1].step]
+    if not rows[1].text then
+      complain("EARG", "the batch of step %d has no completions to score", rows[1].step)
+    end
+    local p = kept and kept_argument(run, rows) or ps[rows[1].step]
     if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end
     local stage = e.stages[p.stage]
     local config = stage.config
@@ -269,6 +322,10 @@ function command.run(o)
     complain("EARG", "--reward and --regenerate cannot be combined; choose one")
   end
   if o.flags.reward then return score_again(run, step, o, n) end
+  if o.flags.nonfinite and o.flags.regenerate then
+    complain("EARG", "--nonfinite and --regenerate cannot be combined; choose one")
+  end
+  if o.flags.nonfinite then return show_kept(run, step, n, o.flags.json) end
   step = step or last_step(run)
   if o.flags.regenerate then return regenerate(run, step, n) end
   show_step(steps_of(run, step)[1], n, o.flags.json)

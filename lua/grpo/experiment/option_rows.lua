@@ -169,6 +169,13 @@ engine "train.iterations"
 engine "train.micro_batch_tokens"
 engine "train.lr"
 engine "train.max_grad_norm"
+add {
+  { "train.on_nonfinite", "enum",
+    "what happens to a step whose reward, advantage, loss or gradient is not finite: the weights "
+    .. "stay, its batch is kept in the run's directory, and the run stops, or takes the next "
+    .. "batch, up to 10 times in a row", default = "stop", choices = { "stop", "skip" },
+    live = true },
+}
 engine "train.optimizer."
 add {
   { "train.optimizer.no_decay", "list",

@@ -37,12 +37,12 @@ function history.reader(path)
   return file or errors.raise_plain(code or "EIO", "%s", message)
 end
 
--- Iterates over the rows of NAME.jsonl: number of the line, row.  A missing file has
--- no rows.
+-- Iterates over the rows of NAME.jsonl, or FOLDER/NAME.jsonl: number of the line, row.  A missing
+-- file has no rows.
 function history.rows(dir, name)
   local path = ("%s/%s.jsonl"):format(dir, name)
   local file = fs.exists(path) and history.reader(path)
-  local number, shape = 0, schema.shapes[name]
+  local number, shape = 0, schema.shapes[name:match "^[^/]+"]
   return function()
     local line = file and file:read("L")
     if not line then

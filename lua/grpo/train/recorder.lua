@@ -71,12 +71,12 @@ local function reward_columns(c)
   return columns
 end
 
--- Completion number i of the step as a row of completions.jsonl.
-local function completion_row(tr, i, c)
+-- Completion number i of a batch as a row of completions.jsonl.
+function recorder.completion_row(step, batch, i, c)
   local slot = (i - 1) // #c.group + 1
-  local prompt, advantage = tr.batch.prompts[slot], c.advantage
+  local prompt, advantage = batch.prompts[slot], c.advantage
   if type(advantage) == "table" then advantage = statistics.mean(advantage) end
-  return { step = tr.step_count, prompt_index = slot, index = c.index,
+  return { step = step, prompt_index = slot, index = c.index,
     row = prompt.number, row_crc32c = prompt.row_crc32c, prompt = c.prompt, text = c.text,
     rewards = reward_columns(c), reward = c.reward, advantage = advantage, finish = c.finish,
     length = c.length, extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil,
@@ -94,7 +94,7 @@ function Recorder:step(metrics)
   run:append("metrics", metrics)
   if config.log.tensorboard then run:scalars(tr.step_count, metrics) end
   for i, c in ipairs(tr.stage.method.samples and completions or {}) do
-    run:append("completions", completion_row(tr, i, c))
+    run:append("completions", recorder.completion_row(tr.step_count, tr.batch, i, c))
   end
   run:heartbeat(tr.step_count, tr:total_steps())
 end

@@ -22,13 +22,14 @@ end
 function sampling.sample(stage)
   local config, n = stage.config, stage.config.sampling.group_size
   local prompts = stage.source:take(config.train.prompts_per_step)
+  local batch = { prompts = prompts, step = stage.tr.step_count }
+  stage.work = { batch = batch }
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
   options.prompts = ids
-  local record = stage.engine:rollout(options)
-  local completions = rollout.all(record, prompts, n, context(stage))
+  batch.record = stage.engine:rollout(options)
+  batch.completions = rollout.all(batch.record, prompts, n, context(stage))
   stage.tr:check_interrupt()
-  return { prompts = prompts, completions = completions, step = stage.tr.step_count,
-    record = record }
+  return batch
 end
 
 -- The slots of a batch get further prompts, which are sampled.  Returns their groups.

@@ -5,6 +5,7 @@ local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local loading = require "grpo.models.loading"
+local nonfinite = require "grpo.train.nonfinite"
 local preflight = require "grpo.train.preflight"
 local prompts = require "grpo.train.prompts"
 local steps = require "grpo.train.steps"
@@ -118,24 +119,35 @@ function Stage:argument()
     fraction = self.steps > 0 and self.step / self.steps or 1.0, metrics = self.tr.metrics or {} }
 end
 
+-- Takes a batch and trains on it: true, metrics, tokens, or false and the error.
+function Stage:attempt(p)
+  self.work = nil
+  self.tr.busy = "a step"
+  local ok, metrics, tokens = xpcall(self.method.step, function(e)
+    if type(e) == "table" and not e.traceback then e.traceback = debug.traceback("", 2) end
+    return e
+  end, self, p)
+  self.tr.busy = nil
+  return ok, metrics, tokens
+end
+
 -- One step of the stage; returns metrics and the tokens trained on.
 function Stage:advance()
   local p = self:argument()
   self.p = p
-  local metrics, tokens
-  local cursor = self.source.cursor
-  self.tr.busy = "a step"
-  local ok, err = xpcall(function()
-    metrics, tokens = self.method.step(self, p)
-  end, function(e)
-    if type(e) == "table" and not e.traceback then e.traceback = debug.traceback("", 2) end
-    return e
-  end)
-  self.tr.busy = nil
-  if not ok then
-    self.source.cursor = cursor -- an abandoned step has drawn nothing
-    error(err, 0)
+  local cursor, skipped = self.source.cursor, 0
+  local ok, metrics, tokens = self:attempt(p)
+  while not ok do
+    if not nonfinite.skips(self, p, metrics, skipped + 1) then
+      self.source.cursor = cursor -- an abandoned step has taken nothing
+      error(metrics, 0)
+    end
+    skipped = skipped + 1
+    self.tr:check_interrupt()
+    ok, metrics, tokens = self:attempt(p)
   end
+  self.work = nil
+  if skipped > 0 then metrics.batches_skipped = skipped end
   self.step, self.tokens = self.step + 1, self.tokens + tokens
   local sync = self.config.train.sync_reference
   if self.reference and sync and self.step % sync.every == 0 then

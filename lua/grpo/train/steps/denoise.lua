@@ -121,6 +121,7 @@ function denoise.step(stage, p)
   local config, options = stage.config, stage.config.train.denoise
   local rows = {}
   for i = 1, config.train.prompts_per_step do rows[i] = next_example(stage.source) end
+  stage.work = { examples = rows }
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local low, high = mask_ratios(config, p)
   if not (low > 0 and high <= 1) then

@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
+local nonfinite = require "grpo.train.nonfinite"
 local sampling = require "grpo.train.sampling"
 local schedule_value = require "grpo.experiment.schedule_value"
 local scoring = require "grpo.train.scoring"
@@ -124,6 +125,7 @@ function grpo.step(stage, p)
   reward(stage, batch, weights, log)
   reference(stage, batch, beta, log)
   sampling.publish(stage, batch) -- hooks.on_rollout
+  nonfinite.check_rewards(batch.completions)
   advantage(config, batch.completions, weights)
   local metrics = update(stage, batch, { lr = lr, p = p,
     kl = train.kl_in == "loss" and beta or 0.0 })

@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
+local nonfinite = require "grpo.train.nonfinite"
 local sampling = require "grpo.train.sampling"
 local schedule_value = require "grpo.experiment.schedule_value"
 local scoring = require "grpo.train.scoring"
@@ -102,6 +103,7 @@ function ppo.step(stage, p)
   log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
   if stage.reference and ppo.needs_reference(config) then sampling.reference(stage, batch, log) end
   sampling.publish(stage, batch) -- hooks.on_rollout
+  nonfinite.check_rewards(batch.completions)
   local metrics = update(stage, batch, weights, coef, lr)
   metrics.beta, metrics.learning_rate = coef, lr
   local tokens = step_log.add(config, batch.completions, log, metrics)

@@ -25,6 +25,7 @@ function sft.step(stage, p)
   for i = 1, config.train.prompts_per_step do
     rows[i] = stage.source:demonstration(config.sampling.max_new_tokens)
   end
+  stage.work = { examples = rows }
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local metrics = stage.engine:sft(rows, setmetatable({ lr = lr, seed = config.seed,
     step = stage.tr.step_count + 1 }, { __index = config.train }))
