@@ -29,6 +29,15 @@ result "a step without such a batch" "$([ $status = 3 ] && grep -q '^grpo: .*run
 "$GRPO" replay stop-001 3 --nonfinite --regenerate >out 2>err; status=$?
 result "--regenerate takes no kept batch" "$([ $status = 2 ] && grep -q 'cannot be combined' err || { echo "status $status"; cat err; })"
 
+experiment reward.lua "train = { steps = 4, prompts_per_step = 2 }," '{ name = "ratio", fn = function() return 1 / 0 end }'
+"$GRPO" run reward.lua --quiet >out 2>err; status=$?
+result "a reward function that returns inf: its name, its place and the batch" \
+  "$([ $status = 1 ] && grep -q "rewards.ratio: .*reward.lua:.* returned inf; a reward must be finite (completion: .*; 'grpo replay runs/reward-001 1 --nonfinite' shows the batch" err || { echo "status $status"; cat err; })"
+"$GRPO" replay reward-001 --nonfinite >out 2>err; status=$?
+result "which is there" "$([ $status = 0 ] && grep -q '^step 1: 8 completions' out || cat out err)"
+"$GRPO" run reward.lua --quiet train.on_nonfinite=skip reward.on_error=skip >out 2>err; status=$?
+result "reward.on_error says first what happens to it" "$([ $status = 0 ] && [ ! -e runs/reward-002/nonfinite ] || cat out err)"
+
 # ---- skip -------------------------------------------------------------------------------------------------------------
 "$GRPO" run skip.lua --quiet >out 2>err; status=$?
 result "skip: the run goes to its end" "$([ $status = 0 ] && [ "$(wc -l <runs/skip-001/metrics.jsonl)" = 4 ] || { echo "status $status"; cat err; })"

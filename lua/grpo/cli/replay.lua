@@ -115,7 +115,7 @@ local function kept_batches(run, step)
     step and (" of step %d"):format(step) or "")
 end
 
--- What a step was at work on that had no completions yet, or has none.
+-- Shows the prompts of a step that had no completions yet, or that has none.
 local function show_prompts(rows, n)
   for i = 1, math.min(n, #rows) do
     local target = rows[i].target

@@ -171,10 +171,10 @@ engine "train.lr"
 engine "train.max_grad_norm"
 add {
   { "train.on_nonfinite", "enum",
-    "what happens to a step whose reward, advantage, loss or gradient is not finite: the weights "
-    .. "stay, its batch is kept in the run's directory, and the run stops, or takes the next "
-    .. "batch, up to 10 times in a row", default = "stop", choices = { "stop", "skip" },
-    live = true },
+    "what follows a step whose reward (where reward.on_error is stop), loss or gradient is "
+    .. "not finite: the weights stay, its batch is kept in the run's directory, and the run "
+    .. "stops, or takes the next batch, up to 10 times in a row",
+    default = "stop", choices = { "stop", "skip" }, live = true },
 }
 engine "train.optimizer."
 add {

@@ -103,6 +103,7 @@
 ---@field micro_batch_tokens? integer rows in memory at once; default: what fits; never changes a result, except bnpo's
 ---@field lr? number|grpo.Schedule learning rate (default 1e-6)
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: never (default 1)
+---@field on_nonfinite? "stop"|"skip" what follows a step whose reward (where reward.on_error is stop), loss or gradient is not finite: the weights stay, its batch is kept in the run's directory, and the run stops, or takes the next batch, up to 10 times in a row (default "stop")
 ---@field optimizer? grpo.Options.train.optimizer
 ---@field reuse_rollout? boolean|"auto" keep the activations of sampling for the first iteration's forward: less time, more memory, the same bits; auto: where possible, if they take at most a quarter of the machine's memory and half of what is free; true is refused with model.gradient_checkpointing, model.lora.dropout and, in PPO, train.ppo.critic = shared (default "auto")
 ---@field skip_zero_std_groups? boolean dynamic sampling: roll out further prompts in place of groups whose rewards are all equal (default false)

@@ -11,8 +11,7 @@ local recorder = require "grpo.train.recorder"
 local fs = core.fs
 local nonfinite = {}
 
--- Batches that may be skipped one after the other.  More of them are no accident, and weights that
--- are not finite would skip all.
+-- Batches that may be skipped one after the other.  Weights that are not finite would skip all.
 local MOST_IN_A_ROW = 10
 
 -- Raises if a hook has left a reward that is not finite.
@@ -30,7 +29,8 @@ end
 
 -- ---- what is kept ------------------------------------------------------------------
 
--- What the step was at work on, as rows; nil if it had taken nothing yet.
+-- The completions, prompts or examples that the step was at work on, as rows; nil if it had taken
+-- nothing yet.
 local function rows_of(tr, step, work)
   local rows, batch = {}, work and work.batch
   if batch and batch.completions then
@@ -78,7 +78,7 @@ end
 -- true if the stage is to take the next one; else the error, which names the batch now, is the
 -- caller's to raise.
 function nonfinite.skips(stage, p, err, number)
-  if type(err) ~= "table" or err.code ~= "EDIVERGED" then return false end
+  if type(err) ~= "table" or not (err.code == "EDIVERGED" or err.nonfinite) then return false end
   local path = keep(stage, p, err.message, number)
   local tr = stage.tr
   local look = path and ("; 'grpo replay %s %d --nonfinite' shows the batch"):format(

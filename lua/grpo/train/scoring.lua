@@ -115,7 +115,10 @@ local function number_of(v, what)
     error(("%s returned a %s; a reward is a number, a boolean or nil"):format(what, type(v)), 0)
   end
   if v ~= v or v == math.huge or v == -math.huge then
-    error(("%s returned %s; a reward must be finite"):format(what, tostring(v)), 0)
+    local e = core.error("ESCRIPT", ("%s returned %s; a reward must be finite"):format(what,
+      tostring(v)))
+    e.nonfinite = true
+    error(e, 0)
   end
   if math.abs(v) > LARGEST then
     error(("%s returned %g; a reward is at most %g in size, because advantages sum squares")
@@ -145,6 +148,7 @@ local function failure(entry, text_of_completion, err)
   local e = core.error(no_memory and "ENOMEM" or "ESCRIPT", message)
   e.fatal = no_memory or type(err) == "table" and err.fatal or nil
   e.traceback = type(err) == "table" and err.traceback or nil
+  e.nonfinite = type(err) == "table" and err.nonfinite or nil
   return e
 end
 
