@@ -296,11 +296,11 @@ torture: grpo
 
 ## make CROSS=aarch64-linux-gnu- SYSROOT=DIR RUN=qemu-aarch64 ...   the same for another machine; tools/check-neon
 
-## make fuzz            every fuzz target for FUZZ_SECONDS=60; FUZZ="config template" for some of them
-FUZZ_SECONDS ?= 60
+## make fuzz            TIME=1800 seconds over all fuzz targets together; FUZZ="config template" for some of them
+TIME ?= 1800
 .PHONY: fuzz
 fuzz:
-	tools/check-fuzz -t $(FUZZ_SECONDS) $(FUZZ)
+	tools/check-fuzz -T $(TIME) $(FUZZ)
 
 ## make demo            run experiments/gsm8k.lua with nothing downloaded
 .PHONY: demo

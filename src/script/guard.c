@@ -189,6 +189,29 @@ static int l_bytes(lua_State *L) {
   return call_original(L);
 }
 
+/* The bytes from argument 2 to argument 3, as string.byte takes them, of a string of n bytes. */
+static size_t range_bytes(lua_State *L, size_t n) {
+  int given;
+  const lua_Integer length = (lua_Integer)n;
+  lua_Integer first = lua_tointegerx(L, 2, &given);
+  if (!given) first = 1;
+  lua_Integer last = lua_tointegerx(L, 3, &given);
+  if (!given) last = first;
+  if (first < 0) first = first < -length ? 1 : length + first + 1;
+  if (last < 0) last = last < -length ? 0 : length + last + 1;
+  if (first < 1) first = 1;
+  if (last > length) last = length;
+  return last < first ? 0 : (size_t)(last - first) + 1;
+}
+
+/* Upvalue 2: bytes that cost one instruction; only those between arguments 2 and 3 are read. */
+static int l_range(lua_State *L) {
+  if (is_limited(L))
+    charge_work(L, 8 + range_bytes(L, length_of(L, 1)) /
+                           (size_t)lua_tointeger(L, lua_upvalueindex(2)));
+  return call_original(L);
+}
+
 /* A result that is as long as all arguments together: string.format, string.pack. */
 static int l_join(lua_State *L) {
   if (is_limited(L)) {
@@ -300,13 +323,18 @@ static void guard_strings(lua_State *L, int lib) {
   static const struct {
     const char *name;
     int per, made;
-  } rows[] = {{"upper", 16, 2}, {"lower", 16, 2},  {"reverse", 16, 2},
-              {"byte", 64, 0},  {"unpack", 64, 0}, {"packsize", 16, 0}};
+  } rows[] = {{"upper", 16, 2},
+              {"lower", 16, 2},
+              {"reverse", 16, 2},
+              {"unpack", 64, 0},
+              {"packsize", 16, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     lua_pushinteger(L, rows[i].per);
     lua_pushinteger(L, rows[i].made);
     replace(L, lib, rows[i].name, l_bytes, 2);
   }
+  lua_pushinteger(L, 4);
+  replace(L, lib, "byte", l_range, 1);
   replace(L, lib, "format", l_join, 0);
   replace(L, lib, "pack", l_join, 0);
   for (const luaL_Reg *r = bounded_matchers; r->name; r++) {
@@ -322,12 +350,14 @@ static void guard_strings(lua_State *L, int lib) {
 }
 
 static void guard_utf8(lua_State *L, int lib) {
-  static const char *const names[] = {"len", "codepoint", "offset"};
+  static const char *const names[] = {"len", "offset"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     lua_pushinteger(L, 4);
     lua_pushinteger(L, 0);
     replace(L, lib, names[i], l_bytes, 2);
   }
+  lua_pushinteger(L, 4);
+  replace(L, lib, "codepoint", l_range, 1);
 }
 
 static void guard_tables(lua_State *L, int lib) {

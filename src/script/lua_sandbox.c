@@ -31,11 +31,12 @@ typedef struct Task {
   Limits limits;
 } Task;
 
-/* The head of an answer; its two texts follow. */
+/* The head of an answer; its two texts follow.  Code may have taken over its process, so any bytes
+ * may arrive here, and a bool that holds another byte than 0 and 1 is undefined. */
 typedef struct Answer {
   uint64_t used;         /* instructions */
   size_t result, output; /* bytes */
-  bool ok, no_memory;
+  unsigned char ok, no_memory;
 } Answer;
 
 /* In the inner state: (Task) -> ok, result, output */
@@ -125,7 +126,8 @@ static int push_answer(lua_State *L, const Buf *b, bool process) {
   if (b->len - sizeof a < a.result || b->len - sizeof a - a.result != a.output)
     return raise_new(L, GRPO_EINTERNAL, "sandbox: the answer is incomplete");
   make_room(L, a.result + a.output);
-  charge_work(L, a.used + (a.result + a.output) / 16);
+  const uint64_t work = (a.result + a.output) / 16;
+  charge_work(L, a.used < UINT64_MAX - work ? a.used + work : UINT64_MAX);
   lua_pushboolean(L, a.ok);
   lua_pushlstring(L, b->data + sizeof a, a.result);
   lua_pushlstring(L, b->data + sizeof a + a.result, a.output);

@@ -223,8 +223,8 @@ static void decode_table(StateReader *d) {
   for (; n; n--) {
     decode(d);
     double k = (double)lua_tonumber(L, -1);
-    if (lua_isnil(L, -1) || (lua_type(L, -1) == LUA_TNUMBER && k != k))
-      corrupt(L, "a key is nil or NaN");
+    if (key_rank(L, -1) == 3 || (lua_type(L, -1) == LUA_TNUMBER && k != k))
+      corrupt(L, "a key is not a string, a number or a boolean");
     decode(d);
     lua_rawset(L, -3);
   }

@@ -1,7 +1,7 @@
-/* fuzz.h - a fuzz target is one function, in tests/fuzz/fuzz_NAME.c, with seeds
- * in tests/fuzz/seeds/NAME/.  It works under libFuzzer (clang
- * -fsanitize=fuzzer) and, with standalone.c, under any compiler; tools/check-fuzz
- * does the latter.  Inputs are in memory of exactly `size` bytes.
+/* fuzz.h - a fuzz target is one function, in tests/fuzz/fuzz_NAME.c or, in Lua, in
+ * tests/fuzz/lua/NAME.lua, with seeds in tests/fuzz/seeds/NAME/.  It works under libFuzzer (clang
+ * -fsanitize=fuzzer) and, with main.c, under any compiler; both mutate inputs with mutate.c.
+ * Inputs are in memory of exactly `size` bytes.  An input that failed once is a seed from then on.
  */
 #ifndef GRPO_TESTS_FUZZ_H
 #define GRPO_TESTS_FUZZ_H

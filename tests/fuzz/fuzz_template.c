@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "lua_lines.h"
 #include "script/binding.h"
 #include "script/core.h"
 #include "script/lua_vm.h"
@@ -45,17 +46,6 @@ static const char setup[] =
     "  end\n"
     "end\n";
 
-enum { COUNTERS = 1 << 14 };
-__attribute__((used, section("__libfuzzer_extra_counters"))) static uint8_t counter[COUNTERS];
-
-static void count_line(lua_State *L, lua_Debug *ar) {
-  if (!lua_getinfo(L, "S", ar)) return;
-  size_t h = (size_t)ar->currentline * 2654435761u;
-  for (const char *s = ar->short_src + strlen(ar->short_src); s > ar->short_src; s--)
-    h = (h ^ (unsigned char)s[-1]) * 16777619u;
-  counter[(h >> 7) & (COUNTERS - 1)]++;
-}
-
 /* The state lives as long as the process; the function is at index 1. */
 static lua_State *state(void) {
   static Script *script;
@@ -65,7 +55,7 @@ static lua_State *state(void) {
   lua_settop(L, 0);
   FUZZ_CHECK(luaL_loadstring(L, setup) == LUA_OK);
   FUZZ_CHECK(lua_pcall(L, 0, 1, 0) == LUA_OK);
-  if (getenv("GRPO_FUZZ_LINES")) lua_sethook(L, count_line, LUA_MASKLINE, 0);
+  count_lines(L);
   return L;
 }
 

@@ -176,7 +176,7 @@ static void swap_units(Bytes *b, const Bytes *other) {
   replace(b, at, unit_end(b, at) - at, other->data + from, n);
 }
 
-static void mutate(Bytes *b) {
+static void mutate_bytes(Bytes *b) {
   const size_t at = b->size ? below(b->size) : 0;
   const Bytes *other = &seeds[below(nseeds)];
   uint8_t byte = interesting_byte();
@@ -225,6 +225,24 @@ static void mutate(Bytes *b) {
   default:
     replace(b, at, 0, &byte, 1);
   }
+}
+
+/* mutate.c calls the former for what it does not know; the latter is mutate.c's. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
+  static uint8_t room[MAX_SIZE];
+  Bytes b = {room, size};
+  if (size) memcpy(room, data, size);
+  mutate_bytes(&b);
+  if (b.size > most) b.size = most;
+  if (b.size) memcpy(data, room, b.size);
+  return b.size;
+}
+
+static void mutate(Bytes *b) {
+  b->size = LLVMFuzzerCustomMutator(b->data, b->size, MAX_SIZE, (unsigned)below(1u << 31));
 }
 
 /* ---- seeds and words ---------------------------------------------------------------------- */

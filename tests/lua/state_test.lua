@@ -54,5 +54,8 @@ describe("tr.state as bytes", function()
     local ok, err = pcall(core.state_decode, "GST1{\255\255\255\255")
     assert.is_false(ok)
     assert.equal("EFORMAT", err.code)
+    ok, err = pcall(core.state_decode, "GST1{\1\0\0\0{\0\0\0\0T") -- a table as a key
+    assert.is_false(ok)
+    assert.equal("EFORMAT", err.code)
   end)
 end)

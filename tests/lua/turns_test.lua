@@ -46,6 +46,21 @@ describe("a form of calls", function()
     assert.same({ { name = "now", argument = "" } }, read("<<now>>"))
     assert.matches("a call is", read("1 >> 2")[1].error)
     assert.is_nil(read("1 < 2"))
+    assert.same({ { name = "b", argument = "x > y" } }, read("<<a 1>> <<<b \n x > y >>>> <<c"))
+    assert.same({ { name = "b", argument = "" } }, read("<<a << b>>"))
+  end)
+
+  it("reads any text within the limits of a reward", function()
+    local within = { instructions = 1e7, memory = 2 ^ 26 }
+    for _, part in ipairs { "<tool_call>", "<<a ", "<<", "<<a>", " ", "<|a|>", "{", "} " } do
+      for _, name in ipairs { "chat", "json", "compact" } do
+        local ok, err = core.limited(within, name, tools.form(name).read, part:rep(5000))
+        assert.is_true(ok, name .. " " .. part .. ": " .. tostring(err))
+        ok, err = core.limited(within, name, tools.form(name).read,
+          "<<a" .. (" "):rep(20000) .. part:rep(5000) .. ">>")
+        assert.is_true(ok, name .. " " .. part .. ": " .. tostring(err))
+      end
+    end
   end)
 end)
 

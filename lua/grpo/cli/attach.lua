@@ -40,12 +40,28 @@ local function connect(run)
   fail(code, "%s", message)
 end
 
+-- The kinds of a message's fields; attach_server.lua says what they are.
+local kinds = { hello = "string", state = "string", step = "integer", steps = "integer",
+  out = "string", err = "string", more = "boolean", failed = "boolean" }
+
+-- A line of the run as a message.  Whoever may write to the socket may send anything.
+local function message_of(line, run)
+  local ok, message = pcall(core.json_decode, line)
+  ok = ok and type(message) == "table"
+  for name, kind in pairs(kinds) do
+    local v = ok and message[name]
+    ok = ok and (v == nil or kind == (math.type(v) or type(v)))
+  end
+  if not ok then fail("EFORMAT", "%s: its answer is not a message of this version", run.dir) end
+  return message
+end
+
 -- The next message; nil and the signal if one came first.
 local function receive(channel, run)
   while true do
     local line = channel:read(0.5)
     if line == nil then fail("EIO", "%s has ended", run.dir) end
-    if line then return core.json_decode(line, "the run's answer") end
+    if line then return message_of(line, run) end
     local signal = core.signal_take()
     if signal then return nil, signal end
   end
@@ -125,9 +141,13 @@ function command.run(o)
   end
   local hello = receive(channel, run)
   if not hello then return 130 end
+  if not (hello.hello and hello.step and hello.steps and hello.state) then
+    fail("EFORMAT", "%s: it does not greet; is it of another version?", run.dir)
+  end
   if core.isatty(0) then
     core.err(("attached to %s at step %d of %d, %s; ?NAME explains, Ctrl-D leaves, and the run "
-      .. "continues\n"):format(run.name, hello.step, hello.steps, hello.state))
+      .. "continues\n"):format(run.name, hello.step, hello.steps,
+      display.clean(hello.state)))
     interactive(channel, run)
   else
     return piped(channel, run)

@@ -8,6 +8,7 @@
 --   write(text)   returns the text that is injected after a call; nil for chat templates, which
 --                 write it themselves
 
+local answer = require "grpo.answer"
 local core = require "grpo.core"
 local options = require "grpo.options"
 local sorted_pairs = require "grpo.base.sorted"
@@ -135,9 +136,22 @@ forms.json = { stop = { "</tool_call>" }, read = function(text)
   return tagged(text)
 end, write = function(result) return "<tool_response>" .. result .. "</tool_response>" end }
 
+-- The name and the argument of the last <<name argument>>, in time linear in the text.
+local function last_compact(text)
+  local at, close, name, first, last = text:find("<<", 1, true), 0, nil, nil, nil
+  while at do
+    local word, behind = text:match("^%s*([%w_]+)()", at + 2)
+    if word and close < behind then close = text:find(">>", behind, true) end
+    if not close then break end
+    if word then name, first, last = word, behind, close - 1 end
+    at = text:find("<<", at + 1, true)
+  end
+  return name, name and answer.trim(text:sub(first, last))
+end
+
 -- <<name argument>> is answered by <<=result>>: few tokens, for small models.
 forms.compact = { stop = { ">>" }, read = function(text)
-  local name, argument = text:match(".*<<%s*([%w_]+)%s*(.-)%s*>>")
+  local name, argument = last_compact(text)
   if name then return { { name = name, argument = argument } } end
   return text:find(">>", 1, true) and { { error = "a call is <<name argument>>" } } or nil
 end, write = function(result) return "<<=" .. result .. ">>" end }
