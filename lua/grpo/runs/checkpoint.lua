@@ -118,7 +118,9 @@ end
 -- checkpoints that it had not completed, and links `latest` to the newest one.
 function checkpoint.recover(run_dir)
   for _, name in ipairs(fs.list(run_dir .. "/checkpoints") or {}) do
-    if name:find("^%.tmp%-step%-%d+$") then fs.remove_tree(run_dir .. "/checkpoints/" .. name) end
+    if name:find("^%.tmp%-step%-%d+$") then
+      errors.must(fs.remove_tree(run_dir .. "/checkpoints/" .. name))
+    end
   end
   local steps = core.checkpoint_steps(run_dir)
   local newest = #steps > 0 and core.checkpoint_name(steps[#steps])

@@ -117,7 +117,7 @@ function events.remove_unrecorded(directory)
   end
   for _, name in ipairs(fs.list(source) or {}) do
     if name:find("^reload%-%d+$") and not recorded["source/" .. name] then
-      fs.remove_tree(source .. "/" .. name)
+      errors.must(fs.remove_tree(source .. "/" .. name))
     end
   end
 end
