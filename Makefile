@@ -281,6 +281,7 @@ check:
 	$(MAKE) MODE=asan test
 	STRIDE=23 KILLS=30 tools/check-crash
 	POINTS=400 tools/check-memory
+	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory
 	tools/check-embed
 	tools/check-llama-cpp
 	tools/check-tensorboard
@@ -288,11 +289,14 @@ check:
 	tools/check-musl
 	tools/check-fuzz
 
-## make torture         hours: a kill and every fault at every system call that changes a file, and KILLS=2000 random kills
+## make torture         hours: a kill and every fault at every system call that changes a file, KILLS=2000 random kills,
+##                      a failure of every allocation
 KILLS ?= 2000
 .PHONY: torture
-torture: grpo
+torture: grpo $(BUILD)/tests/api/test_memory
 	KILLS=$(KILLS) tools/check-crash
+	tools/check-memory
+	GRPO_POINTS=0 $(BUILD)/tests/api/test_memory
 
 ## make CROSS=aarch64-linux-gnu- SYSROOT=DIR RUN=qemu-aarch64 ...   the same for another machine; tools/check-neon
 
