@@ -334,16 +334,16 @@ static Status open_file(Gguf *g) {
 
 bool gguf_is(const char *path) {
   const size_t n = strlen(path);
+  const bool named = n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
   char magic[4];
   FileInput *f;
   if (file_is_dir(path)) return false;
-  if (!file_exists(path)) return n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
-  if (file_input_open(&f, path) != GRPO_OK) return false;
+  if (!file_exists(path) || file_input_open(&f, path) != GRPO_OK) return named;
   const bool yes = file_input_size(f) >= sizeof magic &&
                    file_input_read(f, 0, sizeof magic, magic) == GRPO_OK &&
                    memcmp(magic, "GGUF", sizeof magic) == 0;
   file_input_close(f);
-  return yes || (n >= 5 && strcmp(path + n - 5, ".gguf") == 0);
+  return yes || named;
 }
 
 Status gguf_open(Gguf *out, const char *path) {

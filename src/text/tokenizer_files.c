@@ -77,7 +77,7 @@ bool tokenizer_is_in(const char *path) {
     return yes;
   }
   buf_printf(&b, "%s/%s", path, tokenizer_file_name[FILE_TOKENIZER]);
-  yes = buf_status(&b) == GRPO_OK && file_exists(b.data);
+  yes = buf_status(&b) != GRPO_OK || file_exists(b.data); /* without memory, as above */
   buf_free(&b);
   return yes;
 }

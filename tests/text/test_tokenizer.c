@@ -396,6 +396,13 @@ TEST(running_out_of_memory_is_an_error_and_loses_nothing) {
   CHECK(failures > 20);
 }
 
+TEST(a_tokenizer_is_not_overlooked_for_lack_of_memory) {
+  mem_fail_after(1);
+  CHECK(tokenizer_is_in(test_tmp())); /* loading it then says why not */
+  mem_fail_after(0);
+  CHECK(!tokenizer_is_in(test_tmp()));
+}
+
 /* ---- the shipped tokenizer: rows computed by the reference --------------------------------- */
 
 static void shipped_row(const Json *row, void *t) { check_encode_row(t, row); }
