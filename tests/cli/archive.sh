@@ -15,7 +15,7 @@ if [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]; then
   git archive HEAD .gitattributes Makefile tools src/base | tar xf - -C "$work/archive"
   result "so does an archive of it" "$([ "$("$work/archive/tools/source-commit")" = "$head" ] || "$work/archive/tools/source-commit")"
   make -s -C "$work/archive" V=1 -n build/release/obj/base/version.o >"$work/out" 2>&1
-  result "and what is built from that" "$(grep -q -- "-DGRPO_COMMIT='\"$head\"'" "$work/out" || cat "$work/out")"
+  result "and what is built from that" "$(grep -q -- "-DGRPO_COMMIT='\"$head\"'" "$work/out" || show "$work/out")"
   mkdir -p "$work/other/sub/tools"
   cp tools/source-commit tools/commit "$work/other/sub/tools/"
   result "a copy without git does not" "$([ "$("$work/other/sub/tools/source-commit")" = unknown ] || "$work/other/sub/tools/source-commit")"

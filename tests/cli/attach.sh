@@ -47,16 +47,16 @@ tr.state.bad = print
 print("still " .. tostring(tr.state.bad) .. " " .. tr.state.note)
 LUA
 status=$?
-result "values are shown; a line that failed: status 1" "$([ $status = 1 ] && grep -qx 4 out && grep -qx 8 out && grep -qx 42 out || cat out err)"
-result "a completion with its rewards" "$(grep -qE '^\[digits [0-9.]+ \| total [0-9.]+ \| (eos|length), [0-9] tokens\] prompt: [0-9+=]+$' out || cat out)"
-result "?NAME knows what a session has" "$(grep -q '^worst(n) -> ' out || cat out)"
-result "what a terminal would obey is not passed on" "$(grep -q '\\x1b\[31m' out && ! grep -q "$(printf '\033')" out err || cat -v out err)"
+result "values are shown; a line that failed: status 1" "$([ $status = 1 ] && grep -qx 4 out && grep -qx 8 out && grep -qx 42 out || show out err)"
+result "a completion with its rewards" "$(grep -qE '^\[digits [0-9.]+ \| total [0-9.]+ \| (eos|length), [0-9] tokens\] prompt: [0-9+=]+$' out || show out)"
+result "?NAME knows what a session has" "$(grep -q '^worst(n) -> ' out || show out)"
+result "what a terminal would obey is not passed on" "$(grep -q '\\x1b\[31m' out && ! grep -q "$(printf '\033')" out err || show -v out err)"
 result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 10 ] && grep -q 'called inside an attached session' err \
   && grep -q "tr.config.model: cannot be changed" err && grep -q "no reward 'nope'; there are: digits" err \
   && grep -q "weight: got nil for the reward's name; weight(\"digits\", 0.5)" err && grep -q "got nil as the weight of 'digits', want a finite number" err \
-  && grep -q "worst: got 'a', want how many completions: a whole number from 1" err && grep -q 'worst: got -1, want' err && grep -q 'only what JSON can hold' err || cat err)"
-result "what tr.state cannot hold is taken back" "$(grep -q 'state.bad is a function.*as it was before' err && grep -qx 'still nil kept' out || cat out err)"
-result "changes are recorded with their step" "$([ "$(grep -c '"step": 4' a/exp-001/events.jsonl)" = 3 ] || cat a/exp-001/events.jsonl)"
+  && grep -q "worst: got 'a', want how many completions: a whole number from 1" err && grep -q 'worst: got -1, want' err && grep -q 'only what JSON can hold' err || show err)"
+result "what tr.state cannot hold is taken back" "$(grep -q 'state.bad is a function.*as it was before' err && grep -qx 'still nil kept' out || show out err)"
+result "changes are recorded with their step" "$([ "$(grep -c '"step": 4' a/exp-001/events.jsonl)" = 3 ] || show a/exp-001/events.jsonl)"
 result "the socket is this user's alone" "$([ "$(stat -c %a a/exp-001/control.sock)" = 600 ] || stat a/exp-001/control.sock)"
 
 # clients that die, or that say nothing, or nonsense
@@ -66,7 +66,7 @@ for text in (b"nonsense\n{\"text\": 5}\n\0\xff\n", b"{\"id\": 1, \"text\": \"pau
     s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(text); s.close()
 PY
 { printf 'x = "'; head -c 1100000 /dev/zero | tr '\0' a; echo '"'; } | attach a/exp-001; status=$?
-result "a text that is too long is refused, the run goes on" "$([ $status = 2 ] && grep -q 'a run takes 1048576 at most' err || cat err)"
+result "a text that is too long is refused, the run goes on" "$([ $status = 2 ] && grep -q 'a run takes 1048576 at most' err || show err)"
 printf '%s\n' 'for i = 1, 20000 do print(("\27"):rep(9)) end' 'for i = 1, 100000 do print(i, "of many") end' 'print(("\u{20AC}"):rep(400000))' '#"still there"' | attach a/exp-001
 result "an answer of a megabyte is shown, a longer one is cut" "$([ "$(grep -c '^\(.x1b\)*$' out)" = 20000 ] && grep -q '^59999	of many$' out && grep -qx 11 out && \
   [ "$(grep -c 'more than a MiB' err)" = 2 ] || { head -c 300 err; wc out; })"
@@ -80,12 +80,12 @@ s.sendall(b"".join(json.dumps({"id": i, "text": "tr.paused = nil" if i == 0 else
 for i in range(60): print(json.loads(answers.readline())["step"])
 PY
 result "a flood is served over several steps" "$(grep -q skipped flood || [ "$(sort flood | uniq -c | sort -rn | awk 'NR == 1 { print $1 }')" -le 16 ] || sort flood | uniq -c)"
-result "lines that went well: status 0" "$([ $? = 0 ] || cat err)"
+result "lines that went well: status 0" "$([ $? = 0 ] || show err)"
 wait $pid; status=$?
-result "nonsense and death of clients leave the run alone" "$([ $status = 0 ] && grep -q '"state": "finished"' a/exp-001/run.json || cat a.err a/exp-001/run.log)"
+result "nonsense and death of clients leave the run alone" "$([ $status = 0 ] && grep -q '"state": "finished"' a/exp-001/run.json || show a.err a/exp-001/run.log)"
 result "the socket goes with the run" "$([ ! -e a/exp-001/control.sock ] || echo 'still there')"
 echo 1 | attach a/exp-001; status=$?
-result "a run that has ended is not attached to" "$([ $status = 2 ] && grep -q 'is not running (finished)' err || cat err)"
+result "a run that has ended is not attached to" "$([ $status = 2 ] && grep -q 'is not running (finished)' err || show err)"
 
 # ---- a resume does it again ---------------------------------------------------------------------------------------------
 begin b
@@ -102,8 +102,8 @@ begin d
 printf 'save()\nstop("seen enough")\n' | attach d/exp-001
 wait $pid; status=$?
 result "stop() ends the run after a checkpoint" "$([ $status = 0 ] && grep -q '"state": "stopped"' d/exp-001/run.json \
-  && [ "$(readlink d/exp-001/latest)" = checkpoints/step-000004 ] || cat d.err d/exp-001/run.log)"
+  && [ "$(readlink d/exp-001/latest)" = checkpoints/step-000004 ] || show d.err d/exp-001/run.log)"
 begin e
 kill -TERM $pid; wait $pid; status=$?
-result "SIGTERM ends a paused run" "$([ $status = 143 ] || cat e.err)"
+result "SIGTERM ends a paused run" "$([ $status = 143 ] || show e.err)"
 finish

@@ -21,19 +21,19 @@ result "a detached run prints its directory and leaves" "$([ "$answer" = back/ex
 problem=$(ended back/exp-001)
 result "it ends by itself, and is the run it would have been" "$problem$(different whole/exp-001 back/exp-001)"
 result "logs shows its screen" "$("$GRPO" logs back/exp-001 2>&1 >out || echo failed
-  grep -q '^stage 2 of 2: ' out && grep -q '^grpo 10/10 | reward ' out && grep -q '^evaluation after grpo: 20 held-out rows' out || cat out)"
+  grep -q '^stage 2 of 2: ' out && grep -q '^grpo 10/10 | reward ' out && grep -q '^evaluation after grpo: 20 held-out rows' out || show out)"
 result "logs -n shows the last lines" "$(diff <(tail -n 3 out) <("$GRPO" logs -n 3 --dir back exp-001))"
 result "a run in the foreground keeps its screen too, --quiet or not" \
   "$(plain() { sed -E 's/[0-9]+ tokens.*//; s/^try it:.*//'; }; diff <(plain <out) <("$GRPO" logs whole/exp-001 | plain))"
 
 # A screen that goes away (a closed terminal's pipe, `| head`) does not end a run.
 "$GRPO" run exp.lua --dir piped 2>&1 >piped.out | head -n 1 >/dev/null
-result "a run outlives whoever reads its screen" "$([ "$(cat piped.out)" = piped/exp-001 ] && grep -q '"state": "finished"' piped/exp-001/run.json || cat piped.out piped/exp-001/run.json)"
+result "a run outlives whoever reads its screen" "$([ "$(cat piped.out)" = piped/exp-001 ] && grep -q '"state": "finished"' piped/exp-001/run.json || show piped.out piped/exp-001/run.json)"
 
 # It belongs to no terminal and no session of ours: what would end the shell that started it does not reach it.
 SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --json --dir slow </dev/null >out 2>err
 pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')
-result "--json tells the process" "$([ "$(sed 's/.*) //' "/proc/$pid/stat" | cut -d ' ' -f 4)" = "$pid" ] || cat out err)"
+result "--json tells the process" "$([ "$(sed 's/.*) //' "/proc/$pid/stat" | cut -d ' ' -f 4)" = "$pid" ] || show out err)"
 timeout 60 "$GRPO" logs -f slow/exp-001 >followed 2>err & follower=$!
 wait_for_step slow/exp-001 5
 answer=$(timeout 60 "$GRPO" stop exp-001 --dir slow 2>err)
@@ -41,7 +41,7 @@ result "stop ends a run after a checkpoint" "$([ "$answer" = 'slow/exp-001 inter
 wait $follower; status=$?
 result "logs -f has ended with it, and has shown everything" "$([ $status = 0 ] || echo "status $status"; cat err; diff followed slow/exp-001/output.log)"
 result "and where it has stopped and how it is continued, once" \
-  "$([ "$(grep -c "^interrupted at step .*'grpo run --resume=slow/exp-001' continues it$" followed)" = 1 ] || cat followed)"
+  "$([ "$(grep -c "^interrupted at step .*'grpo run --resume=slow/exp-001' continues it$" followed)" = 1 ] || show followed)"
 timeout 60 "$GRPO" run --resume=slow/exp-001 --detach >/dev/null 2>err
 problem=$(ended slow/exp-001)
 result "and a detached resume brings it to the same end" "$problem$(cat err)$(different whole/exp-001 slow/exp-001)"
@@ -74,7 +74,7 @@ kill -TERM $job
 wait $job; status=$?
 result "the Slurm script passes the signal on" "$([ $status = 143 ] && [ "$("$GRPO" runs --dir job | cut -d' ' -f1)" = exp-001 ] || { echo "status $status"; cat err; })"
 GRPO_RUNS=job "$root/examples/deploy/grpo.slurm" exp.lua train.max_grad_norm=1 >out 2>err; status=$?
-result "and, begun again, goes on with the same bits" "$([ $status = 0 ] || cat err; different whole/exp-001 job/exp-001)"
+result "and, begun again, goes on with the same bits" "$([ $status = 0 ] || show err; different whole/exp-001 job/exp-001)"
 
 # fails NAME STATUS MESSAGE COMMAND...
 fails() {

@@ -30,7 +30,7 @@ holds() {
 
 measuring=$(dirname "$(readlink -f "$GRPO")")/bench/grpo-bench
 "$measuring" test --tap "$bench/rates_test.lua" >out 2>&1; status=$?
-result "rates: what is refused, and what is measured" "$([ $status = 0 ] || cat out)"
+result "rates: what is refused, and what is measured" "$([ $status = 0 ] || show out)"
 mkdir alone && cp "$(readlink -f "$GRPO")" alone/grpo
 refuses "bench: not part of a program that stands alone" "bench is not part of this program; run 'make bench'" \
   alone/grpo bench --workload smoke
@@ -52,7 +52,7 @@ for _, s in ipairs(report.sweeps) do
 end'
 "$bench/scaling" --quick --only group --tolerance 0 >out 2>err </dev/null; status=$?
 result "scaling: a table, and a status that agrees with it" "$(grep -qE '^  floor +[0-9.]+ ' out &&
-  [ $status = "$(($(grep -c 'GROWS TOO FAST' out) > 0))" ] || cat out err)"
+  [ $status = "$(($(grep -c 'GROWS TOO FAST' out) > 0))" ] || show out err)"
 
 helps profile "$bench/profile"
 refuses "profile: an unknown workload" "profile: unknown word 'W9'; see" "$bench/profile" W9
@@ -83,7 +83,7 @@ if command -v python3 >/dev/null; then
   "$bench/peers/compare" --workloads smoke --dtypes f32 --rounds 1 --runs 1 --python false --no-reuse >out 2>err </dev/null
   status=$?
   result "compare: one side fails, the other is shown" "$([ $status = 1 ] && grep -q 'left out: false .*: exit status 1' err &&
-    grep -qE '^  grpo +[0-9.]+ ' out && grep -qE '^smoke +f32 +[0-9.]+ +- ' out || cat out err)"
+    grep -qE '^  grpo +[0-9.]+ ' out && grep -qE '^smoke +f32 +[0-9.]+ +- ' out || show out err)"
   "$bench/peers/compare" --workloads smoke --dtypes f32 --rounds 1 --runs 1 --python false --no-reuse --json >out 2>err </dev/null
   holds "compare --json" '
 local r = report[1]

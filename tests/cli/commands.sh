@@ -29,7 +29,7 @@ says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
 says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
 result "nothing there is less than nothing" "$(grep -E ' -[0-9]' out)"
 for what in 'f32, reused: [0-9.]+ x the floor' 'f32, not shared: [0-9.]+ x the floor' 'bf16 +int8 +2 +([0-9]+|-) ' 'floor bf16 +[0-9.]+ ' 'rows +OpenBLAS +f32 +bf16 +int8'; do
-  result "bench shows: $what" "$(grep -qE "^  +$what" out || cat out)"
+  result "bench shows: $what" "$(grep -qE "^  +$what" out || show out)"
 done
 says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \
   "$GRPO" bench --workload smoke --runs 1 --sharing on --reuse off --compute f32 --weights f32,nf4 --json
@@ -53,19 +53,19 @@ LUA
 )"
 says "bench --write-expected: a ratio by compute mode" 0 '' "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 \
   --compute f32 --json --write-expected ratios.json
-result "bench --write-expected: the file" "$(tr -d '\n ' <ratios.json | grep -qE '"f32":\{"smoke":[0-9.]+\}.*"tolerance":0\.25' || cat ratios.json)"
+result "bench --write-expected: the file" "$(tr -d '\n ' <ratios.json | grep -qE '"f32":\{"smoke":[0-9.]+\}.*"tolerance":0\.25' || show ratios.json)"
 "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 --compute f32 --json --check ratios.json >out 2>err
-result "bench --check: compares" "$(grep -qE '^smoke f32: .* expected [0-9.]+, at most [0-9.]+: (fine|WORSE)$' err || cat err)"
+result "bench --check: compares" "$(grep -qE '^smoke f32: .* expected [0-9.]+, at most [0-9.]+: (fine|WORSE)$' err || show err)"
 echo '{"tolerance": 0.2, "none": {}}' >expected.json
 says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
   "$GRPO" bench --workload smoke --runs 1 --json --check expected.json
-result "bench --check says so" "$(grep -q 'no ratios for' err || cat err)"
+result "bench --check says so" "$(grep -q 'no ratios for' err || show err)"
 for kernels in generic blas avx2; do
   grep -q "$kernels" <(echo generic blas; cat /proc/cpuinfo) || continue
   says "GRPO_CPU=$kernels" 0 "kernels: $kernels;" env GRPO_CPU=$kernels "$GRPO" --version
 done
 GRPO_CPU=foo "$GRPO" --version >out 2>err; status=$?
-result "GRPO_CPU: a path that there is not is refused" "$([ $status = 2 ] && grep -q 'GRPO_CPU=foo: unknown, want generic' err || cat err)"
+result "GRPO_CPU: a path that there is not is refused" "$([ $status = 2 ] && grep -q 'GRPO_CPU=foo: unknown, want generic' err || show err)"
 
 # ---- a project -------------------------------------------------------------------------------------------------------------
 says "init writes a project" 0 '^project/experiment\.lua$' "$GRPO" init project
@@ -80,16 +80,16 @@ if [ -z "${RUN:-}" ]; then
   result "as JSON" "$("$GRPO" repl <<<'assert(grpo.json.decode(assert(io.open("other/.luarc.json")):read("a")))' 2>&1)"
 fi
 "$GRPO" init project >out 2>err; status=$?
-result "init overwrites nothing" "$([ $status = 2 ] && grep -q 'exists already' err || cat err)"
+result "init overwrites nothing" "$([ $status = 2 ] && grep -q 'exists already' err || show err)"
 cd project || exit 1
 says "the project's tests pass" 0 '1 passed|1 successes|^ok|passed' "$GRPO" test .
 says "check shows prompts with their token counts" 0 '^prompt 1 \(4 tokens\):$' "$GRPO" check experiment.lua --threads 1
-result "check shows the distribution of lengths" "$(grep -qE '^prompt tokens \(.*median' out || cat out)"
+result "check shows the distribution of lengths" "$(grep -qE '^prompt tokens \(.*median' out || show out)"
 result "check shows two sampled completions with their rewards" \
-  "$([ "$(grep -cE '^sampled completion [12] ' out)" = 2 ] && grep -qE '^  correct +[01]$' out || cat out)"
-result "check estimates memory and time" "$(grep -qE '^peak memory: [0-9]+ MiB' out && grep -qE '^grpo +60 +[0-9.]+' out || cat out)"
+  "$([ "$(grep -cE '^sampled completion [12] ' out)" = 2 ] && grep -qE '^  correct +[01]$' out || show out)"
+result "check estimates memory and time" "$(grep -qE '^peak memory: [0-9]+ MiB' out && grep -qE '^grpo +60 +[0-9.]+' out || show out)"
 result "check says what the longest prompts and completions take" "$(
-  grep -qE '^grpo +[0-9]+ MiB \(weights [0-9]+, .*activations [0-9]+\)' out || cat out)"
+  grep -qE '^grpo +[0-9]+ MiB \(weights [0-9]+, .*activations [0-9]+\)' out || show out)"
 result "check trains and writes nothing" "$([ ! -e runs ] || ls runs)"
 says "the project runs" 0 '^runs/sums-001$' "$GRPO" run experiment.lua --quiet
 says "runs lists it" 0 '^sums-001 +finished +step 260/260 .* accuracy [0-9.]+$' "$GRPO" runs
@@ -99,7 +99,7 @@ says "eval of a script, before training" 0 '^eval/accuracy +0\.[01]' "$GRPO" eva
 says "eval --json" 0 '"eval/accuracy": ' "$GRPO" eval runs/sums-001 --n 10 --json
 says "generate from a run" 0 '^7$' "$GRPO" generate runs/sums-001 '3+4=' --temperature 0 --max 4
 says "generate from a checkpoint, several, as JSON" 0 '"finish": "' "$GRPO" generate runs/sums-001/latest '3+4=' --n 3 --seed 1 --json
-result "generate --n 3 gives three" "$([ "$(wc -l <out)" = 3 ] || cat out)"
+result "generate --n 3 gives three" "$([ "$(wc -l <out)" = 3 ] || show out)"
 result "generate: a prompt from standard input" "$([ "$(printf '3+4=' | "$GRPO" generate runs/sums-001 - --temperature 0 --max 4)" = 7 ] || echo no)"
 
 # ---- check finds what is wrong ---------------------------------------------------------------------------------------------------
@@ -152,8 +152,8 @@ LUA
 says "check without demonstrations: a reward that ignores what it is given" 1 \
   '^finding: reward constant gives 1 to everything: [0-9]+ degenerate texts and 10 texts made of rows, and [0-9]+ sampled completions$' "$GRPO" check blind.lua
 result "check without demonstrations: one that never gives anything" \
-  "$(grep -q '^finding: reward zero gives 0 to everything: .*; if a right answer gets more, show one with data.target$' out || cat out err)"
-result "check without demonstrations: no finding about good rewards" "$([ "$(grep -c '^finding: ' out)" = 2 ] || cat out)"
+  "$(grep -q '^finding: reward zero gives 0 to everything: .*; if a right answer gets more, show one with data.target$' out || show out err)"
+result "check without demonstrations: no finding about good rewards" "$([ "$(grep -c '^finding: ' out)" = 2 ] || show out)"
 says "test --fuzz finds the same failure" 1 '^FAILED on empty: rewards\.first: ' "$GRPO" test --fuzz suspicious.lua
 echo 'return { right = function(text, row) return text == row.answer end }' >right.lua
 says "test --fuzz: a file of rewards without a failure" 0 '^1 rewards, 224 texts, 0 failures$' "$GRPO" test --fuzz right.lua
@@ -161,13 +161,13 @@ says "test --fuzz: a file of rewards without a failure" 0 '^1 rewards, 224 texts
 # ---- repl ----------------------------------------------------------------------------------------------------------------------------
 repl() { "$GRPO" repl "$@" >out 2>err; }
 echo 'print(grpo.calc("(3+4)*2"), schedule.constant(5)())' | repl
-result "repl reads a script from standard input" "$([ "$(cat out)" = "$(printf '14\t5')" ] || cat out err)"
+result "repl reads a script from standard input" "$([ "$(cat out)" = "$(printf '14\t5')" ] || show out err)"
 echo 'print(tr:step().reward ~= nil, #tok, m:count() > 0)' | repl unsteady.lua
-result "repl SCRIPT has tr, m and tok" "$([ "$(cat out)" = "$(printf 'true\t258\ttrue')" ] || cat out err)"
+result "repl SCRIPT has tr, m and tok" "$([ "$(cat out)" = "$(printf 'true\t258\ttrue')" ] || show out err)"
 echo 'print(m:generate("3+4=", { temperature = 0, max_new_tokens = 4 })[1].text)' | repl runs/sums-001
-result "repl RUN has m" "$([ "$(cat out)" = 7 ] || cat out err)"
+result "repl RUN has m" "$([ "$(cat out)" = 7 ] || show out err)"
 echo 'error("x")' | repl; status=$?
-result "an error in a piped script is one line, status 1" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: stdin:1: x' ] || cat out err)"
+result "an error in a piped script is one line, status 1" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: stdin:1: x' ] || show out err)"
 
 # ---- test ------------------------------------------------------------------------------------------------------------------------------
 cat >bad_test.lua <<'LUA'
@@ -179,10 +179,10 @@ LUA
 says "a failed test: status 1 and where" 1 'bad_test\.lua' "$GRPO" test bad_test.lua
 says "test --filter" 0 '1' "$GRPO" test bad_test.lua --filter holds
 says "test --junit writes JUnit's XML" 1 '1 passed, 1 failed' "$GRPO" test bad_test.lua --junit report.xml
-result "test --junit: the failure is in it" "$(grep -q '<failure>bad_test.lua:3: ' report.xml && grep -q 'tests="2" failures="1"' report.xml || cat report.xml)"
+result "test --junit: the failure is in it" "$(grep -q '<failure>bad_test.lua:3: ' report.xml && grep -q 'tests="2" failures="1"' report.xml || show report.xml)"
 "$GRPO" test --record runs/sums-001 --n 6 >recorded_test.lua 2>err
 says "test --record makes cases that hold" 0 '6 passed, 0 failed' "$GRPO" test recorded_test.lua
-result "test --record: right and wrong answers" "$(grep -q 'correct = 1' recorded_test.lua && grep -q 'correct = 0' recorded_test.lua || cat recorded_test.lua)"
+result "test --record: right and wrong answers" "$(grep -q 'correct = 1' recorded_test.lua && grep -q 'correct = 0' recorded_test.lua || show recorded_test.lua)"
 says "test --tap" 1 '^not ok 2 - arithmetic fails' "$GRPO" test --tap bad_test.lua
 
 finish

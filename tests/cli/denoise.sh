@@ -35,11 +35,11 @@ LUA
 write exp.lua '{ config = shape, tokenizer = grpo.tokenizer.chars("abcdefghijklmnopqrstuvwxyz. ") }'
 "$GRPO" run exp.lua --dir whole >out 2>err; status=$?
 run=whole/exp-001
-result "a run ends with status 0" "$([ $status = 0 ] || cat err)"
-result "it says what it measures, and shows samples" "$(grep -qE 'loss [0-9.]+ nats on masked tokens' err && grep -q '  sample 1: ' err || cat err)"
-result "samples are in the log" "$(grep -q 'sample 1: ' $run/run.log || cat $run/run.log)"
+result "a run ends with status 0" "$([ $status = 0 ] || show err)"
+result "it says what it measures, and shows samples" "$(grep -qE 'loss [0-9.]+ nats on masked tokens' err && grep -q '  sample 1: ' err || show err)"
+result "samples are in the log" "$(grep -q 'sample 1: ' $run/run.log || show $run/run.log)"
 result "the loss on masked tokens falls" "$(grep -o '"eval/masked_loss": [0-9.]*' $run/eval.jsonl |
-  awk '{ l[NR] = $2 } END { exit !(NR == 4 && l[4] < l[1] - 0.2) }' || cat $run/eval.jsonl)"
+  awk '{ l[NR] = $2 } END { exit !(NR == 4 && l[4] < l[1] - 0.2) }' || show $run/eval.jsonl)"
 result "the checkpoint says what it is" "$(grep -qE '"mask_token_id": 30' $run/latest/config.json && grep -q '<|mask|>' $run/latest/tokenizer_config.json ||
   cat $run/latest/config.json)"
 
@@ -51,7 +51,7 @@ killed "kill -9 in a step" kill1 KILL_STEP=7
 killed "kill -9 after a checkpoint" kill2 KILL_CHECKPOINT=8
 sed 's/^return grpo.experiment {$/&\n  compute = "bf16",/' exp.lua >half.lua
 "$GRPO" run half.lua --quiet --dir whole >/dev/null 2>err; status=$?
-result "compute = \"bf16\"" "$([ $status = 0 ] || cat err)"
+result "compute = \"bf16\"" "$([ $status = 0 ] || show err)"
 exp=half killed "bf16, kill -9 in a step" kill3 KILL_STEP=7
 
 # ---- an adapter on a model that reads on, which has no mask token ----------------------------------------------------------------
@@ -64,21 +64,21 @@ LUA
 "$GRPO" repl <base.lua >/dev/null 2>&1
 write lora.lua '{ path = "base", lora = { rank = 4, dropout = 0.1, targets = { "q_proj", "v_proj", "embed_tokens" } } }'
 "$GRPO" run lora.lua --dir whole >/dev/null 2>err; status=$?
-result "an adapter is trained, the vocabulary has grown by the mask" "$([ $status = 0 ] && grep -q 'has 31 tokens and the model 30' err || cat err)"
+result "an adapter is trained, the vocabulary has grown by the mask" "$([ $status = 0 ] && grep -q 'has 31 tokens and the model 30' err || show err)"
 exp=lora killed "an adapter, kill -9 in a step" kill4 KILL_STEP=7
 
 # ---- other commands ------------------------------------------------------------------------------------------------------------------
 "$GRPO" eval $run >out 2>err; status=$?
-result "grpo eval" "$([ $status = 0 ] && grep -qE '^eval/below_unigram +[0-9.-]+$' out || cat out err)"
+result "grpo eval" "$([ $status = 0 ] && grep -qE '^eval/below_unigram +[0-9.-]+$' out || show out err)"
 result "grpo eval of it again gives the run's number" "$(
   a=$(sed -nE 's/^eval\/masked_loss +//p' out); b=$(tail -n 1 $run/eval.jsonl | grep -oE '"eval/masked_loss": [0-9.]+' | grep -oE '[0-9.]+$')
   awk -v a="$a" -v b="$b" 'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || echo "$a $b")"
 "$GRPO" check exp.lua >out 2>err; status=$?
-result "grpo check" "$([ $status = 0 ] && grep -q '^denoise  *12 ' out || cat out err)"
+result "grpo check" "$([ $status = 0 ] && grep -q '^denoise  *12 ' out || show out err)"
 "$GRPO" report $run --out report.html >out 2>err; status=$?
-result "grpo report" "$([ $status = 0 ] && grep -q 'masked_loss' report.html || cat out err)"
+result "grpo report" "$([ $status = 0 ] && grep -q 'masked_loss' report.html || show out err)"
 "$GRPO" generate $run the --max 4 >out 2>err; status=$?
-result "grpo generate notes that it was not trained to read on" "$([ $status = 0 ] && grep -q '^note: this model was trained to fill in masks' err || cat err)"
+result "grpo generate notes that it was not trained to read on" "$([ $status = 0 ] && grep -q '^note: this model was trained to fill in masks' err || show err)"
 "$GRPO" export $run exported >out 2>err; status=$?
-result "grpo export keeps the mask token" "$([ $status = 0 ] && grep -q mask_token_id exported/config.json || cat err)"
+result "grpo export keeps the mask token" "$([ $status = 0 ] && grep -q mask_token_id exported/config.json || show err)"
 finish

@@ -74,9 +74,9 @@ for example in custom_reward custom_loss schedule lora ppo; do
 done
 "$GRPO" repl <examples/loop_by_hand.lua >"$work/out" 2>&1
 result "examples/loop_by_hand.lua runs and learns" "$(
-  awk '{ r[NR] = $4 } END { exit !(NR == 7 && r[7] > r[1] + 0.3) }' "$work/out" || cat "$work/out")"
+  awk '{ r[NR] = $4 } END { exit !(NR == 7 && r[7] > r[1] + 0.3) }' "$work/out" || show "$work/out")"
 "$GRPO" repl <examples/generate.lua >"$work/out" 2>&1
-result "examples/generate.lua runs" "$(grep -q '^most likely next: 0\.' "$work/out" || cat "$work/out")"
+result "examples/generate.lua runs" "$(grep -q '^most likely next: 0\.' "$work/out" || show "$work/out")"
 # examples/wandb_forward.py, with a wandb that writes down what it is given
 if command -v python3 >/dev/null; then
   mkdir -p "$work/fake"
@@ -95,7 +95,7 @@ PYTHON
     [ "$(head -n 1 "$work/out")" = "init p custom_reward-001 True" ] && [ "$(tail -n 1 "$work/out")" = finished ] &&
       [ "$(grep -c ' True$' "$work/out")" = 61 ] || head -n 5 "$work/out")"
   timeout 60 python3 examples/wandb_forward.py --dry-run "$work/fake" >"$work/out" 2>&1
-  result "and says what is no run" "$(grep -qE '^wandb_forward: .*: not a run directory' "$work/out" || cat "$work/out")"
+  result "and says what is no run" "$(grep -qE '^wandb_forward: .*: not a run directory' "$work/out" || show "$work/out")"
 else
   result "examples/wandb_forward.py # SKIP no python3"
 fi

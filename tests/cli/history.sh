@@ -12,24 +12,24 @@ run=runs/exp-001
 
 # ---- replay -------------------------------------------------------------------------------------------------------------
 "$GRPO" replay $run >out 2>err
-result "replay shows the last step" "$(grep -q '^step 6: 8 completions of 2 prompts$' out || cat out err)"
-result "with every reward and the advantage" "$([ "$(grep -cE '^  \[digits [0-9.]+ \| total [0-9.e-]+ \| advantage [0-9.e-]+ \| (eos|length), [0-9]+ tokens\]$' out)" = 8 ] || cat out)"
+result "replay shows the last step" "$(grep -q '^step 6: 8 completions of 2 prompts$' out || show out err)"
+result "with every reward and the advantage" "$([ "$(grep -cE '^  \[digits [0-9.]+ \| total [0-9.e-]+ \| advantage [0-9.e-]+ \| (eos|length), [0-9]+ tokens\]$' out)" = 8 ] || show out)"
 "$GRPO" replay exp-001 2 --n 1 >out 2>err
-result "a run may be named, a step chosen" "$(grep -q '^step 2:' out && grep -q '^1 more prompts' out || cat out err)"
+result "a run may be named, a step chosen" "$(grep -q '^step 2:' out && grep -q '^1 more prompts' out || show out err)"
 "$GRPO" replay exp-001 2 --json >out
-result "--json: one object a completion" "$([ "$(grep -c '"step": 2' out)" = 8 ] || cat out)"
+result "--json: one object a completion" "$([ "$(grep -c '"step": 2' out)" = 8 ] || show out)"
 "$GRPO" replay exp-001 --reward exp.lua >out 2>err
 result "the same rewards again change nothing" \
-  "$(grep -q '^48 completions scored again with exp.lua: 0 have another reward, 0 advantages change their sign$' out || cat out err)"
+  "$(grep -q '^48 completions scored again with exp.lua: 0 have another reward, 0 advantages change their sign$' out || show out err)"
 echo 'return function(text, row) return -select(2, text:gsub("%d", "")) / 6 end' >opposite.lua
 "$GRPO" replay exp-001 --reward opposite.lua >out 2>err
 flipped=$(grep -cE '"advantage": -?[0-9.e-]*[1-9]' $run/completions.jsonl)
-result "the opposite reward turns every advantage around" "$(grep -q " $flipped advantages change their sign" out || cat out err)"
+result "the opposite reward turns every advantage around" "$(grep -q " $flipped advantages change their sign" out || show out err)"
 "$GRPO" replay exp-001 4 --reward table.lua --json >out 2>err
-result "a table of rewards, a weight that is a schedule" "$([ "$(grep -c '"weighed": 1' out)" = 8 ] && grep -q '"flipped"' out || cat out err)"
+result "a table of rewards, a weight that is a schedule" "$([ "$(grep -c '"weighed": 1' out)" = 8 ] && grep -q '"flipped"' out || show out err)"
 "$GRPO" replay exp-001 5 --regenerate --n 0 >out 2>err; status=$?
 result "a step is sampled again, from a checkpoint, the same" \
-  "$([ $status = 0 ] && grep -q '^8 of 8 completions are the same again$' out && grep -q 'checkpoint of step 3' err || cat out err)"
+  "$([ $status = 0 ] && grep -q '^8 of 8 completions are the same again$' out && grep -q 'checkpoint of step 3' err || show out err)"
 
 # refused NAME STATUS TEXT WORDS... : one line on stderr that holds TEXT
 refused() {
@@ -63,12 +63,12 @@ cp -r $run older && sed -i 's/"row_crc32c": [0-9]*, //' older/completions.jsonl
 "$GRPO" replay older --reward exp.lua >out 2>err; status=$?
 result "a run of an older version: it is said that rows cannot be compared" \
   "$([ $status = 0 ] && grep -q '^48 completions scored again with exp.lua: 0 have another reward' out && [ "$(wc -l <err)" = 1 ] &&
-    grep -q 'note: older was written by an older version, which kept no checksums of rows' err || cat out err)"
+    grep -q 'note: older was written by an older version, which kept no checksums of rows' err || show out err)"
 
 # ---- report -------------------------------------------------------------------------------------------------------------
 "$GRPO" report exp-001 >out 2>err
 page=$run/report.html
-result "report writes one page and prints its path" "$([ "$(cat out)" = $page ] && [ -s $page ] || cat out err)"
+result "report writes one page and prints its path" "$([ "$(cat out)" = $page ] && [ -s $page ] || show out err)"
 result "with curves" "$([ "$(grep -o '<figure>' $page | wc -l)" -ge 6 ] || grep -o '<figcaption>[^<]*' $page)"
 result "that loads nothing" "$(grep -oE '(src|href)=|url\(|@import|https?://' $page)"
 result "and holds every completion" "$([ "$(grep -o '"eos"\|"length"' $page | wc -l)" -ge 48 ] || wc -c $page)"
@@ -81,7 +81,7 @@ result "a completion cannot leave its place" "$(grep -oF 'alert(1)</script>' hos
 
 cp -r $run cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/metrics.jsonl && rm cut/eval.jsonl cut/run.log
 "$GRPO" report cut >out 2>err
-result "a run cut short is reported" "$([ -s cut/report.html ] && [ ! -s err ] || cat err)"
+result "a run cut short is reported" "$([ -s cut/report.html ] && [ ! -s err ] || show err)"
 cp -r $run damaged && sed -i '3s/.*/not json/' damaged/metrics.jsonl
 refused "a damaged line is named" 3 "damaged/metrics.jsonl:3: not a JSON object" report damaged
 rm damaged/metrics.jsonl && mkfifo damaged/metrics.jsonl
@@ -90,7 +90,7 @@ rm damaged/metrics.jsonl damaged/config.json && mkdir damaged/config.json
 refused "a directory in the place of the options" 3 "cannot read damaged/config.json: it is a directory" diff $run damaged
 cp -r $run empty && rm -f empty/*.jsonl
 "$GRPO" report empty >/dev/null 2>err
-result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || cat err)"
+result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || show err)"
 
 if command -v chromium >/dev/null; then
   probe='<script>document.title = document.querySelectorAll("#completions tbody tr").length + " rows " + document.querySelectorAll("svg path").length + " paths";</script>'
@@ -106,11 +106,11 @@ fi
 "$GRPO" run exp.lua --quiet train.lr=1e-2 >/dev/null 2>&1
 "$GRPO" diff exp-001 exp-002 >out 2>err
 result "equal runs are said to be equal" \
-  "$(grep -q '^same options, same sources, same environment$' out && grep -q 'equal on all 6 common steps' out && grep -q '^completions: equal' out || cat out err)"
+  "$(grep -q '^same options, same sources, same environment$' out && grep -q 'equal on all 6 common steps' out && grep -q '^completions: equal' out || show out err)"
 "$GRPO" diff exp-001 exp-003 >out 2>err
-result "options that differ" "$(grep -qE '^  train\.lr ' out || cat out err)"
-result "the first step whose metrics differ" "$(grep -q '^metrics: differ from step 1: ' out || cat out err)"
-result "the first token that differs" "$(grep -qE '^completions: differ from step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || cat out err)"
+result "options that differ" "$(grep -qE '^  train\.lr ' out || show out err)"
+result "the first step whose metrics differ" "$(grep -q '^metrics: differ from step 1: ' out || show out err)"
+result "the first token that differs" "$(grep -qE '^completions: differ from step [2-6], prompt [12] \([0-9+=]+\), completion [1-4], token [1-6]$' out || show out err)"
 # Values that are equal in six digits are told apart; 0.5 is short as before.
 for name in near near2; do cp -r $run $name; done
 echo '{"step": 1, "stage": 1, "stage_step": 1, "reward": 0.5, "kl": 0.12345678, "loss": 0.25}' >near/metrics.jsonl
@@ -118,27 +118,27 @@ echo '{"step": 1, "stage": 1, "stage_step": 1, "reward": 0.5, "kl": 0.1234567812
 "$GRPO" diff near near2 >out 2>err
 result "numbers that differ are shown in as many digits as tell them apart" \
   "$(grep -q '^metrics: differ from step 1: kl 0\.12345678 / 0\.123456781, loss 0\.25 / 0\.75$' out \
-    && grep -qE '^  kl +0\.12345678 +0\.123456781$' out && grep -qE '^  reward +0\.5 +0\.5$' out || cat out err)"
+    && grep -qE '^  kl +0\.12345678 +0\.123456781$' out && grep -qE '^  reward +0\.5 +0\.5$' out || show out err)"
 "$GRPO" diff exp-001 exp-003 --json >out 2>err
-result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || cat out err)"
+result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || show out err)"
 refused "one run is not enough" 2 "diff: RUN is missing" diff exp-001
 cp -r $run odd && echo '[1,2]' >odd/run.json
 refused "a run.json that describes no run" 3 "odd/run.json: is [1, 2], want an object" report odd
 mkdir -p some && cp -r $run some/ && cp -r odd some/odd-001
 "$GRPO" runs --dir some >out 2>err
 result "which runs lists as damaged, beside the others" \
-  "$([ "$(wc -l <out)" = 2 ] && grep -qE '^odd-001 +damaged +step - +- *$' out && [ ! -s err ] || cat out err)"
+  "$([ "$(wc -l <out)" = 2 ] && grep -qE '^odd-001 +damaged +step - +- *$' out && [ ! -s err ] || show out err)"
 cp -r $run none && : >none/metrics.jsonl
 "$GRPO" diff none exp-001 >out 2>err
-result "runs without a common step" "$(grep -q '^metrics: no common step$' out || cat out err)"
+result "runs without a common step" "$(grep -q '^metrics: no common step$' out || show out err)"
 cp -r $run early && sed -i -n '1,24p' early/completions.jsonl
 cp -r $run late && sed -i '1,24d' late/completions.jsonl
 "$GRPO" diff early late >out 2>err
-result "completions without a common step are not said to be equal" "$(grep -q '^completions: no common step$' out || cat out err)"
+result "completions without a common step are not said to be equal" "$(grep -q '^completions: no common step$' out || show out err)"
 cp -r $run fewer && sed -i '$d' fewer/completions.jsonl
 "$GRPO" diff exp-001 fewer >out 2>err
 result "nor are those of a step that has fewer" \
-  "$(grep -q '^completions: differ from step 6, where one run has 8 and the other 7$' out || cat out err)"
+  "$(grep -q '^completions: differ from step 6, where one run has 8 and the other 7$' out || show out err)"
 
 # ---- stages: what they had, not what stands above them ------------------------------------------------------------------------
 experiment staged.lua 'stages = {
@@ -147,16 +147,16 @@ experiment staged.lua 'stages = {
   'train = grpo.data.list(rows), shuffle = false'
 "$GRPO" run staged.lua --quiet >/dev/null 2>&1; "$GRPO" run staged.lua --quiet --arg lr=5e-3 >/dev/null 2>&1
 "$GRPO" diff staged-001 staged-002 >out 2>err
-result "diff: learning rates of stages that differ 50-fold" "$(grep -qE '^  stages\.2\.train\.lr +0\.0001 +0\.005$' out || cat out err)"
-result "diff: arguments of scripts" "$(grep -qE '^  --arg lr +- +5e-3$' out || cat out err)"
+result "diff: learning rates of stages that differ 50-fold" "$(grep -qE '^  stages\.2\.train\.lr +0\.0001 +0\.005$' out || show out err)"
+result "diff: arguments of scripts" "$(grep -qE '^  --arg lr +- +5e-3$' out || show out err)"
 "$GRPO" diff staged-001 exp-001 >out 2>err
-result "diff: other stages" "$(grep -qE '^  stages +grpo, grpo +grpo$' out && grep -qE '^  data\.shuffle +false +true$' out || cat out err)"
+result "diff: other stages" "$(grep -qE '^  stages +grpo, grpo +grpo$' out && grep -qE '^  data\.shuffle +false +true$' out || show out err)"
 cp -r $run changed && echo '{"kind": "set", "path": "train.lr", "value": 0.5, "step": 3, "stage": 1}' >changed/events.jsonl
 "$GRPO" diff exp-001 changed >out 2>err
-result "diff: what was changed while one run trained" "$(grep -q '^changed at step 3: set train.lr = 0.5, only in changed$' out || cat out err)"
+result "diff: what was changed while one run trained" "$(grep -q '^changed at step 3: set train.lr = 0.5, only in changed$' out || show out err)"
 echo '[{"path": "rows.jsonl", "size": 10, "crc32c": 1}]' >changed/inputs.json
 "$GRPO" diff exp-001 changed >out 2>err
-result "diff: other input files" "$(grep -qE '^  \(input rows\.jsonl\) +- +10 bytes, CRC-32C 00000001$' out || cat out err)"
+result "diff: other input files" "$(grep -qE '^  \(input rows\.jsonl\) +- +10 bytes, CRC-32C 00000001$' out || show out err)"
 "$GRPO" report staged-001 >out 2>err
 table() { grep -o '<tr><td>[^<]*</td><td>[^<]*</td><td class=dim>[^<]*' runs/staged-001/report.html | sed 's/<[^>]*>/ /g'; }
 result "report: the options that each stage had" \

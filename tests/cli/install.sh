@@ -17,7 +17,7 @@ is_plain() { ! ldd "$GRPO" | grep -qE 'lib(a|t)san'; }
 mkdir -p stage/usr/bin
 echo mine >stage/usr/bin/other
 run_make install PREFIX=/usr DESTDIR="$work/stage" >out 2>&1
-result "make install PREFIX=/usr DESTDIR=..." "$([ $? = 0 ] || cat out)"
+result "make install PREFIX=/usr DESTDIR=..." "$([ $? = 0 ] || show out)"
 missing=''
 for file in bin/grpo lib/lua/5.4/grpo.so share/grpo/lua/grpo/meta/grpo.lua share/grpo/rewards/gsm8k.lua \
   share/grpo/experiments/gsm8k.lua share/grpo/examples/custom_reward.lua share/grpo/configs/train/gsm8k.json \
@@ -43,7 +43,7 @@ run_make uninstall PREFIX=/usr DESTDIR="$work/stage" >out 2>&1
 result "make uninstall leaves nothing, and what is not ours" \
   "$([ "$(find stage | sort)" = "$(printf '%s\n' stage stage/usr stage/usr/bin stage/usr/bin/other)" ] || find stage)"
 run_make uninstall PREFIX=/usr DESTDIR="$work/stage" >out 2>&1
-result "a second uninstall says that there is nothing" "$([ $? != 0 ] && grep -q 'nothing is installed there' out || cat out)"
+result "a second uninstall says that there is nothing" "$([ $? != 0 ] && grep -q 'nothing is installed there' out || show out)"
 
 # ---- used from where it was put, the source tree out of sight where the system allows that -------------------------------------------
 prefix=$work/prefix
@@ -57,17 +57,17 @@ mkdir elsewhere
 cd elsewhere || exit 1
 unset GRPO_LUA
 hidden "$prefix/bin/grpo" run examples/custom_reward.lua --quiet --steps 2 >../out 2>../err
-result "an installed program runs an installed example" "$(grep -q '^runs/' ../out || cat ../out ../err)"
+result "an installed program runs an installed example" "$(grep -q '^runs/' ../out || show ../out ../err)"
 hidden "$prefix/bin/grpo" check experiments/gsm8k.lua --arg model=nowhere >../out 2>&1
-result "and finds the experiments" "$(grep -q 'nowhere' ../out && ! grep -qE 'cannot open experiments|no such file' ../out || cat ../out)"
+result "and finds the experiments" "$(grep -q 'nowhere' ../out && ! grep -qE 'cannot open experiments|no such file' ../out || show ../out)"
 echo 'local grpo = require "grpo"
 local gsm8k = require "rewards.gsm8k"
 print(require("grpo.base.install_dir").directory(), gsm8k.correct("#### 3", { answer = "3" }))' >share.lua
 hidden "$prefix/bin/grpo" repl <share.lua >../out 2>&1
-result "its share directory is the installed one" "$(grep -qF "$prefix/share/grpo" ../out || cat ../out)"
+result "its share directory is the installed one" "$(grep -qF "$prefix/share/grpo" ../out || show ../out)"
 if command -v lua5.4 >/dev/null && is_plain; then
   LUA_CPATH="$prefix/lib/lua/5.4/?.so" hidden lua5.4 share.lua >../out 2>&1
-  result "the module finds it too" "$(grep -qF "$prefix/share/grpo" ../out || cat ../out)"
+  result "the module finds it too" "$(grep -qF "$prefix/share/grpo" ../out || show ../out)"
 else
   number=$((number + 1))
   echo "ok $number - the module finds it too # SKIP no lua5.4, or a build with a sanitizer"
@@ -82,12 +82,12 @@ C
   export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
   # shellcheck disable=SC2046
   ${CC:-cc} -std=c11 -Wall -Werror host.c -o host $(pkg-config --cflags --libs grpo) >../out 2>&1
-  result "pkg-config's flags compile a host" "$([ -x host ] || cat ../out)"
+  result "pkg-config's flags compile a host" "$([ -x host ] || show ../out)"
   LD_LIBRARY_PATH=$prefix/lib hidden ./host >../out 2>&1
-  result "which runs with the installed library" "$([ $? = 0 ] || cat ../out)"
+  result "which runs with the installed library" "$([ $? = 0 ] || show ../out)"
   # shellcheck disable=SC2046
   ${CC:-cc} -std=c11 host.c -o static-host $(pkg-config --cflags grpo) "$prefix/lib/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8) -lm -ldl -pthread >../out 2>&1
-  result "the static library, too" "$(./static-host || cat ../out)"
+  result "the static library, too" "$(./static-host || show ../out)"
 else
   number=$((number + 1))
   echo "ok $number - pkg-config's flags compile a host # SKIP no library in this build, or a sanitizer's"

@@ -23,7 +23,7 @@ experiment attacked.lua 'train = { steps = 3, prompts_per_step = #require "attac
     return grpo.data.list(list)
   end)()'
 timeout 300 "$GRPO" run attacked.lua sampling.group_size=2 --quiet >out 2>err; status=$?
-result "a run whose rewards all run away goes on" "$([ $status = 0 ] || cat err)"
+result "a run whose rewards all run away goes on" "$([ $status = 0 ] || show err)"
 errors=$(grep -ohE '"reward_errors": [0-9]+' runs/attacked-001/metrics.jsonl | grep -oE '[0-9]+$' | tr '\n' ' ')
 result "every call of each attack was ended, in each step" "$([ "$errors" = "$((2 * count)) $((2 * count)) $((2 * count)) " ] || echo "$errors, want $((2 * count)) each")"
 told=$(grep -cE '"errors": \{"attack": "rewards\.attack: .*[0-9]: (used up its 2000000 instructions|needs more than its 8 MB of memory).*\(completion: ' \
@@ -48,7 +48,7 @@ result "a signal between two rewards ends the step" \
   "$([ "$status $(cat calls)" = '143 x' ] || { echo "status $status, calls $(cat calls)"; cat err; })"
 timeout 60 "$GRPO" run signalled.lua --quiet --dir whole >out 2>err
 timeout 60 "$GRPO" run --resume=runs/signalled-001 --quiet >out 2>err; status=$?
-result "and a resume does it again" "$([ $status = 0 ] || cat err
+result "and a resume does it again" "$([ $status = 0 ] || show err
   cmp {runs,whole}/signalled-001/checkpoints/step-000002/model.safetensors 2>&1)"
 
 # A call of C that waits is late, but not forgotten.
@@ -66,7 +66,7 @@ limited() {
 }
 experiment plain.lua 'train = { steps = 2, prompts_per_step = 2 }'
 timeout 60 "$GRPO" run plain.lua --memory 64M --quiet >out 2>err; status=$?
-result "a run that needs less than --memory" "$([ $status = 0 ] || cat err)"
+result "a run that needs less than --memory" "$([ $status = 0 ] || show err)"
 { echo 'local t = {} for i = 1, 1e9 do t[i] = { i } end'; cat plain.lua; } >greedy.lua
 limited "a script that fills a table" 40M greedy.lua '.*not enough memory.*'
 { echo 'require("grpo").zeros({ 4096, 4096 })'; cat plain.lua; } >tensor.lua
@@ -77,5 +77,5 @@ experiment hungry.lua 'train = { steps = 2, prompts_per_step = 2 }, limits = { r
   '{ name = "hungry", fn = function() local t = {} for i = 1, 1e6 do t[i] = { i } end return 1 end }'
 limited "a reward, whatever on_error says" 40M hungry.lua '.*rewards\.hungry: not enough memory.*'
 timeout 60 "$GRPO" run plain.lua --memory 3Q >out 2>err; status=$?
-result "a size that is none" "$([ $status = 2 ] && grep -q "^grpo: run: --memory: '3Q' is not a size of at least 1M, such as 500M or 8G" err || cat err)"
+result "a size that is none" "$([ $status = 2 ] && grep -q "^grpo: run: --memory: '3Q' is not a size of at least 1M, such as 500M or 8G" err || show err)"
 finish

@@ -25,7 +25,7 @@ planted() {
 planted good 'function(text, row) return text == row.answer end'
 says "a good reward: no finding" 0 '^demonstrations ' "$GRPO" check good.lua
 result "check shows what demonstrations get, and what they get beside another row" \
-  "$(grep -qE '^  correct +1 +0(\.[0-9]+)?$' out || cat out)"
+  "$(grep -qE '^  correct +1 +0(\.[0-9]+)?$' out || show out)"
 planted loop 'function(text, row) while text:find("+", 1, true) do text = text:gsub("^%+", "") end return text == row.answer end'
 says "check ends although a reward does not" 1 '^finding: reward correct .*used up its 50000000 instructions: a loop that does not end\?' \
   "$GRPO" check loop.lua
@@ -82,14 +82,14 @@ describe("kinds", function()
 end)
 LUA
 says "test without words looks here when there is no rewards/" 1 '^1 passed, 1 failed' "$GRPO" test
-result "a failed check of a type says what it got" "$(grep -q 'expected a number, got "1"' out || cat out)"
+result "a failed check of a type says what it got" "$(grep -q 'expected a number, got "1"' out || show out)"
 cd ..
 echo 'return {}' >tests_here/kinds.lua
 says "test FILE.lua names FILE_test.lua" 2 "did you mean 'tests_here/kinds_test.lua'" "$GRPO" test tests_here/kinds.lua
 
 says "run" 0 '^runs/good-001$' "$GRPO" run good.lua
 result "try it: as the program was called" "$(grep -qF "try it: $GRPO generate runs/good-001" out || grep 'try it' out)"
-result "a sample's line gives the step that replay wants" "$(grep -qF '  step 1 (3 in all), prompt: ' out || cat out)"
+result "a sample's line gives the step that replay wants" "$(grep -qF '  step 1 (3 in all), prompt: ' out || show out)"
 says "replay: which steps there are" 2 'steps 3 to 14; step 1 of stage 2 is step 3' "$GRPO" replay good-001 1
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='

@@ -31,11 +31,11 @@ is "chat without a terminal prints nothing else" "" "$(cat err)"
 printf '1+1=\n/save talk.json\n/reset\n/save empty.json\n/what\n' | "$GRPO" chat chat --temperature 0 >out 2>err
 is "/save writes the conversation" '[{"content":"1+1=","role":"user"},{"content":"7","role":"assistant"}]' "$(tr -d ' \n' <talk.json)"
 is "/reset forgets it" '[]' "$(tr -d ' \n' <empty.json)"
-result "an unknown command is told so" "$(grep -q 'there is no command /what; ' err || cat err)"
+result "an unknown command is told so" "$(grep -q 'there is no command /what; ' err || show err)"
 printf '"""\n1+1\n=\n"""\n/save many.json\n' | "$GRPO" chat chat --temperature 0 >out 2>err
-result "a message of several lines" "$(grep -qF '"1+1\n=",' many.json || cat many.json)"
+result "a message of several lines" "$(grep -qF '"1+1\n=",' many.json || show many.json)"
 is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRPO" chat plain --temperature 0 --max 4 2>err)"
-result "and says so" "$(grep -q 'no chat template' err || cat err)"
+result "and says so" "$(grep -q 'no chat template' err || show err)"
 is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max 4 2>/dev/null)"
 
 # Little address space: OpenBLAS's own threads wait for memory for ever, and the end must not wait for them.
@@ -55,11 +55,11 @@ is "and answers as the run does" 7 "$("$GRPO" generate given/model '1+1=' --temp
 mkdir -p base/org && cp -r chat base/org/name && printf -- '---\nlicense: apache-2.0\nx: y\n---\n# hello\n' >base/org/name/README.md
 echo '{ "do_sample": true, "temperature": 0.6, "eos_token_id": 18 }' >base/org/name/generation_config.json
 "$GRPO" export base/org/name given/copy --dtype bf16 >/dev/null 2>err || cat err
-result "the base's licence is carried over" "$(grep -q '^license: apache-2.0$' given/copy/README.md || cat given/copy/README.md)"
+result "the base's licence is carried over" "$(grep -q '^license: apache-2.0$' given/copy/README.md || show given/copy/README.md)"
 result "the chat template is in its file and in tokenizer_config.json" "$(
   { cmp chat/chat_template.jinja given/copy/chat_template.jinja && grep -q '"chat_template": ' given/copy/tokenizer_config.json; } 2>&1)"
 result "the base's generation_config.json is kept" "$(cmp base/org/name/generation_config.json given/copy/generation_config.json 2>&1)"
-result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given/copy/config.json || cat given/copy/config.json)"
+result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given/copy/config.json || show given/copy/config.json)"
 "$GRPO" export given/copy given/again >/dev/null 2>&1
 result "exporting an export gives the same weights, configuration and tokenizer" "$(diff -r -x README.md given/copy given/again)"
 "$GRPO" export base/org/name given/model --force >/dev/null 2>err
@@ -70,11 +70,11 @@ for target in kept notes kept/source; do
   before=$(find $target | sort | cksum)
   "$GRPO" export kept/source $target --force >out 2>err; status=$?
   result "--force does not replace $target, which is more than a model or is what is exported" "$(
-    { [ $status = 2 ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && [ "$(find $target | sort | cksum)" = "$before" ]; } || cat err)"
+    { [ $status = 2 ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && [ "$(find $target | sort | cksum)" = "$before" ]; } || show err)"
 done
 for target in '' . ./; do
   "$GRPO" export kept/source "$target" --force >out 2>err; status=$?
-  result "'$target' is no name for an export" "$({ [ $status = 2 ] && grep -qE 'is not a name for a model|OUT: its value is empty' err; } || cat err)"
+  result "'$target' is no name for an export" "$({ [ $status = 2 ] && grep -qE 'is not a name for a model|OUT: its value is empty' err; } || show err)"
 done
 
 # ---- the recipe of experiments/gsm8k.lua on a small model with random weights -------------------------------------------
@@ -85,9 +85,9 @@ grpo.model.new({ model_type = "llama", vocab_size = #tok, hidden_size = 64, inte
 LUA
 "$GRPO" run "$root/experiments/gsm8k.lua" --arg model=bytes --arg steps=2 eval.samples=12 sampling.max_new_tokens=8 \
   --dir recipe >out 2>err || cat err
-result "the recipe runs" "$([ "$(cat out)" = recipe/gsm8k-001 ] && [ "$(wc -l <recipe/gsm8k-001/metrics.jsonl)" = 2 ] || cat err)"
-result "it trains an adapter" "$(grep -qE '^trainable: [0-9,]+ of [0-9,]+ parameters' err || cat err)"
-result "and shows ten answers" "$([ "$(grep -cE '^\((not )?solved; the answer is ' err)" = 10 ] || cat err)"
+result "the recipe runs" "$([ "$(cat out)" = recipe/gsm8k-001 ] && [ "$(wc -l <recipe/gsm8k-001/metrics.jsonl)" = 2 ] || show err)"
+result "it trains an adapter" "$(grep -qE '^trainable: [0-9,]+ of [0-9,]+ parameters' err || show err)"
+result "and shows ten answers" "$([ "$(grep -cE '^\((not )?solved; the answer is ' err)" = 10 ] || show err)"
 result "its settings are the recipe's" "$(
   for pair in 'model.lora.rank 8' 'model.lora.alpha 32' 'model.lora.dropout 0.05' 'model.quantize "nf4"' 'train.kl 0.02' \
       'sampling.temperature 0.7' 'sampling.top_p 0.9' 'sampling.group_size 8'; do

@@ -14,16 +14,16 @@ experiment sft.lua "stages = { { kind = 'sft', train = { steps = 9, prompts_per_
 # ---- stop -------------------------------------------------------------------------------------------------------------
 "$GRPO" run stop.lua --quiet >out 2>err; status=$?
 result "the run ends with status 4 and one line" "$([ $status = 4 ] && [ "$(wc -l <err)" = 1 ] || { echo "status $status"; cat err; })"
-result "which names the completion and the way to look" "$(grep -q "the reward of prompt 1, completion 2 is nan, so the weights were not changed; .*; 'grpo replay runs/stop-001 3 --nonfinite' shows the batch\$" err || cat err)"
-result "run.json says that it diverged" "$(grep -q '"state": "diverged"' runs/stop-001/run.json || cat runs/stop-001/run.json)"
+result "which names the completion and the way to look" "$(grep -q "the reward of prompt 1, completion 2 is nan, so the weights were not changed; .*; 'grpo replay runs/stop-001 3 --nonfinite' shows the batch\$" err || show err)"
+result "run.json says that it diverged" "$(grep -q '"state": "diverged"' runs/stop-001/run.json || show runs/stop-001/run.json)"
 result "logs have only the steps that were taken" "$([ "$(wc -l <runs/stop-001/metrics.jsonl)" = 2 ] && [ "$(wc -l <runs/stop-001/completions.jsonl)" = 16 ] || wc -l runs/stop-001/*.jsonl)"
 "$GRPO" replay stop-001 3 --nonfinite >out 2>err; status=$?
-result "replay shows the batch" "$([ $status = 0 ] && grep -q '^the reward of prompt 1, completion 2 is nan' out && grep -q '^step 3: 8 completions of 2 prompts$' out && grep -q 'total - ' out || cat out err)"
+result "replay shows the batch" "$([ $status = 0 ] && grep -q '^the reward of prompt 1, completion 2 is nan' out && grep -q '^step 3: 8 completions of 2 prompts$' out && grep -q 'total - ' out || show out err)"
 "$GRPO" replay stop-001 --nonfinite --json >out 2>err
-result "as JSON, with the reason" "$([ "$(grep -c '"problem": "the reward of prompt 1' out)" = 8 ] && [ "$(grep -c '"reward": null' out)" = 1 ] || cat out err)"
+result "as JSON, with the reason" "$([ "$(grep -c '"problem": "the reward of prompt 1' out)" = 8 ] && [ "$(grep -c '"reward": null' out)" = 1 ] || show out err)"
 echo 'return function(text) return #text end' >length.lua
 "$GRPO" replay stop-001 3 --nonfinite --reward length.lua >out 2>err
-result "and scores it again" "$(grep -q '^8 completions scored again with length.lua' out || cat out err)"
+result "and scores it again" "$(grep -q '^8 completions scored again with length.lua' out || show out err)"
 "$GRPO" replay stop-001 1 --nonfinite >out 2>err; status=$?
 result "a step without such a batch" "$([ $status = 3 ] && grep -q '^grpo: .*runs/stop-001 has no batch of step 1 that was kept because a value was not finite$' err || { echo "status $status"; cat err; })"
 "$GRPO" replay stop-001 3 --nonfinite --regenerate >out 2>err; status=$?
@@ -34,15 +34,15 @@ experiment reward.lua "train = { steps = 4, prompts_per_step = 2 }," '{ name = "
 result "a reward function that returns inf: its name, its place and the batch" \
   "$([ $status = 1 ] && grep -q "rewards.ratio: .*reward.lua:.* returned inf; a reward must be finite (completion: .*; 'grpo replay runs/reward-001 1 --nonfinite' shows the batch" err || { echo "status $status"; cat err; })"
 "$GRPO" replay reward-001 --nonfinite >out 2>err; status=$?
-result "which is there" "$([ $status = 0 ] && grep -q '^step 1: 8 completions' out || cat out err)"
+result "which is there" "$([ $status = 0 ] && grep -q '^step 1: 8 completions' out || show out err)"
 "$GRPO" run reward.lua --quiet train.on_nonfinite=skip reward.on_error=skip >out 2>err; status=$?
-result "reward.on_error says first what happens to it" "$([ $status = 0 ] && [ ! -e runs/reward-002/nonfinite ] || cat out err)"
+result "reward.on_error says first what happens to it" "$([ $status = 0 ] && [ ! -e runs/reward-002/nonfinite ] || show out err)"
 
 # ---- skip -------------------------------------------------------------------------------------------------------------
 "$GRPO" run skip.lua --quiet >out 2>err; status=$?
 result "skip: the run goes to its end" "$([ $status = 0 ] && [ "$(wc -l <runs/skip-001/metrics.jsonl)" = 4 ] || { echo "status $status"; cat err; })"
-result "the step counts the batch" "$([ "$(grep -c '"batches_skipped": 1[,}]' runs/skip-001/metrics.jsonl)" = 1 ] || cat runs/skip-001/metrics.jsonl)"
-result "the log tells of it" "$(grep -q "skipped a batch (train.on_nonfinite): the reward of prompt 1, completion 2 is inf" runs/skip-001/run.log || cat runs/skip-001/run.log)"
+result "the step counts the batch" "$([ "$(grep -c '"batches_skipped": 1[,}]' runs/skip-001/metrics.jsonl)" = 1 ] || show runs/skip-001/metrics.jsonl)"
+result "the log tells of it" "$(grep -q "skipped a batch (train.on_nonfinite): the reward of prompt 1, completion 2 is inf" runs/skip-001/run.log || show runs/skip-001/run.log)"
 result "the batch is kept" "$([ "$(cd runs/skip-001/nonfinite && ls)" = step-000000003.jsonl ] || ls -R runs/skip-001)"
 cp -a runs/skip-001 whole
 "$GRPO" run skip.lua --quiet --dir again --steps 2 >out 2>err
@@ -55,7 +55,7 @@ result "a run that is stopped before the batch and resumed ends with the same by
 result "demonstrations: the message names the operation and the example" \
   "$([ $status = 4 ] && grep -qE 'training diverged at step [0-9]+: .*the first such value is the (result|gradient) .* \(model\..* example' err || { echo "status $status"; cat err; })"
 "$GRPO" replay sft-001 --nonfinite >out 2>err; status=$?
-result "and replay shows them" "$([ $status = 0 ] && grep -qF '  target: 1<|endoftext|>' out || cat out err)"
+result "and replay shows them" "$([ $status = 0 ] && grep -qF '  target: 1<|endoftext|>' out || show out err)"
 "$GRPO" replay sft-001 --nonfinite --reward length.lua >out 2>err; status=$?
 result "which no reward scores" "$([ $status = 2 ] && grep -q 'has no completions to score' err || { echo "status $status"; cat err; })"
 finish

@@ -18,9 +18,9 @@ result "export takes the newest checkpoint although latest is an older one" "$(c
 for run in whole stale; do
   "$GRPO" repl >$run.logits 2>err <<<"print(table.concat(grpo.model.load('$run/exp-001'):logits({ 1, 2 }):totable()[2], ' '))"
 done
-result "so does grpo.model.load" "$(cmp whole.logits stale.logits 2>&1; [ -s whole.logits ] || cat err)"
+result "so does grpo.model.load" "$(cmp whole.logits stale.logits 2>&1; [ -s whole.logits ] || show err)"
 resume stale/exp-001
-result "a resume of a finished run mends latest" "$(latest stale/exp-001 step-000014; grep -q 'finished already' err || cat err)"
+result "a resume of a finished run mends latest" "$(latest stale/exp-001 step-000014; grep -q 'finished already' err || show err)"
 KILL_CHECKPOINT=14 "$GRPO" run exp.lua --quiet --dir last >/dev/null 2>&1
 ln -sfn checkpoints/step-000012 last/exp-001/latest
 resume last/exp-001
@@ -39,7 +39,7 @@ resume $run
 result "a resume leaves alone what the program did not make" \
   "$(for name in "${mine[@]}"; do [ "$(cat "$run/$name" 2>&1)" = mine ] || echo "$name is gone"; done; cat err)"
 for name in "${mine[@]}"; do rm -rf "${run:?}/$(sed -E 's,^(checkpoints/[^/]*)/.*,\1,' <<<"$name")"; done
-result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || cat count; find $run -name '.*.tmp' -o -name '.tmp-*' -o -name 'reload-*')"
+result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || show count; find $run -name '.*.tmp' -o -name '.tmp-*' -o -name 'reload-*')"
 result "and ends with the same bytes" "$(different whole/exp-001 $run)"
 
 # ---- long logs ------------------------------------------------------------------------------------------------------------------
@@ -96,5 +96,5 @@ cp begun/ev-001/source/reload-001/main.lua ev.lua
 KILL_EVAL=3 "$GRPO" run ev.lua --quiet --dir forced --resume --force >/dev/null 2>err </dev/null
 evaluations forced/ev-001 >first
 KILL_EVAL=3 "$GRPO" run --quiet --resume=forced/ev-001 >/dev/null 2>err </dev/null
-result "a script that --force took is in force in it too" "$(evaluations forced/ev-001 | diff first - ; grep -q '"after grpo"' first || cat first err)"
+result "a script that --force took is in force in it too" "$(evaluations forced/ev-001 | diff first - ; grep -q '"after grpo"' first || show first err)"
 finish

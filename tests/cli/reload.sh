@@ -29,24 +29,24 @@ EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') 
 result "an edited reward is in force from the next step" "$([ "$(reward_at a 5)" = 7 ] && [ "$(reward_at a 4)" != 7 ] || { log a; cat a.err; })"
 result "so is an option that the new script says otherwise" "$(sed -n 5p a/exp-001/metrics.jsonl | grep -q '"learning_rate": 0.002' || log a)"
 result "the event names step, files and where the source is kept" \
-  "$(grep -q '"kind": "reload".*"source": "source/reload-001".*"step": 4' a/exp-001/events.jsonl && grep -q 'return 7' a/exp-001/source/reload-001/modules/reward.lua || cat a/exp-001/events.jsonl)"
-result "the run says so" "$(grep -q '^reloaded at step 4: .*reward.lua$' a.err || cat a.err)"
+  "$(grep -q '"kind": "reload".*"source": "source/reload-001".*"step": 4' a/exp-001/events.jsonl && grep -q 'return 7' a/exp-001/source/reload-001/modules/reward.lua || show a/exp-001/events.jsonl)"
+result "the run says so" "$(grep -q '^reloaded at step 4: .*reward.lua$' a.err || show a.err)"
 
 original
 EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 ') run broken
-result "what does not compile is not loaded" "$(grep -q 'not reloaded, the old code stays: .*reward.lua:2: ' broken.err && [ "$(reward_at broken 6)" != 7 ] || cat broken.err)"
+result "what does not compile is not loaded" "$(grep -q 'not reloaded, the old code stays: .*reward.lua:2: ' broken.err && [ "$(reward_at broken 6)" != 7 ] || show broken.err)"
 original
 EDIT=4 COMMAND=$(edit 'error("at load")') run raises
-result "what fails while it is loaded is not" "$(grep -q 'not reloaded.*at load' raises.err && grep -q '"state": "finished"' raises/exp-001/run.json || cat raises.err)"
+result "what fails while it is loaded is not" "$(grep -q 'not reloaded.*at load' raises.err && grep -q '"state": "finished"' raises/exp-001/run.json || show raises.err)"
 original
 cat >reward_test.lua <<'LUA'
 describe("digits", function() it("counts", function() assert.near(1 / 6, dofile("reward.lua").digits("x1"), 1e-9) end) end)
 LUA
 EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') run fails
-result "what fails its tests is not" "$(grep -q 'not reloaded.*reward_test.lua: 1 tests fail: digits counts' fails.err && [ "$(reward_at fails 6)" != 7 ] || cat fails.err)"
+result "what fails its tests is not" "$(grep -q 'not reloaded.*reward_test.lua: 1 tests fail: digits counts' fails.err && [ "$(reward_at fails 6)" != 7 ] || show fails.err)"
 original
 EDIT=4 COMMAND='touch reward.lua' run touched
-result "a touched file is no event" "$([ ! -e touched/exp-001/events.jsonl ] || cat touched/exp-001/events.jsonl)"
+result "a touched file is no event" "$([ ! -e touched/exp-001/events.jsonl ] || show touched/exp-001/events.jsonl)"
 
 # ---- a resume repeats it, whatever is on the disk by then -----------------------------------------------------------------
 original
@@ -73,7 +73,7 @@ done
 result "an edit during the first step after a resume is seen" "$(different first/late-001 second/late-001 | head -5; grep -v '^reloaded at step 4' second.err)"
 original
 "$GRPO" replay a/exp-001 8 --regenerate --n 0 </dev/null >out 2>err
-result "replay --regenerate repeats it too" "$(grep -q '^8 of 8 completions are the same again$' out || cat out err)"
+result "replay --regenerate repeats it too" "$(grep -q '^8 of 8 completions are the same again$' out || show out err)"
 for now in 'rm reward.lua exp.lua' 'echo "return { digits = function() return 5 end, lr = 1 }" >reward.lua'; do
   original
   rm -rf d; EDIT=4 COMMAND=$(edit 'return { digits = function() return 7 end, lr = 2e-3 }') KILL=5 run d
@@ -89,10 +89,10 @@ LUA
 result "replay --reward takes them from the disk" "$([ "$(grep -c '"rewards": {"digits": 5}, "step"' out)" = 8 ] || head -1 out; cat err)"
 mv reward.lua reward.away; mv exp.lua exp.away
 "$GRPO" test --record a/exp-001 --n 2 >rec_test.lua </dev/null 2>err; "$GRPO" test rec_test.lua </dev/null >out 2>&1
-result "a recorded test runs when script and module are gone" "$(! grep -q 'not found' out && grep -q ' passed, ' out || cat out err)"
+result "a recorded test runs when script and module are gone" "$(! grep -q 'not found' out && grep -q ' passed, ' out || show out err)"
 mv reward.away reward.lua; mv exp.away exp.lua
 "$GRPO" replay a/exp-001 8 --reward score.lua --regenerate </dev/null >out 2>err; status=$?
-result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q 'choose one' err || cat out err)"
+result "replay --reward --regenerate is refused" "$([ $status = 2 ] && grep -q 'choose one' err || show out err)"
 
 # ---- what hooks keep: tr.kept over a reload, a file of the run over both ---------------------------------------------------------
 experiment keep.lua 'train = { steps = 10, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 2 },
@@ -114,8 +114,8 @@ keep() { # NAME: a run that is reloaded after step 4
 steps() { cut -d, -f1 "$1" | tr '\n' ' '; }
 whole='step 1 2 3 4 6 7 8 9 10 '
 keep kept
-result "tr.kept keeps an open file over a reload" "$(grep -q '^reloaded at step 4' kept.err && [ "$(tr '\n' ' ' <kept.open)" = '1 2 3 4 5 6 7 8 9 10 ' ] || cat kept.open kept.err)"
-result "tr:append continues a file of the run" "$([ "$(steps kept/keep-001/logs/steps.csv)" = "$whole" ] || cat kept/keep-001/logs/*)"
+result "tr.kept keeps an open file over a reload" "$(grep -q '^reloaded at step 4' kept.err && [ "$(tr '\n' ' ' <kept.open)" = '1 2 3 4 5 6 7 8 9 10 ' ] || show kept.open kept.err)"
+result "tr:append continues a file of the run" "$([ "$(steps kept/keep-001/logs/steps.csv)" = "$whole" ] || show kept/keep-001/logs/*)"
 for at in 2 3 5 8 9; do
   rm -rf killed; KILL=$at keep killed
   echo mine >killed/keep-001/logs/mine.txt
@@ -130,13 +130,13 @@ for at in 2 3 5 8 9; do
 done
 cp -r kept/keep-001/logs before
 OPEN=replayed.open "$GRPO" replay kept/keep-001 8 --regenerate --n 0 </dev/null >out 2>err
-result "replay --regenerate writes nothing for hooks" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || cat out err)"
+result "replay --regenerate writes nothing for hooks" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || show out err)"
 original
 experiment saves.lua 'train = { steps = 4, prompts_per_step = 2 }, checkpoint = { keep = 1 },
   hooks = { on_step = function(m, tr) if m.step == 2 then tr:save() end end }'
 "$GRPO" run saves.lua --quiet --dir saves </dev/null >out 2>err; cp -r saves before-saves
 "$GRPO" replay saves/saves-001 3 --regenerate --n 0 </dev/null >out 2>err
-result "nor a checkpoint" "$(diff -r --no-dereference before-saves saves; grep -q '^8 of 8' out || cat out err)"
+result "nor a checkpoint" "$(diff -r --no-dereference before-saves saves; grep -q '^8 of 8' out || show out err)"
 
 # ---- what must not end the run -------------------------------------------------------------------------------------------
 refused() { # NAME COMMAND PATTERN: the run goes on with the old code and says why
@@ -158,7 +158,7 @@ sed -i 's/^  data = {/&\n    prompt = function(row)\n      return row.prompt\n  
 cp exp.lua exp.prompt
 fixed() { # NAME COMMAND WANT: what stays
   original; cp exp.prompt exp.lua; EDIT=4 COMMAND=$2 run "$1"
-  result "what stays as it was: $1" "$(diff <(grep reloaded "$1.err" | grep -oE ';.*') <([ -z "$3" ] || echo "; these wait for another run: $3") || cat "$1.err")"
+  result "what stays as it was: $1" "$(diff <(grep reloaded "$1.err" | grep -oE ';.*') <([ -z "$3" ] || echo "; these wait for another run: $3") || show "$1.err")"
 }
 fixed several "sed -i 's/group_size = 4/group_size = 8/; s/prompts_per_step = 2/prompts_per_step = 4/; s/lr = require/lr = 2 * require/' exp.lua" 'sampling.group_size, train.prompts_per_step'
 fixed function "sed -i 's/return row.prompt/return row.prompt .. row.prompt/' exp.lua" data.prompt
@@ -166,23 +166,23 @@ fixed nothing "sed -i '1i -- a comment, and lines that move' exp.lua" ''
 cp exp.saved exp.lua
 original
 EDIT=4 COMMAND=': >reward.lua' run empty
-result "an empty file is one that is being written: nothing happens yet" "$([ ! -e empty/exp-001/events.jsonl ] && grep -q '"state": "finished"' empty/exp-001/run.json && ! grep -q reloaded empty.err || cat empty.err)"
+result "an empty file is one that is being written: nothing happens yet" "$([ ! -e empty/exp-001/events.jsonl ] && grep -q '"state": "finished"' empty/exp-001/run.json && ! grep -q reloaded empty.err || show empty.err)"
 original
 EDIT=4 COMMAND='rm reward.lua; mkfifo reward.lua' timeout 20 "$GRPO" run exp.lua --quiet --dir fifo </dev/null >fifo.out 2>fifo.err
 rm -f reward.lua
-result "nor does a pipe in its place" "$(grep -q '"state": "finished"' fifo/exp-001/run.json || cat fifo.err)"
+result "nor does a pipe in its place" "$(grep -q '"state": "finished"' fifo/exp-001/run.json || show fifo.err)"
 
 # A reward that fails later than its trial ends the run; a resume would repeat it, --force takes the files as they are.
 original
 EDIT=4 COMMAND=$(edit 'n = 0 return { digits = function() n = n + 1 return n > 20 and error("late") or 7 end, lr = 1e-3 }') run late
 "$GRPO" run --resume=late/exp-001 --quiet </dev/null >out 2>err
-result "what fails later ends the run, and a resume repeats it" "$(grep -q 'rewards.digits: .*late' late.err && grep -q 'rewards.digits: .*late' err || cat late.err err)"
+result "what fails later ends the run, and a resume repeats it" "$(grep -q 'rewards.digits: .*late' late.err && grep -q 'rewards.digits: .*late' err || show late.err err)"
 eval "$(edit 'return { digits = function() return 3 end, lr = 1e-3 }')"
 KILL=8 "$GRPO" run exp.lua --resume=late/exp-001 --force --quiet </dev/null >out 2>err
-result "with SCRIPT and --force it goes on with the files as they are" "$([ "$(reward_at late 6)" = 3 ] && [ "$(reward_at late 3)" != 3 ] || cat err)"
+result "with SCRIPT and --force it goes on with the files as they are" "$([ "$(reward_at late 6)" = 7 ] && [ "$(reward_at late 7)" = 3 ] || show err)"
 original
 "$GRPO" run --resume=late/exp-001 --quiet </dev/null >out 2>err
-result "and so does the next resume" "$([ "$(reward_at late 9)" = 3 ] && grep -q '"state": "finished"' late/exp-001/run.json || cat err)"
+result "and so does the next resume" "$([ "$(reward_at late 9)" = 3 ] && grep -q '"state": "finished"' late/exp-001/run.json || show err)"
 
 # ---- a module that is first required inside a function ------------------------------------------------------------------------
 fresh() { cat >late.lua <<<'return function(text) return #text end'; }
@@ -204,7 +204,7 @@ result "and an edit of it is in force from the next step" "$(
 result "with its new text kept beside the first" "$(grep -q 'return 7' l3/lazy-001/source/reload-001/modules/late.lua && diff <(fresh; cat late.lua) l3/lazy-001/source/modules/late.lua || ls -R l3/lazy-001/source)"
 
 fresh; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' lazy l4
-result "an edit in the very step that requires it first is noticed" "$(grep -q '^reloaded at step 1: .*late.lua$' l4.err || cat l4.err l4/lazy-001/run.log)"
+result "an edit in the very step that requires it first is noticed" "$(grep -q '^reloaded at step 1: .*late.lua$' l4.err || show l4.err l4/lazy-001/run.log)"
 result "and what that step has used is kept" "$(diff <(fresh; cat late.lua) l4/lazy-001/source/modules/late.lua 2>&1)"
 fresh; EDIT=1 COMMAND='echo "return function() return 7 end" >late.lua' KILL=5 lazy l5
 fresh; "$GRPO" run --resume=l5/lazy-001 --quiet </dev/null >/dev/null 2>err
@@ -222,10 +222,10 @@ cp slow.lua slow.saved; fresh
 "$GRPO" run slow.lua --quiet --dir slow </dev/null >slow.out 2>slow.err
 result "what is edited while it is loaded is kept as it was" \
   "$(diff slow.saved slow/slow-001/source/main.lua 2>&1; diff <(fresh; cat late.lua) slow/slow-001/source/modules/late.lua 2>&1)"
-result "and loaded again at the first look" "$(grep -qE '^reloaded at step [01]: ./late.lua, slow.lua$' slow.err || cat slow.err)"
+result "and loaded again at the first look" "$(grep -qE '^reloaded at step [01]: ./late.lua, slow.lua$' slow.err || show slow.err)"
 printf '#!/usr/bin/env grpo\nreturn function(\n' >late.lua; cp slow.saved slow.lua
 "$GRPO" run slow.lua --quiet --dir slow </dev/null >out 2>slow.err
-result "an error in a module is at its line, below a first line for a shell" "$(grep -q "late.lua:3: .*expected near" slow.err || cat slow.err)"
+result "an error in a module is at its line, below a first line for a shell" "$(grep -q "late.lua:3: .*expected near" slow.err || show slow.err)"
 
 # ---- two stages: what was reloaded in the first is in force in the second, also when that one is resumed ---------------------
 experiment two.lua 'checkpoint = { every = 3, keep = 9 },

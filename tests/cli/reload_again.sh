@@ -108,5 +108,5 @@ sed -i 's/require("reward").digits(text)/(os.getenv("LATE") and require("late") 
 go lately AT3='kill -9 $PPID' 2>/dev/null
 echo 'return 9' >project/late.lua
 again lately LATE=yes
-result "and finds there what it requires first" "$([ "$(reward_at lately 5)" = 9 ] || cat lately.err)"
+result "and finds there what it requires first" "$([ "$(reward_at lately 5)" = 9 ] || show lately.err)"
 finish

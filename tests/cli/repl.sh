@@ -12,7 +12,7 @@ document=$root/docs/repl.md
   <tests/cli/lib/session.lua >"$work/said" 2>"$work/err")
 # shellcheck disable=SC2016
 result "docs/repl.md: its session is what the prompt says" "$(
-  diff <(sed -n '/^```session$/,/^```$/p' "$document" | grep -v '^```' | timeless) <(timeless <said) || cat err)"
+  diff <(sed -n '/^```session$/,/^```$/p' "$document" | grep -v '^```' | timeless) <(timeless <said) || show err)"
 
 # ---- runs -----------------------------------------------------------------------------------------------------------------------
 experiment exp.lua 'train = { steps = 6, prompts_per_step = 2, lr = 1e-3, kl = 0.05 }, checkpoint = { every = 2, keep = 9 },
@@ -32,9 +32,9 @@ for _, name in ipairs { "entropy", "grad_norm", "kl", "learning_rate", "loss", "
 end
 LUA
 repl $run/checkpoints/step-000002 <step.lua
-result "a checkpoint: tr:step() makes the run's own next step, bit for bit" "$(diff out <(values 3) || cat err)"
+result "a checkpoint: tr:step() makes the run's own next step, bit for bit" "$(diff out <(values 3) || show err)"
 repl $run/checkpoints/step-000004 <step.lua
-result "another one too" "$(diff out <(values 5) || cat err)"
+result "another one too" "$(diff out <(values 5) || show err)"
 cat >finished.lua <<'LUA'
 print(tr.step_count, tr.state.seen, tr.model == m, exp.config.name)
 tr:step() tr:step()
@@ -42,32 +42,32 @@ print(tr.step_count, #tr.batch.completions, tr:rescore(function(text) return #te
 LUA
 repl exp-001 <finished.lua
 result "a run by its name, finished: tr:step() continues past its end" \
-  "$([ "$(head -n 1 out)" = "$(printf '6\t6\ttrue\texp')" ] && grep -qE '^8	8	true	[1-6]$' out || cat out err)"
+  "$([ "$(head -n 1 out)" = "$(printf '6\t6\ttrue\texp')" ] && grep -qE '^8	8	true	[1-6]$' out || show out err)"
 result "nothing is written into its directory" "$(facts | diff before -)"
 printf 'tr:save()' | repl $run
-result "not even a checkpoint that is asked for" "$(grep -q 'has no run directory; give one' err && facts | diff before - || cat err)"
+result "not even a checkpoint that is asked for" "$(grep -q 'has no run directory; give one' err && facts | diff before - || show err)"
 echo '{"step": 4, "stage": 1, "kind": "set", "path": "train.lr", "value": 0.005}' >$run/events.jsonl
 echo 'print(tr.config.train.lr)' >rate.lua
 repl $run/checkpoints/step-000002 <rate.lua; kept=$(cat out)
 repl $run/checkpoints/step-000004 <rate.lua
-result "what was changed while it went on is changed there too, from its step on" "$([ "$kept $(cat out)" = '0.001 0.005' ] || cat out err)"
+result "what was changed while it went on is changed there too, from its step on" "$([ "$kept $(cat out)" = '0.001 0.005' ] || show out err)"
 rm $run/events.jsonl
 mv exp.lua kept.lua
 echo 'print(tr:step().step)' | repl $run
-result "from its saved sources" "$([ "$(cat out)" = 7 ] || cat out err)"
+result "from its saved sources" "$([ "$(cat out)" = 7 ] || show out err)"
 mv kept.lua exp.lua
 cp -r $run runs/exp-002 && echo 'error("gone")' >runs/exp-002/source/main.lua
 echo 'print(rawget(_ENV, "tr"), m:count() > 0, #tok)' | repl exp-002
-result "where its script cannot be loaded, its model" "$([ "$(cat out)" = "$(printf 'nil\ttrue\t14')" ] && grep -q 'gone' err || cat out err)"
+result "where its script cannot be loaded, its model" "$([ "$(cat out)" = "$(printf 'nil\ttrue\t14')" ] && grep -q 'gone' err || show out err)"
 echo 1 | repl exp-003; status=$?
-result "a run that is not there: the nearest name" "$([ $status = 3 ] && grep -q "did you mean 'exp-00[12]'" err || cat err)"
+result "a run that is not there: the nearest name" "$([ $status = 3 ] && grep -q "did you mean 'exp-00[12]'" err || show err)"
 printf '%s\n' 'return function(text) return -#text end' >shorter.lua
 printf '%s\n' 'tr:step() show(tr:rescore("shorter.lua"))' | repl exp.lua
-result "rewards of a file" "$(grep -q '^8 completions of step 1 scored again: [5-8] have another reward' out || cat out err)"
+result "rewards of a file" "$(grep -q '^8 completions of step 1 scored again: [5-8] have another reward' out || show out err)"
 echo 'x = 1 error({ code = 7 })' | repl; status=$?
-result "a table that is raised says what it holds" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: a table was raised as an error: { code = 7 }' ] || cat err)"
+result "a table that is raised says what it holds" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: a table was raised as an error: { code = 7 }' ] || show err)"
 printf '%s\n' 'x = 5 function f() return x end' 'print(x, _G.x, load("return x + f()")(), load("return y", "=y", "t", { y = 7 })())' | repl
-result "globals are those of _G and of load" "$([ "$(cat out)" = "$(printf '5\t5\t10\t7')" ] || cat out err)"
+result "globals are those of _G and of load" "$([ "$(cat out)" = "$(printf '5\t5\t10\t7')" ] || show out err)"
 
 # ---- a terminal -------------------------------------------------------------------------------------------------------------------
 if ! command -v tmux >/dev/null || ! "$GRPO" --version | grep -q 'line editing: libedit'; then

@@ -13,9 +13,9 @@ json() { sed -nE "s/^ *\"$2\": \"?([^\",]*)\"?,?$/\1/p" "$1" | head -n 1; }
 
 # ---- what a run leaves behind -------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --dir whole >out 2>err; status=$?
-result "a run ends with status 0" "$([ $status = 0 ] || cat err)"
-result "its one line on stdout is the run directory" "$([ "$(cat out)" = whole/exp-001 ] || cat out)"
-result "there is a line for every step elsewhere" "$([ "$(grep -cE '^(sft|grpo) [0-9]+/[0-9]+ ' err)" = $steps ] || cat err)"
+result "a run ends with status 0" "$([ $status = 0 ] || show err)"
+result "its one line on stdout is the run directory" "$([ "$(cat out)" = whole/exp-001 ] || show out)"
+result "there is a line for every step elsewhere" "$([ "$(grep -cE '^(sft|grpo) [0-9]+/[0-9]+ ' err)" = $steps ] || show err)"
 run=whole/exp-001
 missing=''
 for f in run.json config.json env.json inputs.json source/main.lua metrics.jsonl completions.jsonl eval.jsonl run.log latest \
@@ -24,12 +24,12 @@ for f in run.json config.json env.json inputs.json source/main.lua metrics.jsonl
 done
 [ -n "$(compgen -G "$run/events.out.tfevents.*")" ] || missing+="events.out.tfevents.*"
 result "the run directory holds what it should" "$missing"
-result "run.json says finished" "$([ "$(json $run/run.json state)" = finished ] || cat $run/run.json)"
+result "run.json says finished" "$([ "$(json $run/run.json state)" = finished ] || show $run/run.json)"
 result "latest is the last checkpoint" "$([ "$(readlink $run/latest)" = checkpoints/step-000014 ] || ls -l $run)"
 result "metrics.jsonl has one object a step" \
   "$(grep -oE '"step": [0-9]+' $run/metrics.jsonl | grep -oE '[0-9]+' | diff - <(seq $steps))"
 result "completions.jsonl has every completion" "$([ "$(wc -l <$run/completions.jsonl)" = $((10 * 4 * 4)) ] || wc -l $run/completions.jsonl)"
-result "evaluations before, between and after" "$([ "$(wc -l <$run/eval.jsonl)" = 3 ] || cat $run/eval.jsonl)"
+result "evaluations before, between and after" "$([ "$(wc -l <$run/eval.jsonl)" = 3 ] || show $run/eval.jsonl)"
 result "the ratio is exactly 1 where sampling and training meet" \
   "$(grep '"kind": "grpo"' $run/metrics.jsonl | grep -v '"ratio_max_deviation": 0,')"
 result "only checkpoint.keep checkpoints are kept" "$([ "$(ls $run/checkpoints | wc -l)" = 2 ] || ls $run/checkpoints)"
@@ -49,8 +49,8 @@ same() { # NAME DIRECTORY : the run there has the metrics, completions and check
 # ---- bf16 ---------------------------------------------------------------------------------------------------------------------
 sed 's/^return grpo.experiment {$/&\n  compute = "bf16",/' exp.lua >half.lua
 "$GRPO" run half.lua --dir whole >out 2>err; status=$?
-result "compute = \"bf16\": a run ends with status 0 and says how it computes" "$([ $status = 0 ] && grep -q '^compute: bf16' err || cat err)"
-result "run.json says it too" "$([ "$(json whole/half-001/run.json compute)" = bf16 ] && [ "$(json $run/run.json compute)" = f32 ] || cat whole/half-001/run.json)"
+result "compute = \"bf16\": a run ends with status 0 and says how it computes" "$([ $status = 0 ] && grep -q '^compute: bf16' err || show err)"
+result "run.json says it too" "$([ "$(json whole/half-001/run.json compute)" = bf16 ] && [ "$(json $run/run.json compute)" = f32 ] || show whole/half-001/run.json)"
 result "it is another computation" "$(cmp -s <(timeless $run/metrics.jsonl) <(timeless whole/half-001/metrics.jsonl) && echo the same)"
 result "its ratio is exactly 1 as well" \
   "$(grep '"kind": "grpo"' whole/half-001/metrics.jsonl | grep -v '"ratio_max_deviation": 0,')"
@@ -61,39 +61,39 @@ exp=half killed "bf16, kill -9 in the middle of a step" hkill1 KILL_ROLLOUT=6
 exp=half killed "bf16, kill -9 between a checkpoint and the next step" hkill2 KILL_CHECKPOINT=8
 "$GRPO" run exp.lua --quiet --dir other --steps 2 >/dev/null 2>&1
 "$GRPO" run --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
-result "an option needs no script beside --resume=RUN" "$([ $status = 2 ] && grep -q "compute=bf16: the run computes in f32" err || cat err)"
+result "an option needs no script beside --resume=RUN" "$([ $status = 2 ] && grep -q "compute=bf16: the run computes in f32" err || show err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
 result "a run does not go on in another mode" \
-  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force goes on all the same' err || cat err)"
+  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force goes on all the same' err || show err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 --force --steps 3 >/dev/null 2>err; status=$?
-result "unless it is forced to" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || cat err)"
+result "unless it is forced to" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || show err)"
 "$GRPO" run --quiet --dir other --resume=other/exp-001 --steps 4 >/dev/null 2>err; status=$?
-result "and then keeps that mode" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || cat err)"
+result "and then keeps that mode" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || show err)"
 "$GRPO" run exp.lua --quiet --dir fewer --steps 6 >/dev/null 2>&1
 cp -a fewer before && sed '/kind = "sft"/d' exp.lua >fewer.lua
 "$GRPO" run fewer.lua --quiet --resume=fewer/exp-001 --force >out 2>err; status=$?
 result "a script with fewer stages than the run is in is refused, and the run is as it was" \
-  "$([ $status = 2 ] && grep -q 'step-000006: is of stage 2, the script has 1$' err && diff -r before fewer || cat err)"
+  "$([ $status = 2 ] && grep -q 'step-000006: is of stage 2, the script has 1$' err && diff -r before fewer || show err)"
 for mode in f32 bf16 auto; do
   "$GRPO" generate whole/half-001 "1+2=" --max 4 --temperature 0 --compute $mode >out.$mode 2>err || cat err >>out.$mode
 done
-result "generate --compute takes f32, bf16 and auto" "$(cmp out.f32 out.auto; [ -s out.bf16 ] || cat err)"
+result "generate --compute takes f32, bf16 and auto" "$(cmp out.f32 out.auto; [ -s out.bf16 ] || show err)"
 "$GRPO" generate whole/half-001 "1+2=" --compute fp8 >/dev/null 2>err; status=$?
-result "and nothing else" "$([ $status = 2 ] && grep -q -- "--compute: 'fp8' is not f32, bf16 or auto" err || cat err)"
+result "and nothing else" "$([ $status = 2 ] && grep -q -- "--compute: 'fp8' is not f32, bf16 or auto" err || show err)"
 
 # ---- stopping and going on ----------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --dir steps --steps 7 >/dev/null 2>&1; status=$?
 result "--steps stops there with a checkpoint" \
-  "$([ $status = 0 ] && [ "$(readlink steps/exp-001/latest)" = checkpoints/step-000007 ] && [ "$(json steps/exp-001/run.json state)" = stopped ] || cat steps/exp-001/run.json)"
+  "$([ $status = 0 ] && [ "$(readlink steps/exp-001/latest)" = checkpoints/step-000007 ] && [ "$(json steps/exp-001/run.json state)" = stopped ] || show steps/exp-001/run.json)"
 "$GRPO" run exp.lua --quiet --dir steps --resume >out 2>&1
 same "--resume goes on with the newest unfinished run" steps/exp-001
 result "under the same kernels it has nothing to say about them" "$(grep 'kernels are' steps/exp-001/run.log)"
 "$GRPO" run exp.lua --quiet --dir kernels --steps 7 >/dev/null 2>&1
 GRPO_CPU=generic "$GRPO" run exp.lua --quiet --dir kernels --resume >/dev/null 2>err; status=$?
 result "--resume under other kernels goes on and says so" \
-  "$([ $status = 0 ] && grep -q 'kernels are generic, the run began with' kernels/exp-001/run.log || cat err kernels/exp-001/run.log)"
+  "$([ $status = 0 ] && grep -q 'kernels are generic, the run began with' kernels/exp-001/run.log || show err kernels/exp-001/run.log)"
 "$GRPO" run --quiet --resume=steps/exp-001 >out 2>err; status=$?
-result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || cat err)"
+result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || show err)"
 
 killed "kill -9 in the middle of a step" kill1 KILL_ROLLOUT=6
 killed "kill -9 between a checkpoint and the next step" kill2 KILL_CHECKPOINT=8
@@ -158,26 +158,26 @@ kill -USR1 $pid
 for _ in $(seq 60); do [ -e usr/exp-001/latest ] && break; sleep 0.05; done
 result "SIGUSR1 writes a checkpoint" "$([ "$(readlink usr/exp-001/latest)" != checkpoints/step-000014 ] && [ -e usr/exp-001/latest/trainer.json ] || ls -l usr/exp-001)"
 "$GRPO" run --quiet --resume=usr/exp-001 >/dev/null 2>second; status=$?
-result "a run that is alive cannot be resumed" "$([ $status = 2 ] && grep -q 'is running' second || cat second)"
+result "a run that is alive cannot be resumed" "$([ $status = 2 ] && grep -q 'is running' second || show second)"
 wait $pid
 
 # ---- the time that is left ------------------------------------------------------------------------------------------------------
 experiment hooked.lua 'train = { steps = 4, prompts_per_step = 1 }, hooks = { on_step = function() os.execute("sleep 0.7") end },'
 "$GRPO" run hooked.lua --dir hooked >/dev/null 2>err
-result "the estimate of the time that is left counts hooks" "$(grep '^grpo 1/4 ' err | grep -qE 'ETA [2-9]s' || cat err)"
+result "the estimate of the time that is left counts hooks" "$(grep '^grpo 1/4 ' err | grep -qE 'ETA [2-9]s' || show err)"
 
 # ---- options ----------------------------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --json --dir json name=other sampling.group_size=2 --steps 5 >out 2>err
-result "--json prints the result as JSON" "$([ "$(cat out)" = '{"run": "json/other-001", "state": "stopped", "step": 5}' ] || cat out err)"
+result "--json prints the result as JSON" "$([ "$(cat out)" = '{"run": "json/other-001", "state": "stopped", "step": 5}' ] || show out err)"
 result "config.json has the override and where it came from" \
   "$(grep -A 2 '"sampling.group_size"' json/other-001/config.json | tr -d ' \n' | grep -q '"origin":"commandline","value":2' || echo no)"
 "$GRPO" run exp.lua --quiet --dir json --arg rate=0.5 name=other --steps 5 >out 2>err
-result "a second run gets the next number" "$([ "$(cat out)" = json/other-002 ] || cat out err)"
+result "a second run gets the next number" "$([ "$(cat out)" = json/other-002 ] || show out err)"
 result "--arg reaches the script" "$(grep -q '"learning_rate": 0.5,' json/other-002/metrics.jsonl || head -n 1 json/other-002/metrics.jsonl)"
 "$GRPO" run exp.lua --quiet --dir dots name=.new --steps 5 >out 2>err
 "$GRPO" run exp.lua --quiet --dir dots name=other --steps 5 >>out 2>>err
 result "a run's name never looks like a place where one is built" "$([ "$(cat out)" = "dots/-new-001
-dots/other-001" ] && [ -e dots/-new-001/run.json ] || cat out err)"
+dots/other-001" ] && [ -e dots/-new-001/run.json ] || show out err)"
 mkdir -p dots/kept && touch dots/kept/file && ln -s nowhere dots/.new-1 && ln -s kept dots/.new-2
 "$GRPO" run exp.lua --quiet --dir dots name=links --steps 5 >out 2>err
 result "a link in that place, also one to nowhere, is in nobody's way" \
@@ -186,11 +186,11 @@ name=$(printf '%0245d' 0)
 "$GRPO" run exp.lua --quiet --dir dots name="n$name" --steps 5 >out 2>err; status=$?
 "$GRPO" run exp.lua --quiet --dir dots name="$name" --steps 5 >>out 2>err
 result "the longest name is a directory's, a longer one is refused at once" \
-  "$([ $status = 2 ] && [ "$(cat out)" = "dots/$name-001" ] || cat out err)"
+  "$([ $status = 2 ] && [ "$(cat out)" = "dots/$name-001" ] || show out err)"
 echo '{ "train": { "lr": 0.25, "prompts_per_step": 3 }, "sampling": { "group_size": 3 } }' >base.json
 "$GRPO" run exp.lua --quiet --dir json name=third extends=base.json stages.2.train.steps=1 --steps 5 >out 2>err
 result "extends is below the script, and stages.N.option above it" "$(
   grep -q '"num_sequences": 16,' json/third-001/metrics.jsonl && [ "$(wc -l <json/third-001/metrics.jsonl)" = 5 ] &&
-  grep -q '"state": "finished"' json/third-001/run.json || cat err json/third-001/metrics.jsonl)"
+  grep -q '"state": "finished"' json/third-001/run.json || show err json/third-001/metrics.jsonl)"
 
 finish

@@ -12,12 +12,12 @@ shakespeare() { timeout 120 "$GRPO" run "$script" --arg size=tiny "$@" </dev/nul
 numbers() { grep -o "\"$1\": [-0-9.e]*" "$2" | cut -d' ' -f2; }
 
 problem=$(shakespeare --dir sft --arg steps=60 --arg sample_every=20 2>err >out || cat err)
-result "mode=sft runs on a generated text" "$problem$(grep -q 'so a text is generated' err || cat err)"
+result "mode=sft runs on a generated text" "$problem$(grep -q 'so a text is generated' err || show err)"
 result "its held-out loss falls, and is bits too" "$(numbers eval/loss sft/*/eval.jsonl | awk 'NR == 1 { a = $1 } { b = $1 }
   END { if (!(NR > 2 && b < a - 0.5)) print "loss " a " " b }'
   paste <(numbers eval/loss sft/*/eval.jsonl) <(numbers eval/bits_per_character sft/*/eval.jsonl) |
   awk '($1 / log(2) - $2) ^ 2 > 1e-8')"
-result "a text every so many steps is in the log" "$([ "$(grep -c '^sample: \|: sample: \| sample: ' sft/*/run.log)" = 3 ] || cat sft/*/run.log)"
+result "a text every so many steps is in the log" "$([ "$(grep -c '^sample: \|: sample: \| sample: ' sft/*/run.log)" = 3 ] || show sft/*/run.log)"
 result "the best checkpoint is the one with the lowest loss" "$([ "$(readlink sft/*/best)" = checkpoints/step-000060 ] || ls -l sft/*)"
 
 args=(--arg mode=grpo --arg steps=8 --arg pretrain=20 --arg partial_logprob=0.1 --arg reward_mode=signed
@@ -25,7 +25,7 @@ args=(--arg mode=grpo --arg steps=8 --arg pretrain=20 --arg partial_logprob=0.1 
 problem=$(shakespeare --dir whole "${args[@]}" 2>err >out || cat err)
 result "mode=grpo runs: a supervised stage, then rewards for characters" "$problem"
 result "the gain on held-out windows has an interval" \
-  "$(grep -q '^match on 16 held-out windows: .* gain .* (95 % interval -\?0\.[0-9]* to -\?0\.[0-9]*)$' err || cat err)"
+  "$(grep -q '^match on 16 held-out windows: .* gain .* (95 % interval -\?0\.[0-9]* to -\?0\.[0-9]*)$' err || show err)"
 result "the KL's weight grows with tokens, to its end" \
   "$(grep '"kind": "grpo"' whole/*/metrics.jsonl >steps; numbers beta steps |
      awk '{ if (($1 - 0.025 * (NR - 1)) ^ 2 > 1e-18) print "step " NR ": " $1 } END { if (NR != 8) print NR " steps" }')"
@@ -43,7 +43,7 @@ result "mode=ppo runs, with its gain and a value loss" "$problem$(grep -q '^matc
 
 problem=$(shakespeare --dir denoise --arg mode=denoise --arg steps=60 --arg sample_every=30 2>err >out || cat err)
 result "mode=denoise runs, shows texts, and its held-out loss falls" "$problem$(grep -q '^--- a text after step 60:' err || cat err
-  numbers eval/masked_loss denoise/*/eval.jsonl | awk '{ l[NR] = $1 } END { exit !(NR > 2 && l[NR] < l[1] - 0.3) }' || cat denoise/*/eval.jsonl)"
+  numbers eval/masked_loss denoise/*/eval.jsonl | awk '{ l[NR] = $1 } END { exit !(NR > 2 && l[NR] < l[1] - 0.3) }' || show denoise/*/eval.jsonl)"
 
 # also NAME=VALUE ... : a run with these arguments ends well
 also() {

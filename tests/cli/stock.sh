@@ -21,9 +21,9 @@ stock examples/embed/stock.lua >"$work/out" 2>"$work/err"
 result "examples/embed/stock.lua trains" "$(awk '$1 == "reward" { ok = $6 > $2 + 0.3 } END { exit !ok }' "$work/out" ||
   cat "$work/out" "$work/err")"
 stock -e 'require "grpo.core"; local s = require "grpo.schedule"; print(type(s.cosine))' >"$work/out" 2>&1
-result "grpo.core may come first" "$(grep -x function "$work/out" >/dev/null || cat "$work/out")"
+result "grpo.core may come first" "$(grep -x function "$work/out" >/dev/null || show "$work/out")"
 GRPO_CPU=abacus stock -e 'require "grpo"' >"$work/out" 2>&1
-result "a wrong GRPO_CPU is said" "$(grep -q 'GRPO_CPU=abacus: unknown' "$work/out" || cat "$work/out")"
+result "a wrong GRPO_CPU is said" "$(grep -q 'GRPO_CPU=abacus: unknown' "$work/out" || show "$work/out")"
 "$GRPO" repl >"$work/out" 2>&1 <<LUA
 package.cpath = "$module/?.so"
 package.loaded["grpo"] = nil
@@ -31,7 +31,7 @@ local grpo, where = require "grpo"
 print(package.searchpath("grpo", package.cpath) ~= nil, grpo.tensor { 1 }:sum():item(), where)
 LUA
 result "the program keeps to its own modules where a grpo.so is about" \
-  "$(grep -q '^true.*1.0.*lua/grpo/init.lua' "$work/out" || cat "$work/out")"
+  "$(grep -q '^true.*1.0.*lua/grpo/init.lua' "$work/out" || show "$work/out")"
 
 # ---- two states, two threads, opened and closed again -------------------------------------------------------------------------
 if ! pkg-config --exists lua5.4; then
@@ -51,7 +51,7 @@ else
     # OpenBLAS, which GRPO_CPU=blas loads, stays loaded
     env -u GRPO_CPU valgrind -q --leak-check=full --show-leak-kinds=all --errors-for-leak-kinds=all --error-exitcode=9 "$work/two" "$module" 2 \
       >"$work/out" 2>"$work/err"
-    result "closing leaves nothing (valgrind)" "$([ $? = 0 ] || cat "$work/err")"
+    result "closing leaves nothing (valgrind)" "$([ $? = 0 ] || show "$work/err")"
   else
     number=$((number + 1))
     echo "ok $number - closing leaves nothing # SKIP valgrind is not installed"
@@ -72,7 +72,7 @@ if command -v luarocks >/dev/null && [ "$(basename "$(dirname "$GRPO")")" = rele
   result "luarocks lint" "$(luarocks lint grpo-scm-1.rockspec 2>&1)"
   HOME=$work luarocks --lua-version 5.4 --tree "$work/tree" make grpo-scm-1.rockspec >"$work/out" 2>&1
   LUA_CPATH="$work/tree/lib/lua/5.4/?.so" "$lua" -e 'print(require("grpo").tensor { 1, 2 }:sum():item())' >"$work/answer" 2>&1
-  result "luarocks make installs a module that works" "$(grep -qx 3.0 "$work/answer" || cat "$work/out" "$work/answer")"
+  result "luarocks make installs a module that works" "$(grep -qx 3.0 "$work/answer" || show "$work/out" "$work/answer")"
 else
   number=$((number + 1))
   echo "ok $number - luarocks make # SKIP luarocks is not installed, or not the release build"

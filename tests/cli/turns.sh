@@ -47,7 +47,7 @@ return grpo.experiment {
 LUA
 
 "$GRPO" run exp.lua --quiet --dir whole >out 2>err; status=$?
-result "a run with a tool and an environment ends well" "$([ $status = 0 ] || cat err)"
+result "a run with a tool and an environment ends well" "$([ $status = 0 ] || show err)"
 result "there were calls, answers and observations" "$(
   for role in assistant tool environment; do grep -q "\"role\": \"$role\"" whole/exp-001/completions.jsonl || echo "no $role"; done
   grep -q '"tools/call_frequency": 0\.[0-9]*[1-9]' whole/exp-001/metrics.jsonl || echo "no calls counted"
@@ -63,16 +63,16 @@ killed "kill -9 in the middle of a step" kill1 KILL_ROLLOUT=7
 killed "kill -9 after a checkpoint" kill2 KILL_CHECKPOINT=8
 
 "$GRPO" replay whole/exp-001 9 --regenerate --n 1 >out 2>err; status=$?
-result "replay makes conversations again, the same ones" "$([ $status = 0 ] && grep -q '^16 of 16 completions are the same again' out || cat out err)"
-result "replay shows who said what" "$(grep -qE '^ +(assistant|tool|environment)> ' out || cat out)"
+result "replay makes conversations again, the same ones" "$([ $status = 0 ] && grep -q '^16 of 16 completions are the same again' out || show out err)"
+result "replay shows who said what" "$(grep -qE '^ +(assistant|tool|environment)> ' out || show out)"
 echo 'return function(_, _, c) return #c.parts + c.environment.reward end' >parts.lua
 "$GRPO" replay whole/exp-001 9 --reward parts.lua >out 2>err; status=$?
-result "replay scores them again by their parts" "$([ $status = 0 ] && grep -q '^16 completions scored again' out || cat out err)"
+result "replay scores them again by their parts" "$([ $status = 0 ] && grep -q '^16 completions scored again' out || show out err)"
 
 "$GRPO" check exp.lua >out 2>err; status=$?
-result "check shows two conversations" "$([ "$(grep -c '^environment> reward' out)" = 2 ] && grep -q '^assistant> ' out || cat out err)"
+result "check shows two conversations" "$([ "$(grep -c '^environment> reward' out)" = 2 ] && grep -q '^assistant> ' out || show out err)"
 "$GRPO" eval whole/exp-001 >out 2>err; status=$?
-result "eval plays with tools and environment" "$([ $status = 0 ] || cat out err)"
+result "eval plays with tools and environment" "$([ $status = 0 ] || show out err)"
 cp -r whole/exp-001 staged # whose stages alone have tools and an environment
 echo 'local path = "staged/config.json"; local c = grpo.json.decode(io.open(path):read("a")); c.options.tools, c.options.environment = nil, nil
   local f = io.open(path, "w"); f:write(grpo.json.encode(c)); f:close()' | "$GRPO" repl >/dev/null
@@ -90,10 +90,10 @@ metric() { # FILE NAME FROM TO : the mean of a metric over rows FROM to TO
 log=$work/runs/game-001/metrics.jsonl
 result "examples/game.lua learns to find the number" "$(
   awk -v a="$(metric "$log" reward 1 10)" -v b="$(metric "$log" reward 51 60)" \
-    'BEGIN { if (!(b > a + 0.08)) print "reward went from " a " to " b }'; [ -e "$log" ] || cat "$work/err")"
+    'BEGIN { if (!(b > a + 0.08)) print "reward went from " a " to " b }'; [ -e "$log" ] || show "$work/err")"
 "$GRPO" run examples/calculator.lua --quiet --dir "$work/runs" --arg sft=120 --arg steps=25 eval.samples=20 >"$work/out" 2>"$work/err"
 log=$work/runs/calculator-001/metrics.jsonl
 result "examples/calculator.lua learns to call its tool" "$(
   awk -v a="$(metric "$log" tools/call_frequency 1 5)" -v b="$(metric "$log" tools/call_frequency 21 25)" \
-    'BEGIN { if (!(b > a + 0.1)) print "calls went from " a " to " b }'; [ -e "$log" ] || cat "$work/err")"
+    'BEGIN { if (!(b > a + 0.1)) print "calls went from " a " to " b }'; [ -e "$log" ] || show "$work/err")"
 finish

@@ -95,5 +95,5 @@ killed() {
   fi
   "$GRPO" run "$exp.lua" --quiet --dir "$dir" --resume >/dev/null 2>err
   status=$?
-  result "$name, then --resume: the same bytes" "$([ $status = 0 ] || cat err; different "whole/$exp-001" "$dir/$exp-001")"
+  result "$name, then --resume: the same bytes" "$([ $status = 0 ] || show err; different "whole/$exp-001" "$dir/$exp-001")"
 }

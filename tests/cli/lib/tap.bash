@@ -15,4 +15,7 @@ result() {
   fi
 }
 
+# show FILE... : what a failed check shows.  It is never empty, because an empty problem is a pass.
+show() { cat "$@" 2>&1 | grep . || echo "the check failed; nothing is in $*"; }
+
 finish() { echo "1..$number"; exit $bad; }
