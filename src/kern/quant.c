@@ -136,18 +136,21 @@ static void put_pairs(QuantWeight *m, int group, int p, int depth, const float *
     }
 }
 
-/* Rounds to the nearest, halves away from zero; a quotient is below 128. */
+/* Rounds to the nearest, halves away from zero; a quotient is below 128.  A row that has a value
+ * that is not finite has a scale that is not a number, and so have all its values then. */
 static void put_bytes(QuantWeight *m, int group, int p, int depth, const float *x) {
   int8_t *to = (int8_t *)m->data + place(m, group * GROUP, p);
   float scale[GROUP];
+  bool finite[GROUP];
   int r[GROUP];
   for (int i = 0; i < GROUP; i++) {
     const float s = m->scale[group * GROUP + i];
+    finite[i] = s == s;
     scale[i] = s > 0 ? s : 1; /* the row is all zeros */
   }
   for (int s = 0; s < depth; s++, x += GROUP, to += GROUP) {
     for (int i = 0; i < GROUP; i++) {
-      const float q = x[i] / scale[i];
+      const float q = finite[i] ? x[i] / scale[i] : 0;
       const int whole = (int)q;
       const float rest = q - (float)whole;
       r[i] = whole + (rest >= 0.5f) - (rest <= -0.5f);
@@ -188,10 +191,13 @@ static void put_group(QuantWeight *m, int group, const float *w) {
   const size_t k = (size_t)m->k;
   float x[STEPS * GROUP];
   for (int i = 0; m->type == QUANT_INT8 && i < rows; i++) {
-    float most = 0;
-    for (size_t p = 0; p < k; p++)
-      if (fabsf(w[(size_t)i * k + p]) > most) most = fabsf(w[(size_t)i * k + p]);
-    m->scale[group * GROUP + i] = most / 127;
+    float most = 0, zero = 0; /* v - v is not a number where v is not finite */
+    for (size_t p = 0; p < k; p++) {
+      const float v = w[(size_t)i * k + p];
+      if (fabsf(v) > most) most = fabsf(v);
+      zero += v - v;
+    }
+    m->scale[group * GROUP + i] = zero == 0 ? most / 127 : zero;
   }
   for (int p = 0; p < m->k; p += STEPS) {
     const int depth = min_int(STEPS, m->k - p);

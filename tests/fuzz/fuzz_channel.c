@@ -12,20 +12,25 @@
 
 enum { PIECE_END = 0x1f };
 
-static int connect_raw(const char *path) {
+static struct sockaddr_un address_of(const char *path) {
   struct sockaddr_un a = {.sun_family = AF_UNIX};
+  FUZZ_CHECK(strlen(path) < sizeof a.sun_path);
+  memcpy(a.sun_path, path, strlen(path) + 1);
+  return a;
+}
+
+static int connect_raw(const char *path) {
+  const struct sockaddr_un a = address_of(path);
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
-  FUZZ_CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+  FUZZ_CHECK(fd >= 0 && connect(fd, (const struct sockaddr *)&a, sizeof a) == 0);
   return fd;
 }
 
 static int listen_raw(const char *path) {
-  struct sockaddr_un a = {.sun_family = AF_UNIX};
+  const struct sockaddr_un a = address_of(path);
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
   unlink(path);
-  FUZZ_CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 1) == 0);
+  FUZZ_CHECK(fd >= 0 && bind(fd, (const struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 1) == 0);
   return fd;
 }
 

@@ -36,7 +36,7 @@ static const char setup[] =
     "  local vars = usual\n"
     "  if context then\n"
     "    local read, value = pcall(jinja.from_json, context)\n"
-    "    if not read and not tostring(value):find 'JSON, byte' then error(value, 0) end\n"
+    "    if not read and not tostring(value):find 'JSON:%d+:%d+: ' then error(value, 0) end\n"
     "    if read and type(value) == 'table' and value.kind == 'dict' then vars = value end\n"
     "  end\n"
     "  local fine, text, spans = pcall(template.render, template, vars)\n"

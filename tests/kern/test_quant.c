@@ -83,6 +83,22 @@ TEST(values_are_kept_as_the_type_keeps_them) {
   free(w);
 }
 
+TEST(a_row_of_bytes_that_is_not_finite_stays_so) {
+  enum { N = 20, K = 33 };
+  static const float strange[] = {NAN, INFINITY, -INFINITY};
+  for (int s = 0; s < 3; s++) {
+    float *w = randoms(N * K);
+    w[7 * K + 5] = strange[s];
+    w[8 * K] = 1e30f;
+    QuantWeight *m = filled(QUANT_INT8, N, K, w);
+    float *got = values_of(m);
+    for (int i = 0; i < N; i++)
+      for (int p = 0; p < K; p++) CHECK(i == 7 ? isnan(got[i * K + p]) : isfinite(got[i * K + p]));
+    quant_free(m);
+    free(w), free(got);
+  }
+}
+
 TEST(every_path_reads_the_same_values) {
   static const int sizes[][2] = {{48, 64}, {33, 192}, {17, 100}, {130, 33}, {1, 1}};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)

@@ -30,5 +30,6 @@ return function(input)
     at = token.last
   end
   load(lua_tokens.without_locals(input), "=text", "t")
-  expect.truth(type(explain.about(input, env)) == "string", "no explanation")
+  local name = input:sub(1, 40) -- it is compared with every name there is
+  expect.truth(type(explain.about(name, env)) == "string", "no explanation")
 end
