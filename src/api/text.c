@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "checkpoint/run_checkpoint.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
 
@@ -22,6 +23,7 @@ static Status load(grpo_context *c, const char *path, grpo_tokenizer **out) {
   Tokenizer *t = NULL;
   try(need(path, "path"));
   try(need(out, "out"));
+  try(run_checkpoint_check(path, CHECKPOINT_TOKENIZER));
   try(tokenizer_load(&t, path));
   return wrap(c, t, out);
 }

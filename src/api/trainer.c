@@ -6,6 +6,7 @@
 #include "api/samples.h"
 #include "base/mem.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/run_checkpoint.h"
 #include "checkpoint/save.h"
 #include "model/lora.h"
 #include "os/file.h"
@@ -515,6 +516,7 @@ grpo_status grpo_trainer_save(grpo_trainer *t, const char *directory) {
 
 static Status load(grpo_trainer *t, const char *directory) {
   try(need(directory, "directory"));
+  try(run_checkpoint_check(directory, CHECKPOINT_ALL));
   return engine_load(t->e, directory);
 }
 

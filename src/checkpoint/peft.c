@@ -7,6 +7,7 @@
 #include "base/by_name.h"
 #include "base/mem.h"
 #include "checkpoint/peft_config.h"
+#include "checkpoint/run_checkpoint.h"
 #include "formats/safetensors.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
@@ -135,6 +136,7 @@ Status peft_load(Model *m, const char *dir) {
   Buf text = {0};
   try(file_join(path, dir, "adapter_config.json"));
   try(check_folder(dir));
+  try(run_checkpoint_check(dir, CHECKPOINT_MODEL));
   Status s = file_read(path, CONFIG_MAX, &text);
   if (s == GRPO_OK) s = peft_attach(m, text.data ? text.data : "", text.len, path);
   buf_free(&text);

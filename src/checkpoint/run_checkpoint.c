@@ -140,6 +140,13 @@ Status run_checkpoint_commit(const char *tmp, const char *dir) {
 
 /* ---- verification ---------------------------------------------------------------------------- */
 
+static bool is_in(CheckpointPart part, const char *name) {
+  const char *end = strrchr(name, '.');
+  if (part == CHECKPOINT_ALL) return true;
+  if (strchr(name, '/') || strcmp(name, "optimizer.safetensors") == 0) return false;
+  return part == CHECKPOINT_MODEL || !end || strcmp(end, ".safetensors") != 0;
+}
+
 static Status verify_file(const char *dir, const Json *entry, Buf *path) {
   uint64_t size;
   uint32_t crc;
@@ -157,12 +164,13 @@ static Status verify_file(const char *dir, const Json *entry, Buf *path) {
   try(measure(path->data, false, &size, &crc));
   snprintf(want, sizeof want, "%08" PRIx32, crc);
   if (strcmp(want, sum) != 0)
-    return fail(GRPO_EFORMAT, "%s: it is damaged: its checksum is %s, but the manifest says %s",
+    return fail(GRPO_EFORMAT,
+                "%s: it is damaged, because its checksum is %s, but the manifest says %s",
                 path->data, want, sum);
   return GRPO_OK;
 }
 
-static Status verify_all(const char *dir, const Json *manifest, Buf *path) {
+static Status verify_files(const char *dir, const Json *manifest, CheckpointPart part, Buf *path) {
   int64_t format;
   if (!json_integer(json_get(manifest, "format"), &format))
     return fail(GRPO_EFORMAT, "%s/%s: the format is missing; is it a checkpoint?", dir,
@@ -173,7 +181,8 @@ static Status verify_all(const char *dir, const Json *manifest, Buf *path) {
   const Json *files = json_get(manifest, "files");
   if (!files || json_type(files) != JSON_OBJECT)
     return fail(GRPO_EFORMAT, "%s/%s: the list of files is missing", dir, manifest_name);
-  for (const Json *f = json_child(files); f; f = json_next(f)) try(verify_file(dir, f, path));
+  for (const Json *f = json_child(files); f; f = json_next(f))
+    if (is_in(part, json_key(f))) try(verify_file(dir, f, path));
   return GRPO_OK;
 }
 
@@ -186,7 +195,30 @@ Status run_checkpoint_verify(const char *dir) {
   if (s == GRPO_OK && !file_exists(path.data))
     s = fail(GRPO_ENOENT, "%s: not a checkpoint: it has no %s", dir, manifest_name);
   if (s == GRPO_OK) s = json_read_file(path.data, MANIFEST_MAX, &manifest);
-  if (s == GRPO_OK) s = verify_all(dir, manifest, &path);
+  if (s == GRPO_OK) s = verify_files(dir, manifest, CHECKPOINT_ALL, &path);
+  json_free(manifest);
+  buf_free(&path);
+  return s;
+}
+
+/* Other programs too call files so. */
+static Status is_checkpoint(Buf *path, const char *dir, bool *yes) {
+  try(join(path, dir, "trainer.json"));
+  *yes = file_exists(path->data);
+  try(join(path, dir, manifest_name));
+  *yes = *yes && file_exists(path->data);
+  return GRPO_OK;
+}
+
+Status run_checkpoint_check(const char *dir, CheckpointPart part) {
+  Buf path = {0};
+  Json *manifest = NULL;
+  bool ours = false;
+  Status s = is_checkpoint(&path, dir, &ours);
+  if (s == GRPO_OK && ours) s = json_read_file(path.data, MANIFEST_MAX, &manifest);
+  if (s == GRPO_OK && ours) s = verify_files(dir, manifest, part, &path);
+  if (s == GRPO_EFORMAT)
+    s = fail(s, "%s; restore it from a copy, or use another checkpoint", err_message());
   json_free(manifest);
   buf_free(&path);
   return s;

@@ -26,6 +26,17 @@ Status run_checkpoint_commit(const char *tmp, const char *dir);
 Status run_checkpoint_remove(const char *dir);
 /* ENOENT: no checkpoint; EFORMAT: a file is missing, cut or changed: the message names it. */
 Status run_checkpoint_verify(const char *dir);
+/* A part of a checkpoint that somebody loads.  The model has no optimizer and no reference/, the
+ * tokenizer no weights either. */
+typedef enum CheckpointPart {
+  CHECKPOINT_ALL,
+  CHECKPOINT_MODEL,
+  CHECKPOINT_TOKENIZER
+} CheckpointPart;
+/* Whoever loads from a path calls this first.  If it is a checkpoint (it has trainer.json and a
+ * manifest), the files of the part must be what the manifest says; EFORMAT names one that is not.
+ * Any other path passes. */
+Status run_checkpoint_check(const char *path, CheckpointPart part);
 
 enum { RUN_CHECKPOINT_NAME_BYTES = 40 };
 /* The checkpoint of a step, relative to the run's directory: "checkpoints/step-000012". */

@@ -7,6 +7,7 @@
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_source.h"
 #include "checkpoint/param_fill.h"
+#include "checkpoint/run_checkpoint.h"
 #include "checkpoint/safetensors_source.h"
 #include "formats/gguf.h"
 #include "model/config_read.h"
@@ -235,6 +236,7 @@ Status weights_load_compute(Model **out, Pool *pool, const char *dir, Storage st
   Config config;
   Model *m;
   WeightSource s;
+  try(run_checkpoint_check(dir, CHECKPOINT_MODEL));
   try(open_model(dir, &config, &m, pool, &s));
   m->storage = storage;
   m->compute = c;

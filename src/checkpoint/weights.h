@@ -14,7 +14,8 @@
 Status weights_config(Config *out, const char *path);
 
 /* Weights are converted while they are read, a few rows at a time.  ENOMEM, before any memory is
- * taken, when they exceed what the machine has free. */
+ * taken, when they exceed what the machine has free; EFORMAT when the files of a checkpoint are not
+ * what its manifest says. */
 Status weights_load(Model **out, Pool *pool, const char *path, Storage storage);
 /* For a model that computes in bf16 from the start: its panels take less memory. */
 Status weights_load_compute(Model **out, Pool *pool, const char *path, Storage storage, Compute c);

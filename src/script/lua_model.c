@@ -94,6 +94,7 @@ static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 
 static void push_loaded_tokenizer(lua_State *L, const char *path) {
   Tokenizer *t = NULL;
+  want_ok(L, run_checkpoint_check(path, CHECKPOINT_TOKENIZER));
   want_ok(L, tokenizer_load(&t, path));
   push_tokenizer(L, t);
 }

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/run_checkpoint.h"
 #include "script/binding.h"
 #include "script/lua_text.h"
 #include "script/script_impl.h"
@@ -56,6 +57,7 @@ static int l_load(lua_State *L) {
   Tokenizer *t = NULL;
   const char *path = check_string(L, 1, NULL);
   TokenizerSlot *slot = push_slot(L);
+  want_ok(L, run_checkpoint_check(path, CHECKPOINT_TOKENIZER));
   return made(L, slot, tokenizer_load(&t, path), &t);
 }
 

@@ -69,6 +69,81 @@ TEST(damage_is_found_and_named) {
   CHECK(run_checkpoint_verify(test_path("%s/none", test_tmp())) == GRPO_ENOENT);
 }
 
+/* ---- damage of single bytes ---- */
+
+static const char *const parts[] = {"adapter_model.safetensors",
+                                    "config.json",
+                                    "optimizer.safetensors",
+                                    "reference/model.safetensors",
+                                    "tokenizer.json",
+                                    "trainer.json",
+                                    "manifest.json"};
+enum { PARTS = sizeof parts / sizeof *parts, MANIFEST = PARTS - 1 };
+
+static void make_checkpoint(const char *dir) {
+  const char *tmp = begin(dir);
+  CHECK(!file_mkdirs(test_path("%s/reference", tmp)));
+  for (int i = 0; i < MANIFEST; i++) put(tmp, parts[i], parts[i]);
+  CHECK(!run_checkpoint_commit(tmp, dir));
+}
+
+/* Without cutting the file or a sync: this is done thousands of times. */
+static void put_byte(const char *dir, int part, size_t at, int byte) {
+  FILE *f = fopen(test_path("%s/%s", dir, parts[part]), "r+b");
+  CHECK(f && !fseek(f, (long)at, SEEK_SET) && fputc(byte, f) == byte && !fclose(f));
+}
+
+static bool read_by_model(int part) { return part != 2 && part != 3; }
+static bool read_by_tokenizer(int part) { return read_by_model(part) && part != 0; }
+
+/* A manifest with a changed byte may still say the same, in its white space alone. */
+static void check_flip(const char *dir, int part, unsigned char was) {
+  if (part == MANIFEST) {
+    if (was == ' ' || was == '\n') return;
+    CHECK(run_checkpoint_verify(dir) == GRPO_EFORMAT);
+    return;
+  }
+  CHECK(run_checkpoint_verify(dir) == GRPO_EFORMAT);
+  CHECK(strstr(err_message(), parts[part]));
+  CHECK(run_checkpoint_check(dir, CHECKPOINT_MODEL) ==
+        (read_by_model(part) ? GRPO_EFORMAT : GRPO_OK));
+  CHECK(run_checkpoint_check(dir, CHECKPOINT_TOKENIZER) ==
+        (read_by_tokenizer(part) ? GRPO_EFORMAT : GRPO_OK));
+}
+
+TEST(every_flipped_bit_of_every_file_is_found) {
+  const char *dir = path_of("g/step-1");
+  Buf text = {0};
+  int flips = 0;
+  make_checkpoint(dir);
+  CHECK(!run_checkpoint_check(dir, CHECKPOINT_MODEL) &&
+        !run_checkpoint_check(dir, CHECKPOINT_TOKENIZER));
+  for (int part = 0; part < PARTS; part++) {
+    buf_clear(&text);
+    CHECK(!file_read(test_path("%s/%s", dir, parts[part]), 1 << 20, &text));
+    for (size_t i = 0; i < 8 * text.len; i++, flips++) {
+      const unsigned char was = (unsigned char)text.data[i / 8];
+      put_byte(dir, part, i / 8, was ^ 1 << i % 8);
+      check_flip(dir, part, was);
+      put_byte(dir, part, i / 8, was);
+    }
+  }
+  CHECK(flips > 4000 && !run_checkpoint_verify(dir));
+  buf_free(&text);
+}
+
+TEST(what_is_no_checkpoint_is_not_checked) {
+  const char *dir = path_of("h/step-1");
+  make_checkpoint(dir);
+  put(dir, "config.json", "changed");
+  CHECK(run_checkpoint_check(dir, CHECKPOINT_MODEL) == GRPO_EFORMAT);
+  CHECK(strstr(err_message(), "restore it from a copy, or use another checkpoint"));
+  CHECK(!remove(test_path("%s/trainer.json", dir)));
+  CHECK(!run_checkpoint_check(dir, CHECKPOINT_MODEL));
+  CHECK(!run_checkpoint_check(test_path("%s/config.json", dir), CHECKPOINT_MODEL));
+  CHECK(!run_checkpoint_check(path_of("nowhere"), CHECKPOINT_MODEL));
+}
+
 TEST(what_a_killed_process_left_is_cleared) {
   const char *dir = path_of("c/step-1");
   const char *tmp = begin(dir);
