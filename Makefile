@@ -280,6 +280,7 @@ check:
 	$(MAKE) test
 	$(MAKE) MODE=asan test
 	STRIDE=23 KILLS=30 tools/check-crash
+	STRIDE=60 tools/check-damage
 	POINTS=400 tools/check-memory
 	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory
 	tools/check-embed
@@ -290,13 +291,14 @@ check:
 	tools/check-fuzz
 
 ## make torture         hours: a kill and every fault at every system call that changes a file, KILLS=2000 random kills,
-##                      a failure of every allocation
+##                      a failure of every allocation, every byte of a run damaged
 KILLS ?= 2000
 .PHONY: torture
 torture: grpo $(BUILD)/tests/api/test_memory
 	KILLS=$(KILLS) tools/check-crash
 	tools/check-memory
 	GRPO_POINTS=0 $(BUILD)/tests/api/test_memory
+	tools/check-damage
 
 ## make CROSS=aarch64-linux-gnu- SYSROOT=DIR RUN=qemu-aarch64 ...   the same for another machine; tools/check-neon
 

@@ -163,7 +163,8 @@ GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size)
 /* path: a directory in Hugging Face layout, a .gguf file, a checkpoint, a run's directory, which
  * stands for its newest checkpoint, or an adapter of PEFT, as checkpoints of a LoRA run are.  An
  * adapter comes with its base, which is base_model_name_or_path of its adapter_config.json: a path
- * from the adapter's directory, else from the current one. */
+ * from the adapter's directory, else from the current one.  EFORMAT when the files of a checkpoint
+ * are not what its manifest says. */
 GRPO_API grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                                      grpo_model **out);
 /* Makes a model with random weights, normal(0, initializer_range).  config is the JSON text of a

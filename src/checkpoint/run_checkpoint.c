@@ -143,8 +143,10 @@ Status run_checkpoint_commit(const char *tmp, const char *dir) {
 static bool is_in(CheckpointPart part, const char *name) {
   const char *end = strrchr(name, '.');
   if (part == CHECKPOINT_ALL) return true;
-  if (strchr(name, '/') || strcmp(name, "optimizer.safetensors") == 0) return false;
-  return part == CHECKPOINT_MODEL || !end || strcmp(end, ".safetensors") != 0;
+  if (strchr(name, '/')) return false; /* of the reference */
+  if (!end || strcmp(end, ".safetensors") != 0) return true;
+  const bool weights = strncmp(name, "model", 5) == 0 || strncmp(name, "adapter_model", 13) == 0;
+  return part == CHECKPOINT_MODEL && weights;
 }
 
 static Status verify_file(const char *dir, const Json *entry, Buf *path) {

@@ -219,7 +219,7 @@ refused 'an extends file that is no JSON' 3 '.*more\.json.*' run good.lua extend
 
 # A checkpoint to spoil, once whole.
 "$GRPO" run --quiet --dir made good.lua checkpoint.every=1 >/dev/null 2>&1
-spoil() { rm -rf spoilt; mkdir spoilt; cp -r made/good-001/checkpoints/step-000002/. spoilt; }
+spoil() { rm -rf spoilt; cp -rL made/good-001/latest spoilt; rm spoilt/manifest.json; } # else its sums are checked first
 spoil; head -c 1000 made/good-001/latest/model.safetensors >spoilt/model.safetensors
 refused 'corrupt safetensors' 3 '.*spoilt/model\.safetensors: .*' run good.lua model.path=spoilt
 spoil; echo '{ "model": 5' >spoilt/tokenizer.json
@@ -243,8 +243,11 @@ refused 'a pipe that a resumed run would write to' 3 'cannot write to made/pipe/
 printf 'x' | dd of=made/good-002/checkpoints/step-000001/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 refused 'a corrupt checkpoint on resume' 3 '.*made/good-002.*checkpoint.*' "$GRPO" run --quiet --resume=made/good-002
 refused 'a run that is not there' 3 '.*made/good-077: not a run directory: .*' "$GRPO" run --quiet --resume=made/good-077
-echo '-- edited' >>made/good-002/source/main.lua
+refused 'which says what is damaged, and what to do' 3 '.*model\.safetensors: it is damaged, because .*, or remove made/good-002/.* to resume from an older checkpoint' \
+  "$GRPO" run --quiet --resume=made/good-002
+cp good.lua as_it_was.lua && echo '-- edited' >>good.lua
 refused 'a resume of a script that has changed' 2 '.*made/good-002: .*differs.*--force.*' "$GRPO" run --quiet --resume=made/good-002 good.lua
+mv as_it_was.lua good.lua
 
 # ---- code that trains ------------------------------------------------------------------------------------------------------
 steps='train = { steps = 2, prompts_per_step = 2 },'

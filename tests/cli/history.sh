@@ -59,7 +59,7 @@ experiment marks.lua 'train = { steps = 1, prompts_per_step = 2 }' '{ name = "se
   'train = grpo.data.list(rows), prompt = function(row) row.seen = #row.answer return row.prompt end'
 "$GRPO" run marks.lua --quiet >/dev/null 2>&1
 refused "a data.prompt that changes its row" 2 "or data.prompt changed it then" replay marks-001 --reward marks.lua
-cp -r $run older && sed -i 's/"row_crc32c": [0-9]*, //' older/completions.jsonl
+cp -r $run older && unsummed older && sed -i 's/"row_crc32c": [0-9]*, //' older/completions.jsonl
 "$GRPO" replay older --reward exp.lua >out 2>err; status=$?
 result "a run of an older version: it is said that rows cannot be compared" \
   "$([ $status = 0 ] && grep -q '^48 completions scored again with exp.lua: 0 have another reward' out && [ "$(wc -l <err)" = 1 ] &&
@@ -75,7 +75,7 @@ result "and holds every completion" "$([ "$(grep -o '"eos"\|"length"' $page | wc
 "$GRPO" report $run --out small.html --completions 8 >/dev/null
 result "--completions bounds them" "$(grep -q '8 of 48 completions' small.html || grep -o '[0-9]* of [0-9]* completions' small.html)"
 # what a model may write, in place of a completion
-sed '1s/"text": "[^"]*"/"text": "<\/script><script>alert(1)<\/script><!-- \\u202e"/' $run/completions.jsonl >c && cp -r $run hostile && cp c hostile/completions.jsonl
+cp -r $run hostile && unsummed hostile && sed -i '1s/"text": "[^"]*"/"text": "<\/script><script>alert(1)<\/script><!-- \\u202e"/' hostile/completions.jsonl
 "$GRPO" report hostile >/dev/null
 result "a completion cannot leave its place" "$(grep -oF 'alert(1)</script>' hostile/report.html)"
 
@@ -154,7 +154,7 @@ result "diff: other stages" "$(grep -qE '^  stages +grpo, grpo +grpo$' out && gr
 cp -r $run changed && echo '{"kind": "set", "path": "train.lr", "value": 0.5, "step": 3, "stage": 1}' >changed/events.jsonl
 "$GRPO" diff exp-001 changed >out 2>err
 result "diff: what was changed while one run trained" "$(grep -q '^changed at step 3: set train.lr = 0.5, only in changed$' out || show out err)"
-echo '[{"path": "rows.jsonl", "size": 10, "crc32c": 1}]' >changed/inputs.json
+unsummed changed && echo '[{"path": "rows.jsonl", "size": 10, "crc32c": 1}]' >changed/inputs.json
 "$GRPO" diff exp-001 changed >out 2>err
 result "diff: other input files" "$(grep -qE '^  \(input rows\.jsonl\) +- +10 bytes, CRC-32C 00000001$' out || show out err)"
 "$GRPO" report staged-001 >out 2>err

@@ -56,7 +56,7 @@ mv exp.lua kept.lua
 echo 'print(tr:step().step)' | repl $run
 result "from its saved sources" "$([ "$(cat out)" = 7 ] || show out err)"
 mv kept.lua exp.lua
-cp -r $run runs/exp-002 && echo 'error("gone")' >runs/exp-002/source/main.lua
+cp -r $run runs/exp-002 && unsummed runs/exp-002 && echo 'error("gone")' >runs/exp-002/source/main.lua
 echo 'print(rawget(_ENV, "tr"), m:count() > 0, #tok)' | repl exp-002
 result "where its script cannot be loaded, its model" "$([ "$(cat out)" = "$(printf 'nil\ttrue\t14')" ] && grep -q 'gone' err || show out err)"
 echo 1 | repl exp-003; status=$?

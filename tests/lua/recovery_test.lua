@@ -3,6 +3,8 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 
+local sums = require "grpo.runs.sums"
+
 local fs = core.fs
 
 local function temporary(f)
@@ -21,15 +23,15 @@ describe("a log that is cut back", function()
     return ('{"step": %d, "text": "%s"}\n'):format(step, more or "")
   end
 
-  -- Returns the text as it is after the cut, and how many lines cut_log could not read.
+  -- Returns the text as it is after the cut, what cut_log says, and what it has moved.
   local function cut(text, last, rows)
-    local left, unreadable
+    local left, said, moved
     temporary(function(dir)
       assert(fs.write(dir .. "/log", text))
-      unreadable = cut_log(dir .. "/log", last, rows)
-      left = fs.read(dir .. "/log")
+      said = table.concat(cut_log(dir .. "/log", last, rows), "; ")
+      left, moved = fs.read(dir .. "/log"), fs.read(dir .. "/log.damaged")
     end)
-    return left, unreadable
+    return left, said, moved
   end
 
   it("loses the rows of later steps and an incomplete last line", function()
@@ -39,6 +41,8 @@ describe("a log that is cut back", function()
       assert.equal(want, (cut(table.concat(rows), last)))
       assert.equal(want, (cut(table.concat(rows) .. row(5):sub(1, -2), last)))
     end
+    assert.equal("", select(2, cut(row(1) .. row(2), 1)))
+    assert.equal("log: the last line is incomplete and was cut", select(2, cut(row(1) .. "{", 1)))
     assert.equal("", (cut("", 3)))
     assert.equal("", (cut("half", 3)))
     assert.equal("", (cut(("half"):rep(100000), 3)))
@@ -54,16 +58,47 @@ describe("a log that is cut back", function()
     assert.equal(row(1), (cut(row(1), 2, 1)))
   end)
 
-  it("keeps lines that cannot be read, and counts them, unless an earlier row goes", function()
-    local left, unreadable = cut(row(1) .. "{\n" .. row(2) .. "[\n\0\n", 2)
-    assert.equal(row(1) .. "{\n" .. row(2) .. "[\n\0\n", left)
-    assert.equal(2, unreadable)
-    left, unreadable = cut(row(1) .. "{\n" .. row(2) .. "[\n", 1)
-    assert.equal(row(1) .. "{\n", left)
-    assert.equal(1, unreadable)
-    left, unreadable = cut("{\n[]\n", 1)
-    assert.equal("{\n[]\n", left)
-    assert.equal(2, unreadable)
+  it("moves lines that cannot be read to another file, and says where they were", function()
+    local left, said, moved = cut(row(1) .. "{\n" .. row(2) .. "[\n\0\n", 2)
+    assert.equal(row(1) .. "{\n" .. row(2), left)
+    assert.equal("log: 2 lines cannot be read, the first is line 4; all were moved to log.damaged",
+      said)
+    assert.equal("[\n\0\n", moved)
+    left, said, moved = cut(row(1) .. "{\n" .. row(2) .. "[\n" .. row(3), 1)
+    assert.equal(row(1), left)
+    assert.equal("log: 2 lines cannot be read, the first is line 2; all were moved to log.damaged",
+      said)
+    assert.equal("{\n[\n", moved)
+    left, said, moved = cut("{\n[]", 1)
+    assert.equal("", left)
+    assert.equal("log: 1 line cannot be read, the first is line 1; all were moved to log.damaged; "
+      .. "log: the last line is incomplete and was cut", said)
+    assert.equal("{\n", moved)
+  end)
+
+  it("leaves them where they are before a row that stays", function()
+    local text = row(1) .. row(2) .. "{\n" .. row(2)
+    local left, said, moved = cut(text .. row(3), 2, 2)
+    assert.equal(text, left)
+    assert.equal("log: 1 line cannot be read, the first is line 3; nothing of it was changed", said)
+    assert.equal("", moved)
+  end)
+
+  it("loses no row of which a byte has changed", function()
+    local rows = {}
+    for step = 1, 3 do rows[step] = sums.line { step = step, text = "abc" } end
+    local text, starts = table.concat(rows), #rows[1]
+    for at = starts + 1, #text do
+      local flipped = text:sub(1, at - 1) .. string.char(text:byte(at) ~ 4) .. text:sub(at + 1)
+      local left, said, moved = cut(flipped, 2)
+      if said == "" then -- in the name of the sum, or in its white space
+        assert.equal(flipped:sub(1, #rows[1] + #rows[2]), left)
+      else
+        assert.equal(left, text:sub(1, #left))
+        assert.equal((flipped .. "\n"):sub(#left + 1, #left + #moved), moved)
+        assert.is_true(#left < at and at <= #left + #moved)
+      end
+    end
   end)
 
   it("is read from its end, as far as it is cut", function()

@@ -1,7 +1,6 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local rundir = require "grpo.runs.directory"
-local checkpoint = require "grpo.runs.checkpoint"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
@@ -50,7 +49,7 @@ local function experiment_of(o)
   end
   local info = rundir.read(what, "run")
   local e = script.of_run(what, info, { overrides = o.overrides })
-  local from = one or checkpoint.newest(what)
+  local from = one or core.checkpoint_newest(what)
   if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", what) end
   return e, from
 end

@@ -12,8 +12,8 @@ local run = {
       doc = "resume RUN from its own saved sources; without RUN, resume the newest unfinished run "
         .. "of SCRIPT" },
     { name = "force",
-      doc = "resume even if the script or its inputs changed; if SCRIPT is given, use its current "
-        .. "version instead of the saved copy" },
+      doc = "resume even if the script or its inputs changed, or files of the run are damaged; if "
+        .. "SCRIPT is given, use its current version instead of the saved copy" },
     { name = "steps", type = "integer", min = 1,
       doc = "stop after N optimizer steps, counted from the beginning of the run" },
     flags.arg, flags.memory, flags.threads, flags.dir,

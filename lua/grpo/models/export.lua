@@ -37,6 +37,7 @@ end
 -- nil, base_name = its name if it is not here, name = }
 local function source_of(path, base)
   local source = { place = model_paths.find(path, base), run = run_of(path) }
+  if source.run then rundir.verified(source.run) end
   local dir = source.place.adapter or source.place.path
   source.step = math.tointeger(model_paths.read_json(dir .. "/trainer.json").step)
   if source.place.adapter then

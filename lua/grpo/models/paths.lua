@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local nearest = require "grpo.options".nearest
+local rundir = require "grpo.runs.directory"
 
 local fs = core.fs
 local model_paths = {}
@@ -103,14 +104,16 @@ local function any_has(list, name)
 end
 
 -- Returns a sentence saying that tools or an environment answered the model during its run, which
--- they do not elsewhere; nil if there were none.
+-- they do not elsewhere, or that this is not known; nil if there were none.
 function model_paths.alone(path)
   path = of_run(path)
   local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
-  local config = fs.exists(run .. "/run.json") and model_paths.read_json(run .. "/config.json")
+  if not fs.exists(run .. "/run.json") then return nil end
+  local ok, config = pcall(rundir.read_listed, run, "config")
+  if not ok then return tostring(config) end
   local list, met = { config and config.options or {} }, {}
-  for _, stage in ipairs(config and type(config.stages) == "table" and config.stages or {}) do
-    list[#list + 1] = type(stage) == "table" and stage.options or {}
+  for _, stage in ipairs(config and config.stages or {}) do
+    list[#list + 1] = stage.options or {}
   end
   for _, name in ipairs { "tools", "environment" } do
     if any_has(list, name) then met[#met + 1] = name end

@@ -59,8 +59,8 @@ local function open_run(env, dir, from, o)
   local ok, tr, e, about = core.protected(trainer_at, dir, from, o)
   if not ok then
     if not from then error(tr, 0) end
-    core.err(("grpo: %s\n"):format(errors.line(tr)))
     env.m = require("grpo.models.loading").open(from, { compute = o.flags.compute })
+    core.err(("grpo: %s\n"):format(errors.line(tr)))
     env.tok = env.m.tokenizer
     return ("%s: only its model could be opened: m and tok"):format(dir)
   end

@@ -109,7 +109,8 @@ function checkpoint.newest(run_dir)
   local ok, err = pcall(core.checkpoint_verify, dir)
   if not ok then
     errors.raise_plain("EFORMAT",
-      "%s; the checkpoint is corrupt: remove %s to resume from an older one", tostring(err), dir)
+      "%s; restore it from a copy, or remove %s to resume from an older checkpoint", tostring(err),
+      dir)
   end
   return dir
 end

@@ -6,8 +6,9 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local sums = require "grpo.runs.sums"
 
-local fs = core.fs
+local fs, must = core.fs, errors.must
 
 local BLOCK = 1 << 16
 local LONGEST = 1 << 26 -- no row has more bytes
@@ -40,44 +41,111 @@ local function line_ends(file, path, stop)
   end
 end
 
--- The step of the row that these bytes hold; nil if they are not a row.
+-- The step of the row that these bytes hold; nil if they are not a row, or a damaged one.
 local function step_of(file, path, first, stop)
   if stop - first > LONGEST then return nil end
-  local ok, row = pcall(core.json_decode, read(file, path, first, stop))
+  local text = read(file, path, first, stop)
+  if sums.state(text) == "damaged" then return nil end
+  local ok, row = pcall(core.json_decode, text)
   return ok and type(row) == "table" and tonumber(row.step) or nil
 end
 
--- Where the file ends when it is cut, and how many lines before that place cannot be read.
+-- A whole row whose newline has become another byte, and not one that was being written.
+local function has_lost_its_end(file, path, first, stop)
+  return stop - first < LONGEST and stop > first
+    and sums.state(read(file, path, first, stop - 1)) == "intact"
+end
+
+-- Returns where the file ends when it is cut, and unreadable lines in the part that was looked at,
+-- { first =, stop = } from the last one to the first.
 local function place_to_cut(file, path, size, last, rows)
   local next_end = line_ends(file, path, size)
-  local stop = next_end() or 0 -- an incomplete last line is cut
-  local place, unreadable = stop, 0
+  local stop = next_end() or 0
+  local place, unreadable = stop, {}
   local of_last = {} -- where the rows of step `last` begin, from the last one to the first
+  if has_lost_its_end(file, path, stop, size) then unreadable[1] = { first = stop, stop = size } end
   while stop > 0 do
     local first = next_end() or 0
     local step = step_of(file, path, first, stop)
     if step and (step < last or step == last and not rows) then break end
     if not step then
-      unreadable = unreadable + 1
+      unreadable[#unreadable + 1] = { first = first, stop = stop }
     elseif step == last then
       of_last[#of_last + 1] = first
     else
-      place, unreadable = first, 0
+      place = first
     end
     stop = first
   end
-  return of_last[#of_last - (rows or 0)] or place, unreadable
+  place = of_last[#of_last - (rows or 0)] or place
+  for _, line in ipairs(unreadable) do
+    if line.stop == place then place = line.first end
+  end
+  return place, unreadable
+end
+
+-- ---- unreadable lines -----------------------------------------------------------------------
+
+-- Iterates over the blocks of a part of the file.
+local function blocks(file, path, first, stop)
+  return function()
+    if first >= stop then return nil end
+    local text = read(file, path, first, math.min(stop, first + BLOCK))
+    first = first + #text
+    return text
+  end
+end
+
+-- The number of the line that begins at a place.
+local function line_number(file, path, place)
+  local number = 1
+  for text in blocks(file, path, 0, place) do
+    number = number + select(2, text:gsub("\n", ""))
+  end
+  return number
+end
+
+-- Adds the lines behind `place`, which will be cut, to another file; returns how many they are.
+local function put_aside(file, path, place, unreadable)
+  local moved, writer <close> = 0, must(fs.append(path .. ".damaged"))
+  for i = #unreadable, 1, -1 do
+    local line = unreadable[i]
+    if line.first >= place then
+      moved = moved + 1
+      for text in blocks(file, path, line.first, line.stop) do must(writer:put(text)) end
+      if read(file, path, line.stop - 1, line.stop) ~= "\n" then must(writer:put("\n")) end
+    end
+  end
+  must(writer:sync())
+  return moved
+end
+
+local function said(file, path, unreadable, moved)
+  local name, count = path:match("[^/]+$"), #unreadable
+  return ("%s: %d line%s cannot be read, the first is line %d; %s"):format(name, count,
+    count == 1 and "" or "s", line_number(file, path, unreadable[count].first),
+    moved == 0 and "nothing of it was changed"
+    or ("%s moved to %s.damaged"):format(moved == count and "all were" or moved .. " were", name))
 end
 
 -- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
--- the first `rows` ones (nil: none of them), and an incomplete last line.  Unreadable lines go with
--- rows before them that go; others stay, and their number is returned.
+-- the first `rows` ones (nil: none of them), and an incomplete last line.  Lines that cannot be
+-- read are moved to PATH.damaged if they stand behind the rows that stay.  Returns sentences about
+-- lines that were not as they should be.
 return function(path, last, rows)
-  if not fs.exists(path) then return 0 end
-  local file <close> = errors.must(io.open(path, "rb"))
+  if not fs.exists(path) then return {} end
+  local file <close> = must(io.open(path, "rb"))
   file:setvbuf("no") -- rows are read exactly
   local size = file:seek("end")
   local place, unreadable = place_to_cut(file, path, size, last, rows)
-  if place < size then errors.must(fs.truncate(path, place)) end
-  return unreadable
+  local remarks = {}
+  if #unreadable > 0 then
+    remarks[1] = said(file, path, unreadable, put_aside(file, path, place, unreadable))
+  end
+  local incomplete = size > 0 and read(file, path, size - 1, size) ~= "\n"
+  if incomplete and not (unreadable[1] and unreadable[1].stop == size) then
+    remarks[#remarks + 1] = path:match("[^/]+$") .. ": the last line is incomplete and was cut"
+  end
+  if place < size then must(fs.truncate(path, place)) end
+  return remarks
 end

@@ -10,6 +10,7 @@ local cut_log = require "grpo.runs.cut_log"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
 local schema = require "grpo.runs.schema"
+local sums = require "grpo.runs.sums"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local tensorboard = require "grpo.runs.tensorboard"
 
@@ -26,10 +27,25 @@ local function write_json(path, value)
   must(fs.write(path, core.json_encode(value, { indent = 2 }) .. "\n"))
 end
 
--- Reads NAME.json of a run.  An unreadable file is an error; for a missing one it returns nil, a
--- message and a code.
+-- Reads NAME.json of a run.  An unreadable or damaged file is an error; for a missing one it
+-- returns nil, a message and a code.
 function rundir.read(dir, name)
   return schema.read(("%s/%s.json"):format(dir, name), schema.shapes[name])
+end
+
+-- Reads a file as rundir.read does, and looks at the sum of it that run.json has.
+function rundir.read_listed(dir, name)
+  local info = rundir.read(dir, "run")
+  local damage = info and info.sums and sums.damage(info.sums, dir, name .. ".json")
+  if damage then errors.raise_plain("EFORMAT", "%s", damage) end
+  return rundir.read(dir, name)
+end
+
+-- Reads run.json and looks at the sums of all files that it names.
+function rundir.verified(dir)
+  local info, message, code = rundir.read(dir, "run")
+  if info then sums.verify(dir, info) end
+  return info, message, code
 end
 
 -- ---- making one ----------------------------------------------------------------
@@ -54,23 +70,43 @@ local function loaded_modules()
   return list
 end
 
-local function save_module(to, name, path)
-  local target = ("%s/modules/%s.lua"):format(to, (name:gsub("%.", "/")))
-  must(fs.mkdirs(target:match("^(.*)/")))
-  must(fs.write(target, loaded_sources.of(path).text or ""))
+-- Returns the name of the saved file within `dir`.
+local function save_module(dir, source, name, path)
+  local target = ("%s/modules/%s.lua"):format(source, (name:gsub("%.", "/")))
+  must(fs.mkdirs(dir .. "/" .. target:match("^(.*)/")))
+  must(fs.write(dir .. "/" .. target, loaded_sources.of(path).text or ""))
+  return target
 end
 
--- Writes the script and every module that it loaded, as they were then, into the directory `to`:
--- main.lua, modules/.
-function rundir.save_sources(to, script)
+-- Writes the script and every module that it loaded, as they were then, into the directory `source`
+-- of `dir`: main.lua, modules/.
+local function save_sources(dir, source, script)
+  local to = dir .. "/" .. source
   must(fs.mkdirs(to .. "/modules"))
   must(fs.write(to .. "/main.lua", loaded_sources.of(script).text or ""))
-  for _, module in ipairs(loaded_modules()) do save_module(to, module.name, module.path) end
+  for _, module in ipairs(loaded_modules()) do
+    save_module(dir, source, module.name, module.path)
+  end
+end
+
+-- The sums of `names`, files and directories, are written down.  A run of an older version stays
+-- without.
+function Run:add_sums(names)
+  if not self.info.sums then return end
+  for _, name in ipairs(names) do sums.add(self.info.sums, self.dir, name) end
+  self:set_state(self.info.state)
 end
 
 -- Adds a module that was loaded later to the others of `source` within the run.
 function Run:save_module(source, name, path)
-  save_module(self.dir .. "/" .. source, name, path)
+  self:add_sums { save_module(self.dir, source, name, path) }
+end
+
+-- Removes a directory of saved sources.
+function Run:remove_sources(name)
+  -- a kill between the two leaves files without sums, which the next resume removes
+  if self.info.sums and sums.remove(self.info.sums, name) then self:set_state(self.info.state) end
+  must(fs.remove_tree(self.dir .. "/" .. name))
 end
 
 -- Saves the script and its modules as they were loaded last beside those of the beginning; returns
@@ -79,7 +115,8 @@ function Run:save_reload(script)
   local n = 1
   while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end
   local source = ("source/reload-%03d"):format(n)
-  rundir.save_sources(self.dir .. "/" .. source, script)
+  save_sources(self.dir, source, script)
+  self:add_sums { source }
   return source
 end
 
@@ -97,7 +134,7 @@ end
 local function fill(run, name, info)
   local dir = run.dir
   must(fs.mkdirs(dir .. "/checkpoints"))
-  rundir.save_sources(dir .. "/source", info.script)
+  save_sources(dir, "source", info.script)
   if info.text then must(fs.write(dir .. "/source/main.lua", info.text)) end
   write_json(dir .. "/config.json", info.config)
   write_json(dir .. "/env.json", info.env)
@@ -105,7 +142,10 @@ local function fill(run, name, info)
   run.info = { format = 1, version = core.version().version, name = name, script = info.script,
     args = info.args,
     overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(),
-    host = core.hostname() }
+    host = core.hostname(), sums = {} }
+  for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do
+    sums.add(run.info.sums, dir, written)
+  end
   run:open_logs()
   run:set_state("running")
 end
@@ -170,18 +210,68 @@ local function remove_temporaries(dir)
   clear(dir .. "/source")
 end
 
--- Opens a run to resume it.  The lock tells whether another process still trains it.
-function rundir.open(dir)
-  local info, message, code = rundir.read(dir, "run")
-  if not info then errors.raise_plain(code, "%s: not a run directory: %s", dir, message) end
-  local run = setmetatable({ dir = dir, info = info }, Run)
+-- A damaged file ends a resume.  With force that is remembered and said when the logs are open.
+function Run:damaged(force, message, consequence)
+  if not force then
+    errors.raise_plain("EFORMAT", "%s, or resume with --force, which %s", message, consequence)
+  end
+  self.remarks[#self.remarks + 1] = ("%s; --force %s"):format(message, consequence)
+end
+
+local function open_info(run, force)
+  local ok, info, message, code = pcall(rundir.read, run.dir, "run")
+  if not ok then
+    local path = run.dir .. "/run.json"
+    local forced = schema.read(path, schema.shapes.run, true)
+    run:damaged(force, tostring(info), "takes it as it is")
+    info = forced
+  end
+  if info then return info end
+  return errors.raise_plain(code, "%s: not a run directory: %s", run.dir, message)
+end
+
+-- Looks at the files that a resume depends on.
+local function check_files(run, force)
+  local list, dir = run.info.sums, run.dir
+  if not list then
+    run.remarks[#run.remarks + 1] = dir .. ": it was begun by an older version, which kept no "
+      .. "checksums of its files, so damage to them is not noticed"
+  end
+  for name in sorted_pairs(list or {}) do
+    local message = sums.damage(list, dir, name)
+    if message then
+      run:damaged(force, message, "takes it as it is")
+      list[name] = nil
+      if fs.exists(dir .. "/" .. name) then sums.add(list, dir, name) end
+    end
+  end
+  local ok, problem = pcall(rundir.read, dir, "log_sizes")
+  if ok then return end
+  local aside = dir .. "/log_sizes.json.damaged"
+  run:damaged(force, tostring(problem),
+    ("moves it to %s and does not cut the files of tr:append"):format(aside))
+  must(fs.rename(dir .. "/log_sizes.json", aside))
+end
+
+-- Opens a run to resume it.  The lock tells whether another process still trains it.  force: with
+-- files that are damaged.
+function rundir.open(dir, force)
+  local run = setmetatable({ dir = dir, remarks = {} }, Run)
+  local info = open_info(run, force)
+  run.info = info
   local lock, why, code_of = fs.lock(dir .. "/.lock")
   if lock == nil then errors.raise_plain(code_of, "%s: cannot be gone on with: %s", dir, why) end
   if not lock then
     errors.raise_plain("EARG", "%s: is running (process %s)", dir, tostring(info.pid))
   end
   run.lock = lock
+  local ok, problem = pcall(check_files, run, force)
+  if not ok then
+    lock:close()
+    error(problem, 0)
+  end
   remove_temporaries(dir)
+  info.run_log = nil -- more is to come
   info.pid, info.host = core.getpid(), core.hostname()
   return run
 end
@@ -218,10 +308,9 @@ local logs = { "metrics", "completions", "eval" }
 -- which it resumes, -1 without one.  evaluations: how many of that step it knows of.
 function Run:cut_logs(last_step, evaluations)
   for _, name in ipairs(logs) do
-    local unreadable = cut_log(("%s/%s.jsonl"):format(self.dir, name), last_step,
-      name == "eval" and evaluations or nil)
-    if unreadable > 0 then
-      self:note(("%s.jsonl: the last %d lines cannot be read; they stay"):format(name, unreadable))
+    local path = ("%s/%s.jsonl"):format(self.dir, name)
+    for _, line in ipairs(cut_log(path, last_step, name == "eval" and evaluations or nil)) do
+      self:remark(line)
     end
   end
 end
@@ -237,7 +326,13 @@ function Run:open_logs()
 end
 
 function Run:append(name, row)
-  must(self.log[name]:put(core.json_encode(row) .. "\n"))
+  must(self.log[name]:put(sums.line(row)))
+end
+
+-- A note that is also shown.
+function Run:remark(text)
+  core.notice("note: " .. text)
+  self:note(text)
 end
 
 -- Makes the rows durable that a checkpoint, or the end of the run, is about to count on.
@@ -276,7 +371,13 @@ function Run:set_state(state, more)
   self.info.state = state
   self.info.heartbeat = core.wall()
   for k, v in pairs(more or {}) do self.info[k] = v end
-  write_json(self.dir .. "/run.json", self.info)
+  must(fs.write(self.dir .. "/run.json", sums.pages(self.info)))
+end
+
+-- The sum of run.log as it is at the end of a run.
+function Run:sum_of_notes()
+  local sum, size = fs.checksum(self.dir .. "/run.log")
+  return sum and { size = size, crc32c = ("%08x"):format(sum) } or nil
 end
 
 -- Writes at most once per second.

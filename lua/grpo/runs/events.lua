@@ -13,6 +13,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local live_options = require "grpo.experiment.live_options"
 local schema = require "grpo.runs.schema"
+local sums = require "grpo.runs.sums"
 
 local fs = core.fs
 local events = {}
@@ -80,14 +81,30 @@ local function contents(path)
   return text or ""
 end
 
--- { { event, its line }, ... } of the file, which need not be there.
-local function read(path)
+-- The object in a line; nil and what to say if it is damaged.
+local function decoded(path, number, line)
+  local place = ("%s:%d"):format(path, number)
+  if sums.state(line) == "damaged" then
+    return nil, place .. ": it is damaged, because its bytes are not those of its checksum; "
+      .. "restore it from a copy"
+  end
+  local ok, e = pcall(core.json_decode, line, place)
+  if ok then return e end
+  return nil, ("%s; the line is damaged: restore it from a copy"):format(tostring(e))
+end
+
+-- { { event, its line }, ... } of the file, which need not be there.  leave_out(line, message),
+-- optional, is called for damaged lines, which are errors without it.
+local function read(path, leave_out)
   local list, number = {}, 0
+  leave_out = leave_out or function(_, message) errors.raise_plain("EFORMAT", "%s", message) end
   for line in contents(path):gmatch("([^\n]*)\n?") do
     number = number + 1
-    if line ~= "" then
-      local e = schema.check(schema.shapes.events,
-        core.json_decode(line, ("%s:%d"):format(path, number)), path, number)
+    local e, damage
+    if line ~= "" then e, damage = decoded(path, number, line) end
+    if damage then leave_out(line, damage) end
+    if e then
+      schema.check(schema.shapes.events, e, path, number)
       if not apply[e.kind] then
         errors.raise_plain("EFORMAT",
           "%s:%d: an event of kind '%s', which this version does not know", path, number, e.kind)
@@ -109,6 +126,20 @@ function events.load(tr)
   end
 end
 
+-- A run is about to be resumed.  With force damaged lines are moved to another file.
+function events.check(directory, force)
+  local path, damaged, kept = directory.dir .. "/events.jsonl", {}, {}
+  local aside = path .. ".damaged"
+  local list = read(path, function(line, message)
+    directory:damaged(force, message, ("moves it to %s and leaves it out"):format(aside))
+    damaged[#damaged + 1] = line .. "\n"
+  end)
+  if #damaged == 0 then return end
+  for i, one in ipairs(list) do kept[i] = one[2] .. "\n" end
+  errors.must(fs.write(aside, contents(aside) .. table.concat(damaged)))
+  errors.must(fs.write(path, table.concat(kept)))
+end
+
 -- Removes sources that were saved for a reload, but the process died before it was recorded.
 function events.remove_unrecorded(directory)
   local source, recorded = directory.dir .. "/source", {}
@@ -117,7 +148,7 @@ function events.remove_unrecorded(directory)
   end
   for _, name in ipairs(fs.list(source) or {}) do
     if name:find("^reload%-%d+$") and not recorded["source/" .. name] then
-      errors.must(fs.remove_tree(source .. "/" .. name))
+      directory:remove_sources("source/" .. name)
     end
   end
 end
@@ -131,9 +162,9 @@ function events.take_files(directory, step, stage, path)
     if e.kind ~= "reload" or e.step < step then kept[#kept + 1] = line .. "\n" end
   end
   local source = directory:save_reload(path)
-  kept[#kept + 1] = core.json_encode { kind = "reload", source = source, files = { path },
+  kept[#kept + 1] = sums.line { kind = "reload", source = source, files = { path },
     step = step, stage = stage, forced = true }
-  local ok, message = fs.write(file, table.concat(kept) .. "\n")
+  local ok, message = fs.write(file, table.concat(kept))
   if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
   directory:note(("changed at step %d: reload %s (--force)"):format(step, source))
 end
@@ -159,7 +190,7 @@ end
 function events.add(tr, e)
   e.step, e.stage = tr.step_count, tr.stage_index
   local path = path_of(tr)
-  local text = contents(path) .. core.json_encode(e) .. "\n"
+  local text = contents(path) .. sums.line(e)
   local ok, message = fs.write(path, text) -- synced
   -- syncing the directory, which comes last, may fail when the file is there
   if not ok and fs.read(path) ~= text then errors.raise_plain("EIO", "%s", tostring(message)) end

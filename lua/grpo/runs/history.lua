@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local schema = require "grpo.runs.schema"
+local sums = require "grpo.runs.sums"
 local rundir = require "grpo.runs.directory"
 local stage_options = require "grpo.runs.stage_options"
 
@@ -37,6 +38,23 @@ function history.reader(path)
   return file or errors.raise_plain(code or "EIO", "%s", message)
 end
 
+-- Returns the row in a line; nil and what is wrong with it.
+local function row_of(line)
+  if sums.state(line) == "damaged" then return nil, "its bytes are not those of its checksum" end
+  local ok, row = pcall(core.json_decode, line)
+  if ok and type(row) == "table" then
+    row.crc32c = nil
+    return row
+  end
+  return nil, "not a JSON object"
+end
+
+-- A last line without its end is being written, or was cut short by a crash.  A whole row with
+-- another byte behind it has lost its end in another way.
+local function is_incomplete(line)
+  return line:sub(-1) ~= "\n" and sums.state(line:sub(1, -2)) ~= "intact"
+end
+
 -- Iterates over the rows of NAME.jsonl, or FOLDER/NAME.jsonl: number of the line, row.  A missing
 -- file has no rows.
 function history.rows(dir, name)
@@ -51,11 +69,11 @@ function history.rows(dir, name)
       return nil
     end
     number = number + 1
-    local whole = line:sub(-1) == "\n"
-    local ok, row = pcall(core.json_decode, line)
-    if ok and type(row) == "table" then return number, schema.check(shape, row, path, number) end
-    if not whole then return nil end -- being written, or cut short by a crash
-    errors.raise_plain("EFORMAT", "%s:%d: not a JSON object; the file is damaged", path, number)
+    local row, problem = row_of(line)
+    if row then return number, schema.check(shape, row, path, number) end
+    if is_incomplete(line) then return nil end
+    errors.raise_plain("EFORMAT", "%s:%d: %s; the file is damaged: restore the line from a copy, "
+      .. "or remove it", path, number, problem)
   end
 end
 
@@ -68,17 +86,26 @@ function history.list(dir, name, keep)
   return list
 end
 
+-- The text of run.log, which may have grown since a run was at its end.
+local function notes_of(dir, info)
+  local path, last = dir .. "/run.log", info.run_log
+  local text = fs.read(path) or ""
+  if last and text ~= "" and ("%08x"):format(fs.crc32c(text:sub(1, last.size))) ~= last.crc32c then
+    errors.raise_plain("EFORMAT", "%s: it is damaged, because its checksum is not the one in "
+      .. "run.json; restore it from a copy, or remove it", path)
+  end
+  return text
+end
+
 -- { dir=, name=, state=, step=, ..., info = run.json, stages = see stage_options.lua, env=,
 -- notes = lines }
 function history.open(word, root)
   local dir = history.find(word, root)
-  local info, run = rundir.read(dir, "run"), rundir.describe(dir)
+  local info, run = rundir.verified(dir), rundir.describe(dir)
   run.info, run.env = info, rundir.read(dir, "env") or {}
   run.stages = stage_options.stages(rundir.read(dir, "config"))
   run.notes = {}
-  for line in (fs.read(dir .. "/run.log") or ""):gmatch("[^\n]+") do
-    run.notes[#run.notes + 1] = line
-  end
+  for line in notes_of(dir, info):gmatch("[^\n]+") do run.notes[#run.notes + 1] = line end
   return run
 end
 

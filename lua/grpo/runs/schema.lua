@@ -8,6 +8,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local sorted_pairs = require "grpo.base.sorted"
+local sums = require "grpo.runs.sums"
 local steps = require "grpo.train.steps"
 
 local fs, null = core.fs, core.json_null
@@ -88,7 +89,8 @@ schema.shapes = {
     overrides = list("text", true), compute = "text?", started = "time?", heartbeat = "time?",
     finished = "time?",
     pid = "integer?", host = "text?", step = "integer?", steps = "integer?",
-    summary = map("measured", true) }),
+    summary = map("measured", true), sums = map("text", true),
+    run_log = object({ size = "count", crc32c = "text" }, true) }),
   config = object { options = options,
     stages = list(object { kind = "stage", options = options }, true) },
   env = object {},
@@ -188,11 +190,15 @@ function schema.check(shape, value, file, line)
 end
 
 --- Reads a JSON file.  For a missing file it returns nil, a message and a code; an unreadable file
---- or another shape is an error.
-function schema.read(path, shape)
+--- or another shape is an error, and so is one whose sum is wrong, if not `forced`.
+function schema.read(path, shape, forced)
   if not fs.exists(path) then return nil, path .. ": no such file", "ENOENT" end
   local text, message, code = fs.read(path)
   if not text then errors.raise_plain(code or "EIO", "%s", message) end
+  if not forced and sums.state(text) == "damaged" then
+    errors.raise_plain("EFORMAT", "%s: it is damaged, because its bytes are not those of the "
+      .. "checksum at its end; restore it from a copy", path)
+  end
   return schema.check(shape, core.json_decode(text, path), path)
 end
 

@@ -8,6 +8,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local rundir = require "grpo.runs.directory"
 local sorted_pairs = require "grpo.base.sorted"
+local sums = require "grpo.runs.sums"
 
 local fs = core.fs
 local must = errors.must
@@ -27,7 +28,7 @@ local function read_sizes(dir)
 end
 
 local function write_sizes(dir, sizes)
-  must(fs.write(dir .. "/log_sizes.json", core.json_encode(sizes, { indent = 2 }) .. "\n"))
+  must(fs.write(dir .. "/log_sizes.json", sums.pages(sizes)))
 end
 
 local function open(dir, name)

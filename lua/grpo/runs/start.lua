@@ -91,6 +91,9 @@ end
 -- The newest run of this script that is not finished.
 local function unfinished(root, path)
   for _, one in ipairs(require("grpo.runs.directory").list(root)) do
+    if one.state == "damaged" then
+      core.notice(("note: %s is not considered, because its run.json is damaged"):format(one.dir))
+    end
     if one.script == path and one.state ~= "finished" and one.state ~= "running" then
       return one.dir
     end
@@ -108,7 +111,8 @@ local function open_directory(request)
     and core.fs.exists(root .. "/" .. dir .. "/run.json") then
     dir = root .. "/" .. dir
   end
-  local directory = require("grpo.runs.directory").open(dir)
+  local directory = require("grpo.runs.directory").open(dir, request.force)
+  require("grpo.runs.events").check(directory, request.force)
   local changed = directory:changed_inputs()
   if path and core.fs.read(path) ~= core.fs.read(dir .. "/source/main.lua") then
     changed[#changed + 1] = path .. " differs from the run's saved source"
@@ -144,6 +148,7 @@ local function resume(request, directory)
     local at, saved = tr.step_count, tr.counters
     require("grpo.runs.script_logs").cut(directory.dir, saved and at)
     directory:open_logs()
+    for _, line in ipairs(directory.remarks) do directory:remark(line) end
     directory:cut_logs(saved and at or -1, tr.evaluations)
     directory:set_state("running")
     directory:note(("resumed at step %d"):format(at))

@@ -11,6 +11,7 @@ local options = require "grpo.options"
 local parse_override = require "grpo.experiment.layers".parse_override
 local scoring = require "grpo.train.scoring"
 local sorted_pairs = require "grpo.base.sorted"
+local sums = require "grpo.runs.sums"
 
 local script = {}
 
@@ -120,6 +121,7 @@ end
 -- rewards = entries of a host }.
 function script.of_run(dir, info, more)
   more = more or {}
+  sums.verify(dir, info, "source/")
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more.overrides or {}) do overrides[#overrides + 1] = word end
   local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args,

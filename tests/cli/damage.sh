@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# What commands make of runs and checkpoints in which a byte has changed.  TAP on stdout.  STRIDE=N tries one in N bytes of each
+# file (tools/check-damage: all of them).
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+
+# refused NAME STATUS TEXT... -- WORDS... : one line on stderr that holds every TEXT
+refused() {
+  local name=$1 want=$2 text status problem='' texts=(); shift 2
+  while [ "$1" != -- ]; do texts+=("$1"); shift; done
+  shift
+  timeout 60 "$GRPO" "$@" >out 2>err </dev/null; status=$?
+  for text in "${texts[@]}"; do grep -qF -- "$text" err || problem="no '$text'"; done
+  result "$name" "$([ $status = "$want" ] && [ "$(wc -l <err)" = 1 ] && [ -z "$problem" ] || { echo "status $status $problem"; cat err; })"
+}
+
+# flip FILE [AT] : changes a bit of a byte, by default of the one in the middle
+flip() {
+  local at=${2:-$(($(wc -c <"$1") / 2))} byte
+  byte=$(od -An -tu1 -j "$at" -N 1 "$1")
+  # shellcheck disable=SC2059
+  printf "\\x$(printf %02x $((byte ^ 1)))" | dd of="$1" bs=1 seek="$at" conv=notrunc 2>/dev/null
+}
+
+# ---- models and adapters --------------------------------------------------------------------------------------------------------
+bash "$root/tests/damage/make-runs" || { echo "not ok - the runs for these tests"; exit 1; }
+cp -r whole spoilt && flip spoilt/tiny-001/latest/model.safetensors
+file=spoilt/tiny-001/checkpoints/step-000002/model.safetensors
+says=("$file: it is damaged, because its checksum is" "restore it from a copy, or use another checkpoint")
+refused "generate refuses damaged weights" 3 "${says[@]}" -- generate spoilt/tiny-001 1+1= --max 2
+refused "chat" 3 "${says[@]}" -- chat spoilt/tiny-001
+refused "repl" 3 "${says[@]}" -- repl spoilt/tiny-001
+refused "repl with a checkpoint" 3 "${says[@]}" -- repl spoilt/tiny-001/checkpoints/step-000002
+refused "export" 3 "${says[@]}" -- export spoilt/tiny-001 exported
+result "which writes nothing" "$(ls -d exported .tmp-exported 2>/dev/null)"
+refused "eval" 3 "$file: it is damaged" -- eval spoilt/tiny-001
+refused "a run that begins with them" 3 "$file: it is damaged" -- run tiny.lua model.path=spoilt/tiny-001
+printf '%s\n' 'local f = grpo.tokenizer.load' 'print(#f("spoilt/tiny-001/checkpoints/step-000002"), pcall(grpo.model.load, "spoilt/tiny-001"))' | "$GRPO" repl >out 2>err
+result "grpo.model.load; a tokenizer is not weights" "$(grep -q '^14	false	.*model.safetensors: it is damaged' out || show out err)"
+echo 'grpo.model.load("whole/tiny-001"):save("base")' | "$GRPO" repl
+"$GRPO" run tiny.lua --quiet --dir lora model.path=base model.lora.rank=2 train.kl=0 >/dev/null 2>err || show err
+cp -r lora/tiny-001/latest/. adapter
+for f in adapter_model.safetensors adapter_config.json tokenizer.json; do
+  rm -rf adapter && mkdir adapter && cp -r lora/tiny-001/latest/. adapter && flip adapter/$f
+  refused "an adapter whose $f is damaged" 3 "adapter/$f: it is damaged" -- generate adapter 1+1= --base base --max 2
+  refused "also merged" 3 "adapter/$f: it is damaged" -- export adapter merged --merge --base base
+done
+
+# ---- a resume -------------------------------------------------------------------------------------------------------------------
+# again NAME : a copy of the run that was killed
+again() { rm -rf "$1"; cp -a crashed "$1"; run=$1/tiny-001; }
+resume() { timeout 60 "$GRPO" run --quiet --resume="$run" "$@" >out 2>err </dev/null; }
+again kept; resume
+result "an undamaged run is resumed without a word" "$(cat err; different whole/tiny-001 $run)"
+again source; flip $run/source/modules/helper.lua 73 # 3 becomes 2
+cp $run/run.json before
+refused "a damaged saved source" 3 "$run/source/modules/helper.lua: it is damaged" "or resume with --force, which takes it as it is" -- \
+  run --quiet --resume=$run
+result "nothing was changed" "$(cmp before $run/run.json 2>&1)"
+resume --force; status=$?
+result "--force takes it as it is, and says so" \
+  "$([ $status = 0 ] && grep -q 'helper.lua: it is damaged.*; --force takes it as it is$' err && grep -q 'takes it as it is$' $run/run.log || show err)"
+resume; status=$?
+result "and the next resume finds nothing" "$([ $status = 0 ] && [ "$(cat err)" = "grpo: $run is finished already" ] || show err)"
+for f in config.json env.json inputs.json run.json; do
+  again facts; flip $run/$f 40
+  refused "a damaged $f" 3 "$run/$f: it is damaged" "--force, which takes it as it is" -- run --quiet --resume=$run
+done
+again facts; flip $run/env.json 40; resume --force
+result "a run that was resumed with --force ends as it would" "$(different whole/tiny-001 $run; [ "$(wc -l <err)" = 1 ] || show err)"
+again sizes; flip $run/log_sizes.json
+refused "damaged log_sizes.json" 3 "$run/log_sizes.json: it" "--force, which moves it to $run/log_sizes.json.damaged" -- run --quiet --resume=$run
+resume --force; status=$?
+result "is moved by --force" "$([ $status = 0 ] && [ -s $run/log_sizes.json.damaged ] || show err)"
+again gone; rm $run/source/main.lua
+refused "a source that is missing" 3 "$run/source/main.lua: it is missing" -- run --quiet --resume=$run
+again named; flip $run/run.json 40
+refused "the newest run of a script, when that one cannot be read" 3 "no unfinished run" -- run tiny.lua --resume --dir other
+"$GRPO" run tiny.lua --resume --dir named >out 2>err
+result "is not passed over in silence" "$(grep -q '^grpo: note: named/tiny-001 is not considered, because its run.json is damaged$' err || show err)"
+
+# ---- lines of logs ------------------------------------------------------------------------------------------------------------------
+for log in metrics completions eval; do
+  again lines; head -c 30 /dev/urandom | od -An -tx1 >>$run/$log.jsonl; tail -n 2 $run/$log.jsonl >noise; resume; status=$?
+  line=$(($(wc -l <crashed/tiny-001/$log.jsonl) + 1))
+  result "$log.jsonl: unreadable lines are moved, and it is said where they were" "$([ $status = 0 ] || echo "status $status"
+    grep -vqF '{' noise && grep -q "^grpo: note: $log.jsonl: [1-9][0-9]* lines* cannot be read, the first is line $line; all were moved to $log.jsonl.damaged$" err || show err
+    grep -vF '{' noise | cmp - $run/$log.jsonl.damaged 2>&1; grep -q "$log.jsonl: .*cannot be read" $run/run.log || echo "not in run.log"; different whole/tiny-001 $run)"
+done
+again torn; printf '{"step": 3, "lo' >>$run/metrics.jsonl; resume
+result "an incomplete last line is cut with a notice" "$([ "$(cat err)" = 'grpo: note: metrics.jsonl: the last line is incomplete and was cut' ] || show err
+  [ ! -e $run/metrics.jsonl.damaged ] || echo moved; different whole/tiny-001 $run)"
+again events
+echo '{"kind": "set", "path": "train.lr", "value": 0.5, "stage": 1, "step": 1, "crc32c": "00000000"}' >$run/events.jsonl
+refused "a damaged event" 3 "$run/events.jsonl:1: it is damaged" "--force, which moves it to $run/events.jsonl.damaged and leaves it out" -- run --quiet --resume=$run
+resume --force; status=$?
+result "--force leaves it out" "$([ $status = 0 ] && grep -q 0.5 $run/events.jsonl.damaged && [ ! -s $run/events.jsonl ] || show err; different whole/tiny-001 $run)"
+
+# ---- older runs -----------------------------------------------------------------------------------------------------------------
+again older; unsummed $run; resume; status=$?
+result "a run of an older version is resumed with a note" "$([ $status = 0 ] || echo "status $status"
+  [ "$(cat err)" = "grpo: note: $run: it was begun by an older version, which kept no checksums of its files, so damage to them is not noticed" ] || show err
+  different whole/tiny-001 $run)"
+
+# ---- every command --------------------------------------------------------------------------------------------------------------
+for part in 1 2; do STRIDE=${STRIDE:-1500} PART=$part/2 "$GRPO" repl <"$root/tests/damage/flips.lua" >flips 2>&1; cat flips; done >all
+result "a changed byte in any file of a run is reported, or changes nothing: $(grep -oE '^[0-9]+ trials' all | paste -sd+)" \
+  "$(grep -vE '^[1-9][0-9]* trials, [0-9]+ reported, 0 failures$' all)"
+finish
