@@ -119,6 +119,8 @@ $(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 $(BUILD)/obj/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
 $(BUILD)/obj/kern/x86/amx.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 -mfma -mf16c -mprefer-vector-width=512
+# without optimisation its tests would take an hour each
+$(BUILD)/obj/kern/generic.o: KERNFLAGS := $(if $(filter cov,$(MODE)),-O2)
 # gcc would load all of a tile's broadcasts first, and spill
 $(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
@@ -274,7 +276,7 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, kills and disk faults, allocations that fail, fuzzing, exports in llama.cpp, aarch64
+## make check           the long checks: sanitizers, analysers, kills, disk faults, allocations that fail, fuzzing, llama.cpp, aarch64
 .PHONY: check
 check:
 	$(MAKE) test
@@ -283,6 +285,8 @@ check:
 	STRIDE=60 tools/check-damage
 	POINTS=400 tools/check-memory
 	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory
+	tools/check-analysers
+	tools/check-sanitizers
 	tools/check-embed
 	tools/check-llama-cpp
 	tools/check-tensorboard

@@ -6,7 +6,7 @@
 #include "grad/attrs.h"
 #include "grad/policy.h"
 
-Status loss_take(const grpo_loss_options *o, LossOptions *out);
+Status loss_take(const grpo_loss_options *g, LossOptions *o);
 /* *out borrows the arrays of b, and *one, which becomes the length if there is one sequence. */
 Status batch_take(const grpo_loss_batch *b, const LossOptions *o, int *one, PolicyLossAttr *out);
 Status temperature_check(double temperature); /* of log-probabilities: above 0 */

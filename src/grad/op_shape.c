@@ -73,7 +73,7 @@ static Status transpose_shape(const Node *nd, Tensor *out, size_t *saved) {
 static void each_transposed(const Node *nd, real *x, real *y, bool back) {
   const Tensor *in = nd->in[0], *out = nd->out;
   const int last = out->ndim - 1;
-  size_t step[TENSOR_DIMS], index[TENSOR_DIMS] = {0}, s = 1, at = 0;
+  size_t step[TENSOR_DIMS] = {0}, index[TENSOR_DIMS] = {0}, s = 1, at = 0;
   for (int i = in->ndim; i-- > 0; s *= (size_t)in->dim[i]) step[i] = s;
   s = step[nd->attr.i[0]];
   step[nd->attr.i[0]] = step[nd->attr.i[1]];

@@ -60,7 +60,7 @@ static bool all_plain(const Node *nd) {
 static void each_run(Node *nd, RunFn fn) {
   const Tensor *out = nd->out;
   const int last = out->ndim - 1, nin = nd->op->nin;
-  size_t stride[OP_MAX_IN][TENSOR_DIMS], index[TENSOR_DIMS] = {0};
+  size_t stride[OP_MAX_IN][TENSOR_DIMS] = {{0}}, index[TENSOR_DIMS] = {0};
   Run r = {.n = out->n, .step = {1, 1, 1}};
   if (out->n == 0) return;
   if (last < 0 || all_plain(nd)) {

@@ -260,4 +260,8 @@ __attribute__((constructor(101))) static void make_table(void) {
   kern_openblas.pack_tiles = pack_tiles;
 }
 
+#else
+
+const char *blas_refusal(void) { return "products in double are our own"; }
+
 #endif

@@ -46,17 +46,17 @@ static inline void v_put(real *p, ptrdiff_t left, vec x) {
 
 /* ---- quantised weights: LANES values ---- */
 static inline vec v_f16(const uint16_t *p) {
-  vec x;
+  vec x = {0};
   for (int i = 0; i < LANES; i++) x[i] = (real)f16_to_f32(p[i]);
   return x;
 }
 static inline vec v_int8(const int8_t *p) {
-  vec x;
+  vec x = {0};
   for (int i = 0; i < LANES; i++) x[i] = p[i];
   return x;
 }
 static inline ivec v_words(const uint32_t *p) {
-  ivec x;
+  ivec x = {0};
   for (int i = 0; i < LANES; i++) x[i] = (lane_int)p[i];
   return x;
 }
@@ -64,18 +64,18 @@ static inline ivec v_words(const uint32_t *p) {
 typedef const float *Nf4Table;
 static inline Nf4Table nf4_table(void) { return nf4_code; }
 static inline vec v_nf4(Nf4Table table, ivec code) {
-  vec x;
+  vec x = {0};
   for (int i = 0; i < LANES; i++) x[i] = (real)table[code[i] & 15];
   return x;
 }
 
 static inline vec v_zip_low(vec a, vec b) {
-  vec x;
+  vec x = {0};
   for (int i = 0; i < LANES / 2; i++) x[2 * i] = a[i], x[2 * i + 1] = b[i];
   return x;
 }
 static inline vec v_zip_high(vec a, vec b) {
-  vec x;
+  vec x = {0};
   for (int i = 0; i < LANES / 2; i++) x[2 * i] = a[LANES / 2 + i], x[2 * i + 1] = b[LANES / 2 + i];
   return x;
 }

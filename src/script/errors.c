@@ -9,6 +9,7 @@
 #include <lauxlib.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "script/script_impl.h"
@@ -68,21 +69,27 @@ void push_error(lua_State *L, Status s, const char *message) {
   lua_setfield(L, -2, "message");
 }
 
+/* Raises the value on top. */
+RAISES static void raise_top(lua_State *L) {
+  lua_error(L);
+  abort(); /* never reached; lua.h does not say so */
+}
+
 int raise_status(lua_State *L, Status s) {
   luaL_checkstack(L, 6, "error");
   push_error(L, s, err_message());
   set_text(L, "where", err_where());
-  return lua_error(L);
+  raise_top(L);
 }
 
 void want_ok(lua_State *L, Status s) {
   if (s) raise_status(L, s);
 }
 
-static int raise_text(lua_State *L, Status s, const char *text) {
+RAISES static void raise_text(lua_State *L, Status s, const char *text) {
   luaL_checkstack(L, 6, "error");
   push_error(L, s, text);
-  return lua_error(L);
+  raise_top(L);
 }
 
 int raise_new(lua_State *L, Status s, const char *fmt, ...) {
@@ -91,7 +98,7 @@ int raise_new(lua_State *L, Status s, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  return raise_text(L, s, text);
+  raise_text(L, s, text);
 }
 
 /* Returns the called function's name as the caller wrote it, and whether it was a method call. */
@@ -117,13 +124,13 @@ int arg_error(lua_State *L, int arg, const char *fmt, ...) {
   } else {
     snprintf(text, sizeof text, "bad argument #%d to '%s' (%s)", arg - method, name, detail);
   }
-  return raise_text(L, GRPO_EARG, text);
+  raise_text(L, GRPO_EARG, text);
 }
 
 int type_error(lua_State *L, int arg, const char *wanted) {
   const char *got = luaL_typename(L, arg);
   if (luaL_getmetafield(L, arg, "__name") == LUA_TSTRING) got = lua_tostring(L, -1);
-  return arg_error(L, arg, "%s expected, got %s", wanted, lua_isnone(L, arg) ? "no value" : got);
+  arg_error(L, arg, "%s expected, got %s", wanted, lua_isnone(L, arg) ? "no value" : got);
 }
 
 int push_failure(lua_State *L, Status s) {

@@ -9,15 +9,21 @@
 
 #define ERROR_TYPE "grpo.Error"
 
+/* Their int is for callers that say `return raise_new(...)`. */
+#define RAISES __attribute__((noreturn))
+
 /* These four raise an error and never return.  raise_status raises the recorded failure
  * (err_message); raise_new records nothing and takes the message. */
-int raise_status(lua_State *L, Status s);
-void want_ok(lua_State *L, Status s); /* raises the recorded failure unless s is GRPO_OK */
-int raise_new(lua_State *L, Status s, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+RAISES int raise_status(lua_State *L, Status s);
+RAISES int raise_new(lua_State *L, Status s, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* EARG: "bad argument #1 to 'match' (...)". */
-int arg_error(lua_State *L, int arg, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+RAISES int arg_error(lua_State *L, int arg, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* EARG: "bad argument #1 to 'match' (string expected, got nil)". */
-int type_error(lua_State *L, int arg, const char *wanted);
+RAISES int type_error(lua_State *L, int arg, const char *wanted);
+/* Raises the recorded failure unless s is GRPO_OK. */
+void want_ok(lua_State *L, Status s);
 
 /* Pushes an error object; the message begins with the user's line. */
 void push_error(lua_State *L, Status s, const char *message);

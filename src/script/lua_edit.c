@@ -142,12 +142,10 @@ static char **matches_of(lua_State *L) {
     lua_pop(L, 1);
     if (!found[i + 1]) break;
   }
-  if (found && (!found[1] || !(found[0] = strndup(found[1], common)))) {
-    free(found[1]);
-    free(found);
-    return NULL;
-  }
-  return found;
+  if (found && found[1] && (found[0] = strndup(found[1], common)) != NULL) return found;
+  for (size_t i = 1; found && found[i]; i++) free(found[i]);
+  free(found);
+  return NULL;
 }
 
 static char **complete(const char *text, int start, int end) {

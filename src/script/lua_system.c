@@ -70,17 +70,20 @@ static void add_text(lua_State *L, const char *name, const char *text) {
 /* "model name : ..." from /proc/cpuinfo, or the architecture if the kernel names no model
  * (aarch64). */
 static void add_cpu(lua_State *L) {
-  char line[256], *colon;
+  char line[256];
+  const char *name = NULL;
   FILE *f = fopen("/proc/cpuinfo", "r");
-  bool found = false;
-  while (f && !found && fgets(line, sizeof line, f)) {
-    found = strncmp(line, "model name", 10) == 0 && (colon = strchr(line, ':')) != NULL;
+  while (f && !name && fgets(line, sizeof line, f)) {
+    if (strncmp(line, "model name", 10) == 0) name = strchr(line, ':');
   }
   if (f) fclose(f);
-  if (found) line[strcspn(line, "\n")] = '\0';
+  if (name) {
+    line[strcspn(line, "\n")] = '\0';
+    name += 1 + strspn(name + 1, " ");
+  }
   struct utsname machine;
   const char *otherwise = uname(&machine) == 0 ? machine.machine : "unknown";
-  add_text(L, "cpu", found ? strchr(line, ':') + 2 : otherwise);
+  add_text(L, "cpu", name && *name ? name : otherwise);
 }
 
 static void add_gigabytes(lua_State *L, const char *name, size_t bytes) {

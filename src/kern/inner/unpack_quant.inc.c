@@ -10,7 +10,7 @@ enum {
 #ifdef GRPO_DOUBLE
 static inline vec v_bf16_low(ivec w) {
   for (int i = 0; i < LANES; i++) w[i] = (lane_int)(uint16_t)w[i];
-  vec x;
+  vec x = {0};
   for (int i = 0; i < LANES; i++) x[i] = (real)bf16_to_f32((uint16_t)w[i]);
   return x;
 }
