@@ -127,6 +127,20 @@ describe("sequences", function()
     assert.equal(1, asked)
   end)
 
+  it("that are truncated can be left out", function()
+    local options = { mask_truncated = true }
+    local function truncated(t) t.truncated = { true, false, false, 1 } end
+    assert.equal(loss(function(t) t.mask = grpo.tensor { 0, 0, 0, 1, 1, 0, 1, 1, 0, 0 } end),
+      loss(truncated, options))
+    assert.equal(loss(function(t) t.mask = grpo.tensor { 0, 0, 0, 1, 1, 1, 1, 1, 0, 0 } end),
+      loss(function(t)
+        truncated(t)
+        t.mask = nil
+      end, options))
+    assert.equal(whole, loss(function(t) t.truncated = {} end, options))
+    refused("loss%.mask_truncated: needs t%.truncated", function() end, options)
+  end)
+
   it("an entropy of another length is refused", function()
     refused("t%.entropy: want a tensor of 10 numbers, one per token, got 1",
       function(t) t.entropy = grpo.zeros { 1 } end, { top_entropy_quantile = 0.5 })

@@ -475,6 +475,31 @@ TEST(wordpiece_takes_the_longest_piece_or_the_unknown_token) {
   tokenizer_free(t);
 }
 
+TEST(berts_normalizer_sets_chinese_characters_apart) {
+  Tokenizer *t =
+      small("{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
+            "\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},"
+            "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\","
+            "\"continuing_subword_prefix\":\"##\",\"vocab\":{\"[UNK]\":0,"
+            "\"he\":1,\"\u4E2D\":2,\"\U00020000\":3,\"\u3042\":4,\"e\":5}}}");
+  small_case(t, "he\u4E2D\U00020000he", (const int32_t[]){1, 2, 3, 1, -1},
+             "he \u4E2D \U00020000 he");
+  small_case(t, "he\u3042", (const int32_t[]){0, -1}, "[UNK]"); /* hiragana is not apart */
+  small_case(t, "H\u00C9 \u3042", (const int32_t[]){1, 4, -1}, "he \u3042");
+  tokenizer_free(t);
+}
+
+TEST(a_normalizer_may_write_bytes_and_a_sequence_of_decoders_read_them) {
+  Tokenizer *t = small(
+      "{\"normalizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"Sequence\","
+      "\"decoders\":[{\"type\":\"ByteLevel\"},{\"type\":\"Fuse\"}]},\"model\":{\"type\":\"BPE\","
+      "\"vocab\":{\"a\":0,\"\u0120\":1,\"\u00C3\":2,\"\u00A9\":3,\"\u0120a\":4},"
+      "\"merges\":[\"\u0120 a\"]}}");
+  small_case(t, "a a\u00E9", (const int32_t[]){0, 4, 2, 3, -1}, "a a\u00E9");
+  small_case(t, "", (const int32_t[]){-1}, "");
+  tokenizer_free(t);
+}
+
 #define SPLIT_WITH(behavior, invert)                                                               \
   "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"" behavior \
   "\",\"invert\":" invert "},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":"     \
