@@ -276,7 +276,7 @@ test-$(1): $(call test_progs,$(1)) $(if $(filter grad,$(1)),$(DBL)/check)
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_test,$(l))))
 
-## make check           the long checks: sanitizers, analysers, kills, disk faults, allocations that fail, fuzzing, llama.cpp, aarch64
+## make check           the long checks: sanitizers, analysers, kills, disk faults, allocations that fail, planted bugs, fuzzing, llama.cpp, aarch64
 .PHONY: check
 check:
 	$(MAKE) test
@@ -287,6 +287,7 @@ check:
 	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory
 	tools/check-analysers
 	tools/check-sanitizers
+	tools/check-planted
 	tools/check-embed
 	tools/check-llama-cpp
 	tools/check-tensorboard
