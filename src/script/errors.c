@@ -77,6 +77,7 @@ RAISES static void raise_top(lua_State *L) {
 
 int raise_status(lua_State *L, Status s) {
   luaL_checkstack(L, 6, "error");
+  if (s == GRPO_ENOMEM) script_of(L)->no_memory = true;
   push_error(L, s, err_message());
   set_text(L, "where", err_where());
   raise_top(L);

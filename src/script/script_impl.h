@@ -70,7 +70,7 @@ struct Script {
   void (*enter_limited)(lua_State *L, Script *s);
   void (*leave_limited)(lua_State *L, Script *s);
   void (*set_environment)(lua_State *L, const Script *s);
-  bool no_memory; /* the machine had no memory for the last limited or protected call that failed */
+  bool no_memory; /* the machine had no memory for something that was asked for */
   bool closed;    /* the Lua state is being closed */
   bool random;    /* math.random calls the function given to core.reseed_math */
 };
