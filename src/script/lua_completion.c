@@ -1,7 +1,7 @@
 /* lua_completion.c - core.keep_completion, core.restore_completion: a completion stays as it was
  * sampled, whatever a reward does to its table.
  *
- * Fields that were nil are a reward's own and stay.
+ * Fields of other names are a reward's own and stay.
  */
 #include "script/binding.h"
 
@@ -12,7 +12,7 @@ typedef enum Elements {
   MEMBERS /* a list that is the same in all completions of the group: kept by the first */
 } Elements;
 
-/* Those of the documentation that exist before rewards are called. */
+/* Those of the documentation, and what a step adds after the rewards. */
 enum { INDEX, REWARDS };
 static const struct {
   const char *name;
@@ -41,7 +41,11 @@ static const struct {
             {"turns", WHOLE},
             {"tool_calls", WHOLE},
             {"tool_failures", WHOLE},
-            {"environment", FIELDS}};
+            {"environment", FIELDS},
+            {"reward", WHOLE},
+            {"advantage", LIST},
+            {"kl", WHOLE},
+            {"kl_penalty", WHOLE}};
 enum { ROWS = sizeof rows / sizeof *rows };
 
 /* Upvalue 1 of both functions: the names, so that no string is made. */
@@ -132,6 +136,14 @@ static bool restore_fields(lua_State *L, int table) {
     lua_rawset(L, table);
     changed = true;
   }
+  for (lua_pushnil(L); lua_next(L, table); lua_settop(L, table + 2)) {
+    lua_pushvalue(L, table + 2);
+    if (lua_rawget(L, table + 1) != LUA_TNIL) continue;
+    lua_pushvalue(L, table + 2);
+    lua_pushnil(L);
+    lua_rawset(L, table);
+    changed = true;
+  }
   return changed;
 }
 
@@ -164,7 +176,8 @@ static int l_restore_completion(lua_State *L) {
   }
   lua_settop(L, 2);
   for (int i = 0; i < ROWS; i++) {
-    if (lua_rawgeti(L, 2, i + 1) != LUA_TNIL && !is_kept(L, i)) found = rows[i].name;
+    lua_rawgeti(L, 2, i + 1);
+    if (!is_kept(L, i)) found = rows[i].name;
     lua_settop(L, 2);
   }
   if (!found) return 0;

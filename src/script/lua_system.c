@@ -204,13 +204,13 @@ static int l_out(lua_State *L) {
 
 /* ---- signals ------------------------------------------------------------------------ */
 
-/* Each signal is delivered once, and a second INT or TERM ends the process at once.  A second one
- * that follows within SAME_MS counts as the first, because timeout(1) signals its child and then
- * the whole process group. */
+/* Each signal is delivered once, and a second INT, TERM or HUP ends the process at once.  A second
+ * one that follows within SAME_MS counts as the first, because timeout(1) signals its child and
+ * then the whole process group. */
 enum { SAME_MS = 300 };
 
-static volatile sig_atomic_t pending_int, pending_term, pending_usr1, stops;
-/* When the first INT or TERM came.  Only on_signal uses it, which they do not interrupt. */
+static volatile sig_atomic_t pending_int, pending_term, pending_hup, pending_usr1, stops;
+/* When the first INT, TERM or HUP came.  Only on_signal uses it, which they do not interrupt. */
 static int64_t stopped_ms;
 
 static void on_signal(int sig) {
@@ -225,6 +225,8 @@ static void on_signal(int sig) {
   script_cancel = 1;
   if (sig == SIGINT)
     pending_int = 1;
+  else if (sig == SIGHUP)
+    pending_hup = 1;
   else
     pending_term = 1;
 }
@@ -235,20 +237,25 @@ static int l_signals_install(lua_State *L) {
   sigemptyset(&a.sa_mask);
   sigaddset(&a.sa_mask, SIGINT);
   sigaddset(&a.sa_mask, SIGTERM);
+  sigaddset(&a.sa_mask, SIGHUP);
   sigaction(SIGINT, &a, NULL);
   sigaction(SIGTERM, &a, NULL);
   sigaction(SIGUSR1, &a, NULL);
+  struct sigaction old; /* nohup has it ignored, and so it stays */
+  if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(SIGHUP, &a, NULL);
   signal(SIGPIPE, SIG_IGN); /* a run continues when its terminal goes away */
   return 0;
 }
 
 static int l_signal_take(lua_State *L) {
   const char *name = NULL;
-  if (pending_int || pending_term) script_cancel = 0;
+  if (pending_int || pending_term || pending_hup) script_cancel = 0;
   if (pending_int)
     pending_int = 0, name = "INT";
   else if (pending_term)
     pending_term = 0, name = "TERM";
+  else if (pending_hup)
+    pending_hup = 0, name = "HUP";
   else if (pending_usr1)
     pending_usr1 = 0, name = "USR1";
   lua_pushstring(L, name); /* NULL: nil */

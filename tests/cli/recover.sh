@@ -29,7 +29,7 @@ result "so does one that has only the evaluation to do" "$(latest last/exp-001 s
 # ---- what is removed, and what is not -------------------------------------------------------------------------------------------
 KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir own >/dev/null 2>&1
 run=own/exp-001
-mine=(checkpoints/{mybest,notes,step-5,.tmp-mine}/file checkpoints/README.txt .notes.12-3.tmp .report.html.12-3.tmp)
+mine=(checkpoints/{mybest,notes,step-5,step-000001,.tmp-mine}/file checkpoints/README.txt .notes.12-3.tmp .report.html.12-3.tmp)
 for name in "${mine[@]}"; do mkdir -p "$(dirname "$run/$name")" && echo mine >"$run/$name"; done
 mkdir -p $run/checkpoints/.tmp-step-000010/reference $run/source/reload-001/modules
 touch $run/{.run.json,.events.jsonl,checkpoints/.tmp-step-000010/model.safetensors,source/.main.lua,source/modules/.a.b.lua}.12-3.tmp

@@ -150,6 +150,7 @@ stopped() { # NAME SIGNAL STATUS STATE DIRECTORY [SECONDS until the same signal 
 }
 stopped "SIGINT stops after a checkpoint with status 130" INT 130 interrupted int
 stopped "SIGTERM stops after a checkpoint with status 143" TERM 143 interrupted term
+stopped "SIGHUP, when its terminal is closed, stops after a checkpoint with status 129" HUP 129 interrupted hup
 stopped "SIGTERM twice at once, as timeout sends it, is one" TERM 143 interrupted terms 0.01
 
 SLOW=0.05 "$GRPO" run exp.lua --quiet --dir usr checkpoint.every=0 >/dev/null 2>err & pid=$!

@@ -37,6 +37,11 @@ local changes = {
   { "c.state", function(c) c.state = nil end }, { "c.parts", function(c) c.parts = nil end },
   { "c.rewards", function(c) c.rewards = nil end },
   { "c.rewards", function(c) c.rewards.first = 100 end },
+  { "c.rewards", function(c) c.rewards.other = "x" end },
+  { "c.environment", function(c) c.environment = 3 end },
+  { "c.target_ids", function(c) c.target_ids = { 1 } end },
+  { "c.kl_penalty", function(c) c.kl_penalty = "x" end },
+  { "c.reward", function(c) c.reward = 5 end },
   { "the metatable of c", function(c) setmetatable(c, { __index = { extra = 5 } }) end },
   { "c.text", function(c) c.group[3 - c.index].text = "x" end } }
 

@@ -123,7 +123,7 @@ local function piped(channel, run)
     pending = nil
     if text:match("%S") then
       local more, signal, failed = ask(channel, run, id, text, paint.look())
-      if signal then return signal == "TERM" and 143 or 130 end
+      if signal then return ({ HUP = 129, INT = 130, TERM = 143 })[signal] or 130 end
       any_failed = any_failed or failed
       pending = more and text or nil
     end

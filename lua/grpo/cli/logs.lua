@@ -43,7 +43,7 @@ local function follow(run, file, rest)
     rest = rest:sub(#whole + 1)
     if over and more == "" then break end
     local signal = core.signal_take()
-    if signal then return signal == "TERM" and 143 or 130 end
+    if signal then return ({ HUP = 129, INT = 130, TERM = 143 })[signal] or 130 end
     if more == "" then core.process.sleep(INTERVAL) end
     if file:seek("cur") > (core.fs.size(path) or math.huge) then
       error(core.error("EIO", path .. " became shorter while it was being followed"), 0)

@@ -28,8 +28,8 @@ local run = {
     "Ctrl-C stops the run after a checkpoint; a second Ctrl-C ends it at once. SIGUSR1 writes a "
       .. "checkpoint.",
     "Exit status: 0 done, 1 failed after training began, 2 a wrong script, option or flag, 3 a "
-      .. "file is missing or corrupt, 4 training diverged, 5 out of memory or disk, 130 or 143 "
-      .. "stopped by a signal after a checkpoint.",
+      .. "file is missing or corrupt, 4 training diverged, 5 out of memory or disk, 129, "
+      .. "130 or 143 stopped by a signal after a checkpoint.",
     "Examples:",
     { { "grpo run my.lua train.lr=1e-5 sampling.group_size=16" },
       { "grpo run --resume=runs/my-001" },
@@ -37,7 +37,7 @@ local run = {
   },
 }
 
-local signal_status = { INT = 130, TERM = 143 }
+local signal_status = { HUP = 129, INT = 130, TERM = 143 }
 
 -- The request for runs/start.lua.  After --resume=RUN a first word that reads as an option is an
 -- option, because a script is not needed.

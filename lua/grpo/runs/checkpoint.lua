@@ -74,7 +74,9 @@ function checkpoint.prune(tr)
   for i = 1, #steps - math.max(1, keep) do
     local name = core.checkpoint_name(steps[i])
     local ok, err = true, nil
-    if best ~= name then ok, err = pcall(core.checkpoint_remove, run_dir .. "/" .. name) end
+    -- A directory without a manifest is not the program's, whatever it is called.
+    local own = fs.exists(run_dir .. "/" .. name .. "/manifest.json")
+    if own and best ~= name then ok, err = pcall(core.checkpoint_remove, run_dir .. "/" .. name) end
     if not ok then directory:note(("%s stays: %s"):format(name, tostring(err))) end
   end
 end
