@@ -1,5 +1,6 @@
-/* The host's allocator fails, once or from then on: each call says GRPO_ENOMEM or does its work, and
- * all memory comes back.  GRPO_POINTS=N: about N allocations of each kind (default 24; 0: all). */
+/* The host's allocator fails, once or from then on: each call says GRPO_ENOMEM or does its work,
+ * and all memory comes back.  GRPO_POINTS=N: about N allocations of each kind (default 24; 0: all).
+ */
 #include <stdatomic.h>
 
 #include "host.h"
