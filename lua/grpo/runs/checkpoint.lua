@@ -147,13 +147,19 @@ function checkpoint.reference(tr, dir)
   return reference, true
 end
 
+local function read_state(path)
+  local text = fs.read(path)
+  if not text then return {} end
+  local ok, state = pcall(core.state_decode, text)
+  return ok and state or errors.raise_plain("EFORMAT", "%s: %s", path, tostring(state))
+end
+
 -- Returns counters and tr.state of a checkpoint.
 function checkpoint.read(dir)
   core.checkpoint_verify(dir)
   local counters, message, code = schema.read(dir .. "/trainer.json", schema.shapes.trainer)
   if not counters then errors.raise_plain(code, "%s: not a checkpoint: %s", dir, message) end
-  local state = fs.read(dir .. "/state.bin")
-  counters.state = state and core.state_decode(state) or {}
+  counters.state = read_state(dir .. "/state.bin")
   return counters
 end
 
