@@ -151,7 +151,9 @@ local function read_state(path)
   local text = fs.read(path)
   if not text then return {} end
   local ok, state = pcall(core.state_decode, text)
-  return ok and state or errors.raise_plain("EFORMAT", "%s: %s", path, tostring(state))
+  if ok then return state end
+  if state.code ~= "EFORMAT" then error(state, 0) end
+  return errors.raise_plain("EFORMAT", "%s: %s", path, tostring(state):match("saved state.*"))
 end
 
 -- Returns counters and tr.state of a checkpoint.
