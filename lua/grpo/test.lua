@@ -172,7 +172,8 @@ local function collect(path, list)
     add(tostring(name), nil, "pending")
   end
 
-  local text, message = core.fs.read(path)
+  local text, message, code = core.fs.read(path)
+  if code == "ENOMEM" then error(core.error(code, message), 0) end
   if not text then return nil, message end
   local chunk, why = loaded_sources.compile(path, text, env)
   if not chunk then return nil, why end
@@ -202,9 +203,14 @@ local function teardowns(scope)
   return calls
 end
 
+-- No test has failed then: the run of the tests ends.
+local function is_no_memory(err)
+  return type(err) == "table" and err.code == "ENOMEM"
+end
+
 -- Returns the failure's message, with a traceback only for an error raised outside the test file.
 local function describe_error(err, path)
-  if getmetatable(err) == Pending then return err end
+  if getmetatable(err) == Pending or is_no_memory(err) then return err end
   local text = tostring(err)
   if text:sub(1, #path) == path then return text end
   for line in debug.traceback("", 2):gmatch("[^\n]+") do
@@ -229,6 +235,7 @@ local function run_one(t)
     if not fine and ok then ok, err = false, why end
   end
   if ok then return "passed" end
+  if is_no_memory(err) then error(err, 0) end
   if getmetatable(err) == Pending then return "skipped", err.why end
   return "failed", err
 end

@@ -1,3 +1,4 @@
+-- luacheck: ignore 111 112 113 (lines at a prompt make globals)
 model = grpo.model.load("base")
 t = grpo.tensor({ 1, 2, 3 }, { requires_grad = true })
 loss = (t * 2):softmax(1):gather(1, { 0, 2 }):sum()
