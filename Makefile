@@ -284,6 +284,7 @@ check:
 	STRIDE=23 KILLS=30 tools/check-crash
 	STRIDE=60 tools/check-damage
 	POINTS=400 tools/check-memory
+	tools/check-long
 	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory
 	tools/check-analysers
 	tools/check-sanitizers
@@ -296,7 +297,7 @@ check:
 	tools/check-fuzz
 
 ## make torture         hours: a kill and every fault at every system call that changes a file, KILLS=2000 random kills,
-##                      a failure of every allocation, every byte of a run damaged
+##                      a failure of every allocation, every byte of a run damaged, a million steps
 KILLS ?= 2000
 .PHONY: torture
 torture: grpo $(BUILD)/tests/api/test_memory
@@ -304,6 +305,7 @@ torture: grpo $(BUILD)/tests/api/test_memory
 	tools/check-memory
 	GRPO_POINTS=0 $(BUILD)/tests/api/test_memory
 	tools/check-damage
+	STEPS=1000000 tools/check-long
 
 ## make CROSS=aarch64-linux-gnu- SYSROOT=DIR RUN=qemu-aarch64 ...   the same for another machine; tools/check-neon
 

@@ -176,6 +176,19 @@ describe("diff", function()
     end)
   end)
 
+  it("leaves out the step that a training run is writing", function()
+    with_two(function(a, b)
+      local rows = completions()
+      rows[#rows] = nil
+      write_rows(b, "completions", rows)
+      local x, y = history.open(a), history.open(b)
+      y.state = "running"
+      local text, common = run_diff.completions(x, y)
+      assert.is_nil(text)
+      assert.equal(2, common)
+    end)
+  end)
+
   it("says how many steps two runs have in common", function()
     with_two(function(a, b)
       for first = 1, 3 do

@@ -160,7 +160,8 @@ local function tokenizer_of(run)
   return ok and tokenizer or nil
 end
 
--- Iterates over the steps of completions.jsonl: step, list of its rows; nil after the last one.
+-- Iterates over the steps of completions.jsonl: step, list of its rows; nil after the last one.  A
+-- run that is training may be writing its last step, which is left out.
 local function steps_of(run)
   local next_row = history.rows(run.dir, "completions")
   local _, row = next_row()
@@ -171,6 +172,7 @@ local function steps_of(run)
       list[#list + 1] = row
       _, row = next_row()
     until not row or row.step ~= step
+    if not row and run.state == "running" then return nil end
     return step, list
   end
 end

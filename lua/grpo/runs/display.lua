@@ -231,8 +231,18 @@ local function graded(report)
   return report["eval/metric"] and math.abs(report["eval/metric"] - report["eval/accuracy"]) > 1e-12
 end
 
+-- Returns the numbers and the label of a report: its completions are not needed again, and a run
+-- may have many evaluations.
+local function without_tables(report)
+  local kept = {}
+  for name, v in pairs(report) do
+    if type(v) ~= "table" then kept[name] = v end
+  end
+  return kept
+end
+
 function View:evaluation(_, report)
-  self.reports[#self.reports + 1] = report
+  self.reports[#self.reports + 1] = without_tables(report)
   local parts = {}
   if report["eval/accuracy"] then
     parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)")
