@@ -73,7 +73,7 @@ result "replay scores them again by their parts" "$([ $status = 0 ] && grep -q '
 result "check shows two conversations" "$([ "$(grep -c '^environment> reward' out)" = 2 ] && grep -q '^assistant> ' out || show out err)"
 "$GRPO" eval whole/exp-001 >out 2>err; status=$?
 result "eval plays with tools and environment" "$([ $status = 0 ] || show out err)"
-cp -r whole/exp-001 staged # whose stages alone have tools and an environment
+cp -r whole/exp-001 staged && unsummed staged # whose stages alone have tools and an environment
 echo 'local path = "staged/config.json"; local c = grpo.json.decode(io.open(path):read("a")); c.options.tools, c.options.environment = nil, nil
   local f = io.open(path, "w"); f:write(grpo.json.encode(c)); f:close()' | "$GRPO" repl >/dev/null
 for model in whole/exp-001 whole/exp-001/latest staged; do
