@@ -57,13 +57,13 @@ pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')
 wait_for_step other/exp-001 3
 kill -STOP "$pid"
 sleep 1000 & bystander=$!
-sed -i "s/\"pid\": $pid/\"pid\": $bystander/" other/exp-001/run.json
+sed -i -z -E "s/,\n  \"crc32c\": \"[0-9a-f]{8}\"//; s/\"pid\": $pid/\"pid\": $bystander/" other/exp-001/run.json
 timeout 20 "$GRPO" stop --now --wait 0 other/exp-001 >out 2>err; status=$?
 result "stop signals no process but the run's" "$([ $status = 2 ] && kill -0 $bystander 2>/dev/null && [ "$(cat err)" = \
   "grpo: stop: other/exp-001: run.json names process $bystander, but another one has the run's lock, so no process was signalled; see which one has other/exp-001/.lock open" ] || { echo "status $status"; cat err; })"
 kill $bystander 2>/dev/null; wait $bystander 2>/dev/null
-sed -i "s/\"pid\": $bystander/\"pid\": 1073741823/" other/exp-001/run.json # of no process
-(sleep 0.5; sed -i "s/\"pid\": 1073741823/\"pid\": $pid/" other/exp-001/run.json) &
+sed -i -z -E "s/,\n  \"crc32c\": \"[0-9a-f]{8}\"//; s/\"pid\": $bystander/\"pid\": 1073741823/" other/exp-001/run.json # of no process
+(sleep 0.5; sed -i -z -E "s/,\n  \"crc32c\": \"[0-9a-f]{8}\"//; s/\"pid\": 1073741823/\"pid\": $pid/" other/exp-001/run.json) &
 answer=$(timeout 20 "$GRPO" stop --now other/exp-001 2>err)
 result "and waits a moment for the number of a run that begins again" "$([ "$answer" = 'other/exp-001 crashed' ] || echo "$answer"; cat err)"
 

@@ -52,7 +52,7 @@ result "its card has front matter and settings, and no path" "$(
 library_name: transformers" ] && grep -q '^| `train.lr` | 0.01 |$' given/model/README.md && ! grep -q "$work" -r given/model; } ||
   cat given/model/README.md)"
 is "and answers as the run does" 7 "$("$GRPO" generate given/model '1+1=' --temperature 0 --max 4)"
-mkdir -p base/org && cp -r chat base/org/name && printf -- '---\nlicense: apache-2.0\nx: y\n---\n# hello\n' >base/org/name/README.md
+mkdir -p base/org && cp -r chat base/org/name && rm base/org/name/manifest.json && printf -- '---\nlicense: apache-2.0\nx: y\n---\n# hello\n' >base/org/name/README.md
 echo '{ "do_sample": true, "temperature": 0.6, "eos_token_id": 18 }' >base/org/name/generation_config.json
 "$GRPO" export base/org/name given/copy --dtype bf16 >/dev/null 2>err || cat err
 result "the base's licence is carried over" "$(grep -q '^license: apache-2.0$' given/copy/README.md || show given/copy/README.md)"
