@@ -21,7 +21,7 @@ local grpo = require "grpo"
 local rows = {}
 for i = 1, 4 do rows[i] = { prompt = i .. "+" .. i .. "=", answer = tostring(2 * i) } end
 return grpo.experiment {
-  name = "run", threads = 1,
+  name = "run",
   model = { config = { model_type = "llama", hidden_size = 8, intermediate_size = 8,
     num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 16 },
     tokenizer = grpo.tokenizer.chars("0123456789+=") },
