@@ -26,8 +26,8 @@ Status run_checkpoint_commit(const char *tmp, const char *dir);
 Status run_checkpoint_remove(const char *dir);
 /* ENOENT: no checkpoint; EFORMAT: a file is missing, cut or changed: the message names it. */
 Status run_checkpoint_verify(const char *dir);
-/* A part of a checkpoint that somebody loads.  The model has no optimizer, no critic and no
- * reference/; the tokenizer has no weights either. */
+/* A part of a checkpoint that somebody loads.  The model has no optimizer, no critic, no
+ * reference/ and no README.md, which people edit; the tokenizer has no weights either. */
 typedef enum CheckpointPart {
   CHECKPOINT_ALL,
   CHECKPOINT_MODEL,

@@ -2,8 +2,8 @@
 local attacks = require "tests.lua.attacks"
 local core = require "grpo.core"
 
--- Wall-clock time passes as the machine is loaded: here it only ends a test that hangs, and what
--- must be quick is measured in processor time (os.clock).
+-- Wall-clock time passes as the machine is loaded: here it only ends a test that hangs.  How little
+-- an attack does after its budget is spent is counted in tests/script/test_budget.c.
 local limits = { instructions = 1e6, memory = 16 * 2^20, seconds = 600 }
 
 local function fails(f, code, pattern)
@@ -82,9 +82,7 @@ describe("an instruction budget", function()
   end)
   for _, attack in ipairs(attacks) do
     it("ends " .. attack.name, function()
-      local started = os.clock()
       fails(attack.run, "ELIMIT", attack.budget)
-      assert.is_true(os.clock() - started < 5)
     end)
   end
   it("does not count what runs outside", function()
@@ -310,12 +308,5 @@ describe("core.protected", function()
     assert.matches("limits_test%.lua:%d+: boom", tostring(err))
     assert.matches("traceback", err.traceback)
     assert.equal(1, core.status_exit(err))
-  end)
-  it("costs about a microsecond when limited", function()
-    local function reward() return 1 end
-    local n, started = 20000, os.clock()
-    for _ = 1, n do core.limited(limits, "reward", reward) end
-    local each = (os.clock() - started) / n
-    assert.is_true(each < 50e-6)
   end)
 end)

@@ -45,6 +45,20 @@ local changes = {
   { "the metatable of c", function(c) setmetatable(c, { __index = { extra = 5 } }) end },
   { "c.text", function(c) c.group[3 - c.index].text = "x" end } }
 
+describe("what scoring keeps beside the rewards", function()
+  it("is not a reward's to set", function()
+    local cs = group()
+    score({ { name = "first", token_fn = function(c) return { c.index, 1 } end },
+      { name = "second", fn = function(_, _, c)
+        c.errors, c.extra, c.token_rewards = 5, "x", { first = {} }
+        return 1, { half = 0.5 }
+      end } }, cs)
+    assert.is_nil(cs[1].errors)
+    assert.same({ ["second.half"] = 0.5 }, cs[1].extra)
+    assert.same({ first = { 2, 1 } }, cs[2].token_rewards)
+  end)
+end)
+
 describe("a reward that changes its completion", function()
   local function check(kind, make)
     for _, change in ipairs(changes) do

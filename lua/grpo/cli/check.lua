@@ -171,15 +171,14 @@ end
 -- that end at their limits take an hour.  `failed` gets the text on which each one failed.
 local function once(entries, failed)
   for _, entry in ipairs(entries) do
-    for _, kind in ipairs { "fn", "group_fn", "token_fn" } do
-      local f, broken = entry[kind], false
-      entry[kind] = f and function(...)
-        if broken then return nil end
-        broken, failed[entry.name] = true, kind == "fn" and display.clean((...)) or ""
-        local results = table.pack(f(...))
-        broken, failed[entry.name] = false, nil
-        return table.unpack(results, 1, results.n)
-      end
+    local kind, f = scoring.kind_of(entry)
+    local broken = false
+    entry[kind] = function(...)
+      if broken then return nil end
+      broken, failed[entry.name] = true, kind == "fn" and display.clean((...)) or ""
+      local results = table.pack(f(...))
+      broken, failed[entry.name] = false, nil
+      return table.unpack(results, 1, results.n)
     end
   end
 end

@@ -6,6 +6,7 @@
 -- with the weights of the second one.
 
 local core = require "grpo.core"
+local scoring = require "grpo.train.scoring"
 local statistics = require "grpo.statistics"
 
 local held_out = {}
@@ -25,9 +26,10 @@ end
 -- Do two lists of entries call the same functions?
 local function same_rewards(a, b)
   for i, entry in ipairs(a) do
-    for _, field in ipairs { "name", "fn", "group_fn", "token_fn" } do
-      if entry[field] ~= (b[i] or {})[field] then return false end
-    end
+    local other = b[i] or {}
+    local kind, f = scoring.kind_of(entry)
+    local other_kind, g = scoring.kind_of(other)
+    if entry.name ~= other.name or kind ~= other_kind or f ~= g then return false end
   end
   return #a == #b
 end

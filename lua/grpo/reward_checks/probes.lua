@@ -30,7 +30,7 @@ local function completion(text, row, prompt, tokenizer, config)
 end
 
 local function plain(entry)
-  return entry.fn ~= nil or entry.group_fn ~= nil
+  return scoring.kind_of(entry) ~= "token_fn"
 end
 
 -- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=, seconds=, changed =

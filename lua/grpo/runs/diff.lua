@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
+local sorted_pairs = require "grpo.base.sorted"
 local stage_options = require "grpo.runs.stage_options"
 
 local run_diff = {}
@@ -19,17 +20,10 @@ local function repeatable(name)
 end
 
 local function union(a, b)
-  local names, seen = {}, {}
-  for _, t in ipairs { a, b } do
-    for name in pairs(t) do
-      if not seen[name] then
-        seen[name] = true
-        names[#names + 1] = name
-      end
-    end
-  end
-  table.sort(names)
-  return names
+  local names = {}
+  for name in pairs(a) do names[name] = true end
+  for name in pairs(b) do names[name] = true end
+  return sorted_pairs(names)
 end
 
 -- The files that a run reads: { [path] = size and checksum as text }.
@@ -50,7 +44,7 @@ function run_diff.settings(a, b)
     if x ~= y then list[#list + 1] = { name = name, a = x or "-", b = y or "-" } end
   end
   local function add_all(format, x, y)
-    for _, name in ipairs(union(x, y)) do
+    for name in union(x, y) do
       add(format:format(name), x[name] ~= nil and text_of(x[name]) or nil,
         y[name] ~= nil and text_of(y[name]) or nil)
     end
@@ -79,7 +73,7 @@ end
 -- A list of sentences about what was changed in one of the runs only while it trained.
 function run_diff.changes(a, b)
   local x, y, list = changes_of(a), changes_of(b), {}
-  for _, line in ipairs(union(x, y)) do
+  for line in union(x, y) do
     if not x[line] or not y[line] then
       list[#list + 1] = ("%s, only in %s"):format(line, x[line] and a.name or b.name)
     elseif x[line] ~= y[line] then
@@ -104,7 +98,7 @@ function run_diff.sources(a, b)
     return found
   end
   local x, y = walk(a.dir .. "/source", "", {}), walk(b.dir .. "/source", "", {})
-  for _, name in ipairs(union(x, y)) do
+  for name in union(x, y) do
     if not x[name] or not y[name] then
       list[#list + 1] = ("%s: only in %s"):format(name, x[name] and a.name or b.name)
     elseif core.fs.read(x[name]) ~= core.fs.read(y[name]) then
@@ -127,9 +121,11 @@ function run_diff.metrics(a, b)
   for _, x in history.rows(a.dir, "metrics") do
     local y, names = rows[x.step], {}
     common = common + (y and 1 or 0)
-    for _, name in ipairs(y and not first and union(x, y) or {}) do
-      if repeatable(name) and not same(x[name], y[name]) then
-        names[#names + 1] = { name = name, a = x[name], b = y[name] }
+    if y and not first then
+      for name in union(x, y) do
+        if repeatable(name) and not same(x[name], y[name]) then
+          names[#names + 1] = { name = name, a = x[name], b = y[name] }
+        end
       end
     end
     if #names > 0 then first = { step = x.step, names = names } end
@@ -243,7 +239,7 @@ function run_diff.ends(a, b)
     local u, v = mean(x, name), mean(y, name)
     if u or v then rows[#rows + 1] = { name = name, a = u, b = v } end
   end
-  for _, name in ipairs(union(ex, ey)) do
+  for name in union(ex, ey) do
     if name:find("^eval/") and not name:find("/low$") and not name:find("/high$") then
       rows[#rows + 1] = { name = name, a = ex[name], b = ey[name] }
     end

@@ -2,6 +2,7 @@
 -- stages, so its values need not be those of any step.
 
 local core = require "grpo.core"
+local sorted_pairs = require "grpo.base.sorted"
 
 local stage_options = {}
 
@@ -24,18 +25,13 @@ function stage_options.text(option)
 end
 
 local function sorted_names(runs)
-  local names, seen = {}, {}
+  local names = {}
   for _, run in ipairs(runs) do
     for _, stage in ipairs(run.stages) do
-      for name in pairs(stage.options or {}) do
-        if not seen[name] then
-          seen[name], names[#names + 1] = true, name
-        end
-      end
+      for name in pairs(stage.options or {}) do names[name] = true end
     end
   end
-  table.sort(names)
-  return names
+  return sorted_pairs(names)
 end
 
 -- The option of all stages of a run, with all its origins; nil if no stage has it, false if the
@@ -59,7 +55,7 @@ end
 function stage_options.rows(runs)
   local rows, most = {}, 0
   for _, run in ipairs(runs) do most = math.max(most, #run.stages) end
-  for _, name in ipairs(sorted_names(runs)) do
+  for name in sorted_names(runs) do
     local row, differ = { name = name }, false
     for i, run in ipairs(runs) do
       row[i] = shared(run, name)

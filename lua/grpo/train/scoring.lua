@@ -11,7 +11,9 @@ local schedule_value = require "grpo.experiment.schedule_value"
 
 local scoring = {}
 
-local entry_fields = { "name", "weight", "fn", "group_fn", "token_fn" }
+-- The kinds of entries, each named by the field of an entry that holds its function.
+local kind_names = { "fn", "group_fn", "token_fn" }
+local entry_fields = table.move(kind_names, 1, #kind_names, 3, { "name", "weight" })
 
 local function complain(where, format, ...)
   error(errors.new("EARG", format:format(...), where), 0)
@@ -25,7 +27,7 @@ local function check_entry(entry, where)
     end
   end
   local kinds = 0
-  for _, kind in ipairs { "fn", "group_fn", "token_fn" } do
+  for _, kind in ipairs(kind_names) do
     local f = entry[kind]
     if f ~= nil then kinds = kinds + 1 end
     if f ~= nil and type(f) ~= "function" then
@@ -33,13 +35,21 @@ local function check_entry(entry, where)
     end
   end
   if kinds ~= 1 then
-    complain(where, "rewards.%s: want exactly one of fn, group_fn and token_fn", entry.name)
+    complain(where, "rewards.%s: want exactly one of %s", entry.name,
+      table.concat(kind_names, ", "))
   end
   local weight = entry.weight
   if weight ~= nil and type(weight) ~= "function"
     and (type(weight) ~= "number" or weight - weight ~= 0) then
     complain(where, "rewards.%s.weight: got %s, want a finite number or a schedule", entry.name,
       tostring(weight))
+  end
+end
+
+-- The kind of an entry and its function.
+function scoring.kind_of(entry)
+  for _, kind in ipairs(kind_names) do
+    if entry[kind] then return kind, entry[kind] end
   end
 end
 
@@ -170,14 +180,14 @@ end
 
 -- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here,
 -- where it came from.
-local function keep_extra(c, entry, extra)
+local function keep_extra(own, entry, extra)
   local ok, problem = pcall(core.json_encode, extra)
   if type(extra) ~= "table" or not ok then
     error(("%s: the columns (second result): %s"):format(definition(entry.fn),
       ok and "got a " .. type(extra) .. ", want a table" or tostring(problem)), 0)
   end
-  c.extra = type(c.extra) == "table" and c.extra or {}
-  for k, v in pairs(extra) do c.extra[entry.name .. "." .. tostring(k)] = v end
+  own.extra = own.extra or {}
+  for k, v in pairs(extra) do own.extra[entry.name .. "." .. tostring(k)] = v end
 end
 
 -- The kinds of entries.  Each calls give(c, value) or fail(c, err) for every completion.  A reward
@@ -193,7 +203,7 @@ function kinds.fn(entry, limits, cs, kept, give, fail)
       ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function")
     end
     if ok and extra ~= nil then
-      local stored, problem = pcall(keep_extra, c, entry, extra)
+      local stored, problem = pcall(keep_extra, own, entry, extra)
       if not stored then ok, value = false, problem end
     end
     if ok then give(c, value) else fail(c, value) end
@@ -244,12 +254,13 @@ end
 
 function kinds.token_fn(entry, limits, cs, kept, give, fail)
   for _, c in ipairs(cs) do
-    local ok, list = call(limits, entry, entry.token_fn, kept[c][RNG], c)
+    local own = kept[c]
+    local ok, list = call(limits, entry, entry.token_fn, own[RNG], c)
     local sum
-    if ok then ok, list, sum = pcall(of_tokens, entry, list, kept[c][LENGTH]) end
+    if ok then ok, list, sum = pcall(of_tokens, entry, list, own[LENGTH]) end
     if ok then
-      c.token_rewards = type(c.token_rewards) == "table" and c.token_rewards or {}
-      c.token_rewards[entry.name] = list
+      own.token_rewards = own.token_rewards or {}
+      own.token_rewards[entry.name] = list
       give(c, sum)
     else
       fail(c, list)
@@ -259,18 +270,14 @@ end
 
 -- ---- all values ------------------------------------------------------------------
 
-local function function_of(entry)
-  return entry.fn or entry.group_fn or entry.token_fn
-end
-
 -- Makes the completions again what they were when they were sampled.  What a reward has changed is
 -- its error.
-local function restore(entry, cs, kept, fail)
+local function restore(f, cs, kept, fail)
   for _, c in ipairs(cs) do
     local changed = core.restore_completion(c, kept[c])
     if changed then
       fail(c, ("%s: the function changed %s, which other rewards and the log read; keep what it "
-        .. "computes in another field"):format(definition(function_of(entry)), changed))
+        .. "computes in another field"):format(definition(f), changed))
     end
   end
 end
@@ -289,13 +296,14 @@ local function score(entry, limits, cs, kept, on_error)
     end
     if failed[c] then return end
     failed[c], errors_seen = true, errors_seen + 1
-    c.errors = type(c.errors) == "table" and c.errors or {}
-    c.errors[entry.name] = tostring(e)
+    local own = kept[c]
+    own.errors = own.errors or {}
+    own.errors[entry.name] = tostring(e)
     give(c, on_error == "zero" and 0.0 or core.none)
   end
-  local kind = entry.fn and "fn" or entry.group_fn and "group_fn" or "token_fn"
+  local kind, f = scoring.kind_of(entry)
   kinds[kind](entry, limits, cs, kept, give, fail)
-  restore(entry, cs, kept, fail)
+  restore(f, cs, kept, fail)
   return errors_seen
 end
 
@@ -306,15 +314,20 @@ function scoring.score(entries, cs, limits, on_error)
   local errors_seen, seconds, kept = 0, {}, {}
   limits = core.limits(limits)
   cs = table.move(cs, 1, #cs, 1, {}) -- it may be a group, which rewards see
-  setmetatable(kept, { __index = function(_, c) -- of others in the group
-    kept[c] = core.keep_completion(c)
-    return kept[c]
-  end })
-  for _, c in ipairs(cs) do kept[c] = core.keep_completion(c) end
+  local function keep(_, c)
+    local own = core.keep_completion(c)
+    own.errors, kept[c] = c.errors, own -- errors: of the environment
+    return own
+  end
+  for _, c in ipairs(cs) do keep(kept, c) end
+  setmetatable(kept, { __index = keep }) -- for others in the group
   for _, entry in ipairs(entries) do
     local started = core.clock()
     errors_seen = errors_seen + score(entry, limits, cs, kept, on_error)
     seconds[entry.name] = core.clock() - started
+  end
+  for c, own in pairs(kept) do
+    c.errors, c.extra, c.token_rewards = own.errors, own.extra, own.token_rewards
   end
   core.reseed_math(nil)
   return errors_seen, seconds
