@@ -28,11 +28,30 @@ local command = {
       { "RUN", "the newest checkpoint of a run, which is a directory or a name in runs/" },
       { "CHECKPOINT", "one checkpoint of a run" },
     },
+    "A checkpoint is measured as the run itself measured it: with the rewards, weights and options "
+      .. "that were in force at its step, after reloads and changes by attached sessions. To "
+      .. "measure it with another script: grpo eval SCRIPT model.path=CHECKPOINT",
   },
 }
 
--- The experiment and the checkpoint to evaluate; without a checkpoint its model as it is.
-local function experiment_of(o)
+-- A run's trainer at one of its checkpoints, with what was in force when the run evaluated it.
+local function trainer_at(dir, from, o)
+  local info = rundir.read(dir, "run")
+  local e = script.of_run(dir, info, { overrides = o.overrides })
+  from = from or core.checkpoint_newest(dir)
+  if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", dir) end
+  local tr = require("grpo.train.trainer").new(e, { weights = from })
+  require("grpo.runs.services").changes_until(tr, dir, info, o.overrides, true)
+  local later = require("grpo.runs.events").still_to_come(tr)
+  if later then
+    core.notice(("note: what was changed at step %d counts from step %d, so not here: %s"):format(
+      tr.step_count, tr.step_count + 1, later))
+  end
+  return tr
+end
+
+-- The trainer of what is to be evaluated.
+local function trainer_of(o)
   local what, one = o.words[1], nil
   if core.fs.exists(what .. "/trainer.json") and core.fs.exists(what .. "/../../run.json") then
     what, one = what .. "/../..", what
@@ -45,13 +64,9 @@ local function experiment_of(o)
       errors.raise_plain("EARG", "eval: %s is neither a run nor a checkpoint of one; to evaluate a "
         .. "model, give a script: grpo eval SCRIPT model.path=%s", what, what)
     end
-    return script.load(what, o)
+    return require("grpo.train.trainer").new(script.load(what, o))
   end
-  local info = rundir.read(what, "run")
-  local e = script.of_run(what, info, { overrides = o.overrides })
-  local from = one or core.checkpoint_newest(what)
-  if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", what) end
-  return e, from
+  return trainer_at(what, one, o)
 end
 
 local function show(report, samples)
@@ -69,9 +84,7 @@ local function show(report, samples)
 end
 
 function command.run(o)
-  local e, from = experiment_of(o)
-  local tr = require("grpo.train.trainer").new(e, { weights = from })
-  if from then tr:begin_stage(#e.stages) end
+  local tr = trainer_of(o)
   local report = tr:evaluate(o.flags.n)
   if o.flags.json then
     report.samples, report.per_row = nil, nil

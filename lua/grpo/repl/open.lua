@@ -2,7 +2,6 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local events = require "grpo.runs.events"
 local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
 local services = require "grpo.runs.services"
@@ -23,17 +22,6 @@ local function run_of(word)
   end
 end
 
--- Applies the changes that were made to the running run, up to the checkpoint's step.
-local function follow_events(tr, dir, info)
-  if not fs.exists(dir .. "/events.jsonl") then return end
-  local ok, err = pcall(function()
-    services.follow(tr, dir, info)
-    events.catch_up(tr)
-  end)
-  tr.directory, tr.watch = nil, nil
-  if not ok then error(err, 0) end
-end
-
 -- Returns a trainer at a checkpoint of a run. It has no directory, so it writes nothing there.
 local function trainer_at(dir, from, o)
   local info = rundir.read(dir, "run")
@@ -45,7 +33,7 @@ local function trainer_at(dir, from, o)
       ("%s at its beginning: no checkpoint yet"):format(dir)
   end
   local tr = require("grpo.train.trainer").new(e, { from = from })
-  follow_events(tr, dir, info)
+  services.changes_until(tr, dir, info, o.overrides)
   local about = ("%s at step %d (%s)"):format(dir, tr.step_count, from:match("[^/]+$"))
   if tr.counters.stage_done and tr.stage_index >= #e.stages then
     tr.beyond = true

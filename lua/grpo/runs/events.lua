@@ -185,6 +185,19 @@ function events.catch_up(tr, before_evaluation)
   end
 end
 
+-- Text of the changes at tr's step that count only from the next one: "weight right, reload
+-- source/reload-001"; nil if nothing was.
+function events.still_to_come(tr)
+  local list = {}
+  for _, e in ipairs(tr.events or {}) do
+    if not e.applied and e.step == tr.step_count and e.stage == tr.stage_index then
+      local about = e.path or e.name or e.source
+      list[#list + 1] = about and ("%s %s"):format(e.kind, about) or e.kind
+    end
+  end
+  return list[1] and table.concat(list, ", ")
+end
+
 -- Records an event of now; raises if that is not possible.  It takes effect after this call, so
 -- that nothing is in effect that a resume would not know of.
 function events.add(tr, e)

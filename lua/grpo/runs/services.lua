@@ -2,6 +2,7 @@
 -- are made again, files that have changed are reloaded, attached sessions are served.
 
 local attach_server = require "grpo.repl.attach_server"
+local core = require "grpo.core"
 local events = require "grpo.runs.events"
 local reload = require "grpo.scripts.reload"
 
@@ -41,17 +42,49 @@ function Services:close()
   if self.server then self.server:close() end
 end
 
+-- info of a run with the overrides of a command line after its own.
+local function with_overrides(info, words)
+  local list = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
+  table.move(words, 1, #words, #list + 1, list)
+  return setmetatable({ overrides = list }, { __index = info })
+end
+
+-- Is it a session's change of an option that the command line gives?
+local function is_overridden(e, words)
+  for _, word in ipairs(e.kind == "set" and words or {}) do
+    local path = word:match("^(.-)=")
+    if path == e.path or path == ("stages.%d.%s"):format(e.stage, e.path) then return true end
+  end
+  return false
+end
+
 -- Reads what was changed in a run that only this process looks at, for events.catch_up: nothing is
--- written, also not by hooks, and no evaluation is repeated.
-function services.follow(tr, dir, info)
+-- written, also not by hooks, and no evaluation is repeated.  overrides: of the command line, none
+-- without.
+function services.follow(tr, dir, info, overrides)
   local function ignore() end
-  tr.directory, tr.only_follows = { dir = dir, info = info, note = ignore, event_text = ignore },
-    true
+  overrides = overrides or {}
+  tr.directory = { dir = dir, info = with_overrides(info, overrides), note = ignore,
+    event_text = ignore }
+  tr.only_follows = true
   events.load(tr)
   tr.watch = reload.watch(tr, "")
   for i = #tr.events, 1, -1 do
-    if tr.events[i].kind == "evaluate" then table.remove(tr.events, i) end
+    local e = tr.events[i]
+    if e.kind == "evaluate" or is_overridden(e, overrides) then table.remove(tr.events, i) end
   end
+end
+
+-- Makes the changes of a run until the step of tr, which stands at a checkpoint of it and gets no
+-- directory.  before_evaluation: as they were when the run evaluated that checkpoint.
+function services.changes_until(tr, dir, info, overrides, before_evaluation)
+  if not core.fs.exists(dir .. "/events.jsonl") then return end
+  local ok, err = pcall(function()
+    services.follow(tr, dir, info, overrides)
+    events.catch_up(tr, before_evaluation)
+  end)
+  tr.directory, tr.watch = nil, nil
+  if not ok then error(err, 0) end
 end
 
 return services

@@ -40,7 +40,7 @@ local function needs_mask(e)
 end
 
 -- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to
--- continue from, weights = a checkpoint to look at }, all optional.
+-- continue from, weights = a checkpoint to measure }, all optional.
 function trainer.new(e, options)
   options = options or {}
   if not experiment.is(e) then
@@ -52,10 +52,12 @@ function trainer.new(e, options)
     settings = e.stages[1].config, extra = {}, resumed = false, evaluations = 0,
   }, Trainer)
   tr.recorder = recorder.new(tr)
-  if options.from then tr.counters = checkpoint.read(options.from) end
+  local at = options.from or options.weights
+  if at then tr.counters = checkpoint.read(at) end
   tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config,
-    options.from or options.weights, needs_mask(e))
+    at, needs_mask(e))
   if options.from then tr:restore(options.from) end
+  if options.weights then tr:measure_at(options.weights) end
   return tr
 end
 
@@ -76,8 +78,8 @@ local function take_place(stage, counters)
     counters.cursor
 end
 
--- Takes the place in the run that the checkpoint in `dir` was written at.
-function methods:restore(dir)
+-- Takes what the run had counted when the checkpoint in `dir` was written.
+local function take_counters(self, dir)
   local counters = self.counters
   self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen,
     counters.state
@@ -86,11 +88,17 @@ function methods:restore(dir)
   self.evaluations = counters.evaluations or counters.evaluated and 1 or 0
   self.metrics, self.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
-  if counters.stage < 1 then return end
-  if not self.experiment.stages[counters.stage] then
+  if counters.stage >= 1 and not self.experiment.stages[counters.stage] then
     errors.raise_plain("EARG", "%s: is of stage %d, the script has %d", dir, counters.stage,
       #self.experiment.stages)
   end
+end
+
+-- Takes the place in the run that the checkpoint in `dir` was written at.
+function methods:restore(dir)
+  local counters = self.counters
+  take_counters(self, dir)
+  if counters.stage < 1 then return end
   self.stage_index, self.settings = counters.stage, self.experiment.stages[counters.stage].config
   if counters.stage_done then return end
   self:begin_stage(counters.stage)
@@ -105,6 +113,14 @@ function methods:restore(dir)
     stage:build_engine()
     stage.engine:load(dir)
   end
+end
+
+-- Takes the place of the checkpoint in `dir` to measure its weights there.  No step follows, so
+-- that the state of its optimizer and its reference are not read.
+function methods:measure_at(dir)
+  take_counters(self, dir)
+  self:begin_stage(math.max(1, self.counters.stage))
+  take_place(self.stage, self.counters)
 end
 
 -- The last stage of a run that is finished, for further steps in memory: schedules are at their

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# grpo eval of a run that was changed while it trained: a checkpoint is measured as the run itself did.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+export GRPO_RELOAD_ALWAYS=1 # look at every step, not once a second
+
+# The run pauses after step 2 for a session, and edits its own module in step 4.  The reward reads tr.state, its second entry has a schedule.
+experiment exp.lua 'eval = { every = 2, group_size = 2, samples = 20 },
+  stages = { { kind = "sft", train = { steps = 2, prompts_per_step = 2, lr = 1e-3 } },
+             { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3 } } },
+  checkpoint = { every = 2, keep = 99 },
+  hooks = { on_step = function(m, tr)
+    tr.state.seen = (tr.state.seen or 0) + 1
+    if m.step == 3 then tr.paused = true end
+    if m.step == 5 then os.execute("echo \"return function(text) return #text + 100 end\" >reward.lua") end
+  end }' \
+  '{ name = "digits", fn = function(text, _, c) return select(2, text:gsub("%d", "")) / 6 + (c.state.seen or 0) / 10 end },
+   { name = "module", fn = function(text) return require("reward")(text) end,
+     weight = function(p) return 1 + p.step end }' \
+  'train = grpo.data.list(rows), eval = grpo.data.list(rows), target = function(row) return row.answer end'
+echo 'return function(text) return #text end' >reward.lua
+"$GRPO" run exp.lua --quiet --dir runs </dev/null >run.out 2>run.err & pid=$!
+run=runs/exp-001
+for _ in $(seq 600); do grep -q 'paused at step' $run/run.log 2>/dev/null && break; sleep 0.05; done
+timeout 60 "$GRPO" attach $run >attach.out 2>&1 <<'LUA'
+weight("digits", 50)
+tr.config.eval.temperature = 0.25
+tr.state.seen = 70
+resume()
+LUA
+wait $pid
+result "the run has a session and a reload behind it" "$(grep -q '"kind": "weight"' $run/events.jsonl && grep -q '"kind": "reload"' $run/events.jsonl \
+  && grep -q '"state": "finished"' $run/run.json || show run.err attach.out $run/run.log)"
+
+# numbers FILE [STEP] : what an evaluation has measured, one a line; of a log, that of a step
+numbers() { grep "\"step\": ${2:-[0-9]*}[,}]" "$1" | tail -n 1 | tr ',{}' '\n\n\n' | grep -oE '"eval/.*' | sort; }
+evaluated() { timeout 60 "$GRPO" eval "$@" --json --memory 4G </dev/null >out 2>err; }
+for step in 2 4 6 8; do
+  evaluated $run/checkpoints/step-00000$step
+  result "the checkpoint of step $step gives the numbers that the run wrote down" "$(numbers out >now; numbers $run/eval.jsonl $step >then
+    [ -s now ] && diff then now || show out err)"
+done
+evaluated $run
+result "the run is its newest checkpoint" "$(diff <(numbers $run/eval.jsonl 8) <(numbers out) || show err)"
+evaluated $run/checkpoints/step-000004 eval.temperature=1
+result "an option of the command line comes before what a session set" "$(
+  numbers out >now; diff <(numbers $run/eval.jsonl 4 | grep -v sampled/metric) <(grep -v sampled/metric now) | grep -v pass@ | grep '^[<>]'
+  [ -s now ] && ! diff -q <(numbers $run/eval.jsonl 4) now >/dev/null || show out err)"
+evaluated exp.lua model.path=$run/checkpoints/step-000008
+result "a script that is named is taken as it is, with its own weights and the files of now" "$(
+  [ "$(numbers out | grep -c .)" -gt 3 ] && [ -n "$(diff <(numbers $run/eval.jsonl 8) <(numbers out))" ] || show out err)"
+
+# What was changed at the checkpoint's own step counts from the next one.
+cp -r runs late
+printf '{"kind": "weight", "name": "digits", "stage": 2, "step": 8, "value": 9}\n' >>late/exp-001/events.jsonl
+evaluated late/exp-001
+result "a change at that very step counts from the next one, and a note says so" "$(diff <(numbers $run/eval.jsonl 8) <(numbers out)
+  grep -q '^grpo: note: .*at step 8 counts from step 9.*: weight digits$' err || show err)"
+finish
