@@ -197,6 +197,12 @@ result "it is kept with the others" "$(diff late.lua l1/lazy-001/source/modules/
 KILL=5 lazy l2; echo 'return function() return 9 end' >late.lua
 "$GRPO" run --resume=l2/lazy-001 --quiet </dev/null >/dev/null 2>err
 result "a resume takes it from there" "$(different l1/lazy-001 l2/lazy-001 | head -5; cat err)"
+fresh; KILL=2 lazy unsummed
+sed -i -e '/modules\/late.lua/d' -e 's|\("source/main.lua": "[0-9a-f]*"\),|\1|' -e '/"crc32c"/d' unsummed/lazy-001/run.json
+sed -i -zE 's/,(\s*\})\s*$/\1\n/' unsummed/lazy-001/run.json # as if the kill had come before its sum was written
+"$GRPO" run --resume=unsummed/lazy-001 --quiet </dev/null >/dev/null 2>err
+result "its checksum is recorded, also by the resume of a run that died before it was" "$(
+  diff <(grep late.lua l1/lazy-001/run.json) <(grep late.lua unsummed/lazy-001/run.json); cat err)"
 fresh; EDIT=4 COMMAND='echo "return function() return 7 end" >late.lua' lazy l3
 result "and an edit of it is in force from the next step" "$(
   rewards() { grep -oE '"reward": [-0-9.e]+' l3/lazy-001/metrics.jsonl | sed -n "$1p"; }

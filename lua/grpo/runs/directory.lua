@@ -70,9 +70,13 @@ local function loaded_modules()
   return list
 end
 
+local function saved_name(source, name)
+  return ("%s/modules/%s.lua"):format(source, (name:gsub("%.", "/")))
+end
+
 -- Returns the name of the saved file within `dir`.
 local function save_module(dir, source, name, path)
-  local target = ("%s/modules/%s.lua"):format(source, (name:gsub("%.", "/")))
+  local target = saved_name(source, name)
   must(fs.mkdirs(dir .. "/" .. target:match("^(.*)/")))
   must(fs.write(dir .. "/" .. target, loaded_sources.of(path).text or ""))
   return target
@@ -100,6 +104,14 @@ end
 -- Adds a module that was loaded later to the others of `source` within the run.
 function Run:save_module(source, name, path)
   self:add_sums { save_module(self.dir, source, name, path) }
+end
+
+-- A module of `source` has its sum, also if the process that saved it died before it wrote the sum.
+function Run:sum_module(source, name)
+  local target = saved_name(source, name)
+  if self.info.sums and not self.info.sums[target] and fs.exists(self.dir .. "/" .. target) then
+    self:add_sums { target }
+  end
 end
 
 -- Removes a directory of saved sources.

@@ -41,7 +41,12 @@ end
 function Watch:meet()
   for name, path in sorted_pairs(modules.loaded(self.files.known)) do
     self.files:add(name, path)
-    if not modules.is_saved(name) then self.tr.directory:save_module(self.source, name, path) end
+    local directory = self.tr.directory
+    if modules.is_saved(name) then
+      directory:sum_module(self.source, name)
+    else
+      directory:save_module(self.source, name, path)
+    end
   end
 end
 
