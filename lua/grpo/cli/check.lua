@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local data_checks = require "grpo.data_checks"
 local sorted_pairs = require "grpo.base.sorted"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
@@ -17,12 +18,18 @@ local command = {
   flags = { flags.arg, flags.memory, flags.threads },
   about = {
     "Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with "
-      .. "their token counts, the distribution of prompt lengths, two sampled completions with "
-      .. "every reward, and estimates of the peak memory and of the time of a step. The estimates "
-      .. "come from a few steps at learning rate 0, whose results are thrown away. Nothing is "
-      .. "trained or written.",
+      .. "their token counts, the distribution of prompt lengths over all rows, two sampled "
+      .. "completions with every reward of every stage, and estimates of the peak memory and of "
+      .. "the time of a step. The estimates come from a few steps at learning rate 0, whose "
+      .. "results are thrown away. Nothing is trained or written.",
   },
   notes = {
+    "Every row of data.train and data.eval is read. A row that a run stumbles over or cannot learn "
+      .. "from is reported as a finding: its prompt or target cannot be made or is empty, its "
+      .. "answer (data.target, or the field `answer`) is missing, empty or without a number after "
+      .. "\"####\", or a reward fails on that answer. Notes tell of prompts that are longer than "
+      .. "data.max_prompt_tokens, of rows that repeat a prompt, of held-out prompts that are in "
+      .. "data.train too, and of rewards that give nil for a row's own answer.",
     "A reward is reported as a finding if it answers differently when it is called again or in "
       .. "another order; if it fails or is slow on degenerate text (empty, huge, invalid UTF-8, "
       .. "nested tags, control characters); if it changes its row; if it gives the same to "
@@ -34,38 +41,15 @@ local command = {
   },
 }
 
-local MAX_ROWS = 2000 -- rows looked at for the length distribution
-
 local function out(format, ...)
   core.out(format:format(...) .. "\n")
 end
 
 local function show_prompts(tr, config)
   local dataset = config.data.train
-  out("data.train: %s", tostring(dataset))
-  if config.data.eval then out("data.eval:  %s", tostring(config.data.eval)) end
   for i = 1, math.min(2, #dataset) do
     local prompt = prompts.render(config, tr.tokenizer, dataset[i], i - 1)
     out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text))
-  end
-end
-
-local function prompt_lengths(tr, config)
-  local dataset, lengths, over = config.data.train, {}, 0
-  local stride = math.max(1, #dataset // MAX_ROWS)
-  for i = 1, #dataset, stride do
-    local n = #prompts.render(config, tr.tokenizer, dataset[i]).ids
-    lengths[#lengths + 1] = n
-    if n > config.data.max_prompt_tokens then over = over + 1 end
-  end
-  out("\nprompt tokens (%d rows looked at): shortest %d, median %d, 90 %% below %d, longest %d",
-    #lengths, math.floor(statistics.quantile(lengths, 0)), math.floor(statistics.median(lengths)),
-    math.ceil(statistics.quantile(lengths, 0.9)), math.floor(statistics.quantile(lengths, 1)))
-  if over > 0 then
-    out("%d of them are longer than data.max_prompt_tokens = %d and will be %s", over,
-      config.data.max_prompt_tokens,
-      ({ drop = "dropped", truncate_left = "cut on the left", error = "an error" })
-        [config.data.too_long])
   end
 end
 
@@ -136,6 +120,40 @@ local function probe_rewards(tr, e, config, findings)
   if count > 0 then out("\nrewards tried on %d texts that no model sampled", count) end
   show_demonstrations(beside)
   return suspects
+end
+
+-- Rewards of every stage: { { stages = their numbers, config=, kind=, suspects=, sampled= }, ... }.
+-- Stages with the same rewards and rows are one.
+local function reward_groups(e)
+  return data_checks.groups(e, function(a, b)
+    return scoring.same(a.config.reward_entries, b.config.reward_entries)
+      and a.config.data.train == b.config.data.train
+  end)
+end
+
+-- Tries the rewards of each group: on what the model writes, and on other texts.
+local function try_rewards(tr, e, groups)
+  for _, group in ipairs(groups) do
+    local config, found = group.config, {}
+    group.suspects, group.sampled = {}, {}
+    if #config.reward_entries > 0 then
+      if #groups > 1 then out("\nrewards of %s:", data_checks.named(group.stages)) end
+      tr:begin_stage(group.stages[#group.stages])
+      show_samples(tr, tr.stage, found)
+      group.suspects = probe_rewards(tr, e, config, found)
+    end
+    group.findings = found
+  end
+end
+
+-- Adds the findings of each group, with the names of its stages if there are several groups.
+local function collect(groups, findings)
+  for _, group in ipairs(groups) do
+    for _, line in ipairs(group.findings) do
+      findings[#findings + 1] = #groups > 1
+        and ("%s: %s"):format(data_checks.named(group.stages), line) or line
+    end
+  end
 end
 
 -- Adds findings about those suspects that give their value to all sampled completions too.
@@ -215,9 +233,12 @@ local function memory_line(stage)
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
 end
 
--- Returns what rewards gave to completions, as judge takes it.
-local function estimate(tr, e, findings)
+-- Notes in group.sampled what rewards gave to completions, as judge takes it.
+local function estimate(tr, e, groups, findings)
   local memory, failed, wrapped, sampled = {}, {}, {}, {}
+  for _, group in ipairs(groups) do
+    for _, index in ipairs(group.stages) do sampled[index] = group.sampled end
+  end
   for _, config in ipairs { e.config, table.unpack(configs_of(e)) } do
     if not wrapped[config.reward_entries] then once(config.reward_entries, failed) end
     wrapped[config.reward_entries] = true
@@ -231,14 +252,19 @@ local function estimate(tr, e, findings)
     tr.stage.steps = 6
     memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
     local planned = Stage.planned_steps(spec.config)
-    local seconds = time_steps(tr, tr.stage, 6, sampled)
+    local seconds = time_steps(tr, tr.stage, 6, sampled[index])
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
       display.seconds_text(math.floor(seconds * planned)))
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
   out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
+  local known = {}
+  for _, group in ipairs(groups) do
+    table.move(group.findings, 1, #group.findings, #known + 1, known)
+  end
+  known = table.concat(known, "\n")
   for name, text in sorted_pairs(failed) do
-    if not table.concat(findings, "\n"):find(("reward %s fails"):format(name), 1, true) then
+    if not known:find(("reward %s fails"):format(name), 1, true) then
       findings[#findings + 1] = ("reward %s fails on a completion that the model wrote: \"%s\"")
         :format(name, text)
     end
@@ -249,7 +275,18 @@ local function estimate(tr, e, findings)
     out("A later stage is timed with the untrained model, whose completions are as long as is "
       .. "allowed, so that its real steps are shorter.")
   end
-  return sampled
+end
+
+-- Tries what a run would do, and adds what is wrong to `findings`.
+local function try(tr, e, findings)
+  show_prompts(tr, e.stages[#e.stages].config)
+  data_checks.run(e, tr.tokenizer, out, findings)
+  local groups, failures = reward_groups(e), {}
+  try_rewards(tr, e, groups)
+  estimate(tr, e, groups, failures)
+  for _, group in ipairs(groups) do judge(group.suspects, group.sampled, group.findings) end
+  collect(groups, findings)
+  table.move(failures, 1, #failures, #findings + 1, findings)
 end
 
 function command.run(o)
@@ -260,18 +297,9 @@ function command.run(o)
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
   out("key/value cache: %d bytes a token (%d if every head kept its own)",
     tr.model:cache_bytes_per_token())
-  local last = #e.stages
-  local config = e.stages[last].config
-  show_prompts(tr, config)
-  prompt_lengths(tr, config)
-  tr:begin_stage(last)
-  local suspects = {}
-  if #config.reward_entries > 0 then
-    show_samples(tr, tr.stage, findings)
-    suspects = probe_rewards(tr, e, config, findings)
-  end
-  judge(suspects, estimate(tr, e, findings), findings)
+  local ok, problem = core.protected(try, tr, e, findings)
   for _, line in ipairs(findings) do out("finding: %s", line) end
+  if not ok then error(problem, 0) end -- a row with a fault may stop a step
   return #findings > 0 and 1 or 0
 end
 

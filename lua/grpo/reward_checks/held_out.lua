@@ -23,17 +23,6 @@ function held_out.facts(report, reward, context)
     passes = context.passes }
 end
 
--- Do two lists of entries call the same functions?
-local function same_rewards(a, b)
-  for i, entry in ipairs(a) do
-    local other = b[i] or {}
-    local kind, f = scoring.kind_of(entry)
-    local other_kind, g = scoring.kind_of(other)
-    if entry.name ~= other.name or kind ~= other_kind or f ~= g then return false end
-  end
-  return #a == #b
-end
-
 -- Returns the mean rewards of the same held-out rows, and whether they have risen by more than two
 -- standard errors; nil if there are none.
 local function compare(best, now)
@@ -99,7 +88,7 @@ function held_out.explain(best, now, samples)
   local trained_more = now.reward > best.reward
   local training = ("the reward in training rises (%.4g to %.4g) while %s"):format(best.reward,
     now.reward, metric)
-  if not same_rewards(best.entries, now.entries) then
+  if not scoring.same(best.entries, now.entries) then
     return trained_more and ("%s; the rewards are others than at step %d, so the two values cannot "
       .. "be compared"):format(training, best.step) or nil
   end

@@ -98,6 +98,17 @@ function scoring.of_environment(_, _, c)
   return c.environment and c.environment.reward
 end
 
+-- Do two lists of entries call the same functions?
+function scoring.same(a, b)
+  for i, entry in ipairs(a) do
+    local other = b[i] or {}
+    local kind, f = scoring.kind_of(entry)
+    local other_kind, g = scoring.kind_of(other)
+    if entry.name ~= other.name or kind ~= other_kind or f ~= g then return false end
+  end
+  return #a == #b
+end
+
 -- A host's entries beside those of the script: in place of one of the same name, else after them.
 function scoring.with_host(list, entries)
   for _, entry in ipairs(entries) do

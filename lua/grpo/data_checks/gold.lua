@@ -1,0 +1,50 @@
+-- Calls the rewards of a stage with each row's own answer: a row whose answer a reward cannot judge
+-- teaches nothing, or stops the run.
+
+local core = require "grpo.core"
+local row_checks = require "grpo.reward_checks.row_checks"
+local rollout = require "grpo.train.rollout"
+local scoring = require "grpo.train.scoring"
+local sorted_pairs = require "grpo.base.sorted"
+
+local gold = {}
+
+local SECONDS = 10 -- for all rows of a dataset
+
+-- Returns { visit = function(i, row, prompt, text), as scan.rows takes it, tried = rows,
+-- failures = { [entry] = { count=, first=, message= } }, nothing = the same, of rows for which an
+-- entry gives nil }.
+function gold.watch(config, tokenizer)
+  local entries, spent = {}, 0.0
+  for _, entry in ipairs(config.reward_entries) do
+    if scoring.kind_of(entry) ~= "token_fn" then entries[#entries + 1] = entry end
+  end
+  local watch = { tried = 0, failures = {}, nothing = {}, entries = entries }
+  local function note(list, name, i, message)
+    local one = list[name] or { count = 0, first = i, message = message }
+    one.count, list[name] = one.count + 1, one
+  end
+  function watch.visit(i, row, prompt, text)
+    if #entries == 0 or spent > SECONDS then return end
+    if not text then
+      watch.tried = watch.tried + 1
+      return
+    end
+    local ok, ids = pcall(tokenizer.encode, tokenizer, text)
+    local c = rollout.made({ text = text, prompt = prompt.text, messages = prompt.messages,
+      row = row_checks.copy(row), ids = ok and ids or {}, length = ok and #ids or 0 }, config.seed)
+    local started = core.clock()
+    scoring.score(entries, { c }, config.limits.reward, "skip")
+    spent, watch.tried = spent + core.clock() - started, watch.tried + 1
+    for name, message in sorted_pairs(c.errors or {}) do note(watch.failures, name, i, message) end
+    for _, entry in ipairs(entries) do
+      local failed = c.errors and c.errors[entry.name]
+      if c.rewards[entry.name] == core.none and not failed then
+        note(watch.nothing, entry.name, i)
+      end
+    end
+  end
+  return watch
+end
+
+return gold

@@ -1,0 +1,173 @@
+-- Looks at every row of a dataset as a stage would read it: its prompt, its target, its own answer.
+--
+-- A scan is {
+--   rows = how many were looked at, lengths = tokens of each prompt that could be made,
+--   too_long = { count=, first= }, longer than data.max_prompt_tokens,
+--   faults = { [kind] = { count=, first=, message= } }: rows that no step can use.  The kinds are
+--     "prompt" (an error), "empty_prompt", "target" (an error), "no_target", "blank_target",
+--     "no_answer", "blank_answer", "no_number" (after "####"),
+--   repeated = { exact=, loose=, first=, of= }: prompts of earlier rows, literally, and with other
+--     white space,
+--   prompts = all that scan.overlap reads }
+-- `first` is a row's number, and `of` that of the row that it repeats.
+
+local answer = require "grpo.answer"
+local core = require "grpo.core"
+local prompts = require "grpo.train.prompts"
+local row_random = require "grpo.train.row_random"
+
+local scan = {}
+
+-- A text of 16 bytes for a prompt.  Two checksums of 32 bits: a million prompts have no two that
+-- differ and share it, but for a chance of one in ten million.
+local function key_of(text)
+  return ("<I4I4I8"):pack(core.fs.crc32c(text), core.fs.crc32c(text:reverse()), #text)
+end
+
+local function without_spaces(text)
+  return (text:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", ""))
+end
+
+local function blank(v)
+  return v == core.json_null or type(v) == "string" and not v:find("%S")
+end
+
+local function note(faults, kind, number, message)
+  local fault = faults[kind] or { count = 0, first = number, message = message }
+  fault.count, faults[kind] = fault.count + 1, fault
+end
+
+-- ---- one row -----------------------------------------------------------------------------------
+
+-- The prompt of row number i; nil if it cannot be made.
+local function prompt_of(config, tokenizer, row, i, held_out, faults)
+  local ok, prompt = pcall(row_random.during, config, "prompt", i, held_out, prompts.render, config,
+    tokenizer, row, i, held_out)
+  if not ok then
+    note(faults, "prompt", i, tostring(prompt))
+    return nil
+  end
+  if #prompt.ids == 0 then note(faults, "empty_prompt", i) end
+  return prompt
+end
+
+-- A target as text, which the tokenizer must know; nil for nil.
+local function text_of(tokenizer, target)
+  if target == nil or blank(target) then return target end
+  prompts.target({ data = { target = function() return target end } }, tokenizer)
+  if type(target) ~= "table" then return target end
+  return math.type(target[1]) == "integer" and tokenizer:decode(target) or table.concat(target)
+end
+
+-- The target of a row as text; nil if there is none.
+local function target_of(config, tokenizer, row, i, held_out, faults)
+  local ok, target = pcall(function()
+    local given = row_random.during(config, "target", i, held_out, config.data.target, row)
+    return text_of(tokenizer, given)
+  end)
+  if not ok then
+    note(faults, "target", i, tostring(target))
+  elseif target == nil then
+    note(faults, "no_target", i)
+  elseif blank(target) then
+    note(faults, "blank_target", i)
+  else
+    return target
+  end
+end
+
+-- The field `answer` of a row, which ready rewards compare with, as text; nil if it says nothing.
+local function answer_of(row, i, faults, seen)
+  local value = type(row) == "table" and row.answer or nil
+  if value == nil then
+    note(faults, "no_answer", i)
+    return nil
+  end
+  seen.answers = seen.answers + 1
+  if blank(value) then
+    note(faults, "blank_answer", i)
+    return nil
+  end
+  if type(value) ~= "string" then return type(value) == "number" and tostring(value) or nil end
+  if value:find("####", 1, true) then seen.hashes = seen.hashes + 1 end
+  local number = answer.hashed(value)
+  if not number or number == "" then note(faults, "no_number", i) end
+  return value
+end
+
+-- ---- all rows ----------------------------------------------------------------------------------
+
+local function remember(result, prompt, i)
+  local repeated = result.repeated
+  local plain = without_spaces(prompt.text)
+  local key = key_of(prompt.text)
+  local loose = plain == prompt.text and key or key_of(plain)
+  local before = result.prompts.exact[key]
+  if before then
+    repeated.exact = repeated.exact + 1
+  else
+    before = result.prompts.loose[loose]
+    if before then repeated.loose = repeated.loose + 1 end
+  end
+  if before and not repeated.first then repeated.first, repeated.of = i, before end
+  result.prompts.exact[key] = result.prompts.exact[key] or i
+  result.prompts.loose[loose] = result.prompts.loose[loose] or i
+  local list = result.prompts.list
+  if list then list[#list + 1] = { i, key, loose } end
+end
+
+-- Removes faults that every row has: the rows have no answers, or none that ends in "#### N".
+local function forgive(faults, seen)
+  if seen.answers == 0 then faults.no_answer = nil end
+  if seen.hashes == 0 then faults.no_number = nil end
+end
+
+-- Scans the first `n` rows of a dataset.  options: { held_out = is it data.eval?, visit(i, row,
+-- prompt, gold) = is called with each row whose prompt can be made and its own answer as text, or
+-- nil, progress(i, n) = is called before each row }.
+function scan.rows(config, tokenizer, dataset, n, options)
+  local held_out = options.held_out or false
+  local result = { rows = n, lengths = {}, too_long = { count = 0 }, faults = {},
+    repeated = { exact = 0, loose = 0 },
+    prompts = { exact = {}, loose = {}, list = held_out and {} or nil } }
+  local faults, seen = result.faults, { answers = 0, hashes = 0 }
+  local function row_at(i) return dataset[i] end
+  for i = 1, n do
+    options.progress(i, n)
+    local row = row_random.during(config, "row", i, held_out, row_at, i)
+    local prompt = prompt_of(config, tokenizer, row, i, held_out, faults)
+    local gold = config.data.target
+      and target_of(config, tokenizer, row, i, held_out, faults)
+    local own = answer_of(row, i, faults, seen)
+    if prompt then
+      result.lengths[#result.lengths + 1] = #prompt.ids
+      if #prompt.ids > config.data.max_prompt_tokens then
+        local long = result.too_long
+        long.count, long.first = long.count + 1, long.first or i
+      end
+      remember(result, prompt, i)
+      if options.visit then options.visit(i, row, prompt, gold or own) end
+    end
+  end
+  forgive(faults, seen)
+  return result
+end
+
+-- How many held-out prompts are among those of training: { exact=, loose=, first=, of= }.
+function scan.overlap(train, eval)
+  local shared = { exact = 0, loose = 0 }
+  for _, item in ipairs(eval.prompts.list) do
+    local number, key, loose = item[1], item[2], item[3]
+    local at = train.prompts.exact[key]
+    if at then
+      shared.exact = shared.exact + 1
+    else
+      at = train.prompts.loose[loose]
+      if at then shared.loose = shared.loose + 1 end
+    end
+    if at and not shared.first then shared.first, shared.of = number, at end
+  end
+  return shared
+end
+
+return scan
