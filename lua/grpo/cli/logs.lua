@@ -19,51 +19,77 @@ local command = {
 
 local INTERVAL = 0.2 -- seconds between two looks at the file
 
--- The last n lines of a text that ends with a newline.
-local function tail(text, n)
-  local lines = {}
-  for line in text:gmatch("[^\n]*\n") do lines[#lines + 1] = line end
-  return table.concat(lines, "", math.max(1, #lines - n + 1))
+local BLOCK = 1 << 16 -- bytes that are read at once
+
+-- Returns the place at which the last n lines of an open file begin; what stands behind the last
+-- newline is not counted.
+local function place_of_tail(file, n)
+  local stop, left = file:seek("end"), n + 1
+  while stop > 0 do
+    local first = math.max(0, stop - BLOCK)
+    file:seek("set", first)
+    local text = file:read(stop - first) or ""
+    for at = #text, 1, -1 do
+      if text:byte(at) == 10 then
+        left = left - 1
+        if left == 0 then return first + at end
+      end
+    end
+    stop = first
+  end
+  return 0
 end
 
 local function show(text)
   core.out(display.clean(text))
 end
 
--- Shows new whole lines until the run is over.
+-- Shows the whole lines that are left in the file; `rest` is the beginning of the first.  Returns
+-- the beginning of a line that has no end yet, and whether anything was read.
+local function show_lines(file, rest)
+  local found = false
+  while true do
+    local text = file:read(BLOCK)
+    if not text then return rest, found end
+    found = true
+    local last = text:find("\n[^\n]*$")
+    if last then
+      show(table.concat(rest) .. text:sub(1, last))
+      rest = {}
+    end
+    rest[#rest + 1] = text:sub((last or 0) + 1)
+  end
+end
+
+-- Shows new whole lines until the run is over.  Returns the exit status.
 local function follow(run, file, rest)
   local path = run.dir .. "/output.log"
   while true do
     -- asked before the last look, which then sees everything
     local over = rundir.describe(run.dir).state ~= "running"
-    local more = file:read("a") or ""
-    rest = rest .. more
-    local whole = rest:match("^.*\n") or ""
-    show(whole)
-    rest = rest:sub(#whole + 1)
-    if over and more == "" then break end
+    local found
+    rest, found = show_lines(file, rest)
+    if over and not found then return 0, rest end
     local signal = core.signal_take()
-    if signal then return ({ HUP = 129, INT = 130, TERM = 143 })[signal] or 130 end
-    if more == "" then core.process.sleep(INTERVAL) end
+    if signal then return ({ HUP = 129, INT = 130, TERM = 143 })[signal] or 130, {} end
+    if not found then core.process.sleep(INTERVAL) end
     if file:seek("cur") > (core.fs.size(path) or math.huge) then
       error(core.error("EIO", path .. " became shorter while it was being followed"), 0)
     end
   end
-  if rest ~= "" then show(rest .. "\n") end
-  return 0
 end
 
 function command.run(o)
-  local count = o.flags.lines
-  local run = history.open(o.words[1], o.flags.dir)
-  local file = history.reader(run.dir .. "/output.log")
+  local run, status, rest = history.open(o.words[1], o.flags.dir), 0, {}
+  local file <close> = history.reader(run.dir .. "/output.log")
   if o.flags.follow then core.signals_install() end
-  local text = file:read("a")
-  local whole = text:match("^.*\n") or ""
-  show(count and tail(whole, count) or whole)
-  local rest = text:sub(#whole + 1)
-  if o.flags.follow then return follow(run, file, rest) end
+  file:setvbuf("no") -- what is read is what is shown
+  file:seek("set", o.flags.lines and place_of_tail(file, o.flags.lines) or 0)
+  rest = show_lines(file, rest)
+  if o.flags.follow then status, rest = follow(run, file, rest) end
+  rest = table.concat(rest)
   if rest ~= "" then show(rest .. "\n") end
+  return status
 end
 
 return command

@@ -2,8 +2,10 @@
 -- completions.
 
 local core = require "grpo.core"
+local columns = require "grpo.report.columns"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.page"
+local sorted_pairs = require "grpo.base.sorted"
 local stage_options = require "grpo.runs.stage_options"
 local svg = require "grpo.report.svg"
 
@@ -37,67 +39,38 @@ local panels = {
   { "Seconds a step", "step_time", "time/generate", "time/reward", "time/train" },
 }
 
-local function finite(v)
-  return type(v) == "number" and v - v == 0
-end
-
 local function pattern_of(name)
   return "^" .. name:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", "([^/]+)") .. "$"
 end
 
--- Returns the sorted keys of the rows for which keep(key, value) holds.
-local function keys_of(rows, keep)
-  local seen, list = {}, {}
-  for _, row in ipairs(rows) do
-    for key, value in pairs(row) do
-      if not seen[key] and keep(key, value) then
-        seen[key] = true
-        list[#list + 1] = key
-      end
-    end
+-- Returns the sorted keys of a table for which keep(key) holds.
+local function keys_of(list, keep)
+  local keys = {}
+  for key in sorted_pairs(list) do
+    if not keep or keep(key) then keys[#keys + 1] = key end
   end
-  table.sort(list)
-  return list
+  return keys
 end
 
--- Returns the metrics of these rows that a name in a panel matches.
-local function matching(rows, name)
+-- Returns the names of columns that a name in a panel matches.
+local function matching(list, name)
   if not name:find("*", 1, true) then return { name } end
   local pattern = pattern_of(name)
-  return keys_of(rows, function(key) return key:match(pattern) end)
+  return keys_of(list, function(key) return key:match(pattern) end)
 end
 
-local function points_of(rows, name, only)
-  local points = {}
-  for _, row in ipairs(rows) do
-    local v = row[name]
-    if finite(v) and finite(row.step) and (not only or row.kind == only) then
-      local low, high = row[name .. "/low"], row[name .. "/high"]
-      local both = finite(low) and finite(high)
-      points[#points + 1] = { row.step, v, low = both and low or nil, high = both and high or nil }
-    end
-  end
-  return points
-end
-
-local function constant_zero(points)
-  for _, p in ipairs(points) do
-    if p[2] ~= 0 then return false end
-  end
-  return true
-end
-
-local function series_of(panel, rows)
-  local list = {}
+local function series_of(panel, list)
+  local series = {}
   for i = 2, #panel do
-    for _, name in ipairs(matching(rows, panel[i])) do
-      local points = points_of(rows, name, panel.only)
-      if #points > 0 and not constant_zero(points) then
-        list[#list + 1] = { name = name, points = points, dots = panel.from == "eval" }
+    for _, name in ipairs(matching(list, panel[i])) do
+      local column = list[name]
+      if column and not column:is_zero() then
+        series[#series + 1] = { name = name, points = column:points(),
+          dots = panel.from == "eval" }
       end
     end
   end
-  return list
+  return series
 end
 
 -- Metrics that every step records and that no panel shows.
@@ -107,32 +80,25 @@ local unshown = { "step", "stage", "stage_step", "num_tokens", "num_sequences", 
   "completions/mean_terminated_length", "clip_ratio/low_min", "clip_ratio/high_max" }
 
 -- Returns the names of metrics without a panel: the script's own (tr:log) and rare ones.
-local function own_metrics(metrics)
+local function own_metrics(list)
   local known = {}
   for _, name in ipairs(unshown) do known[name] = true end
   for _, panel in ipairs(panels) do
     for i = 2, #panel do known[panel[i]] = true end
   end
-  return keys_of(metrics,
-    function(name, v) return finite(v) and not known[name] and not name:find("^rewards/") end)
+  return keys_of(list, function(name) return not known[name] and not name:find("^rewards/") end)
 end
 
-local function stage_marks(metrics)
-  local marks = {}
-  for i = 2, #metrics do
-    if metrics[i].stage ~= metrics[i - 1].stage then marks[#marks + 1] = metrics[i].step - 0.5 end
-  end
-  return marks
-end
-
+-- metrics, evals: see columns.read
 local function curves(metrics, evals)
-  local out, marks = {}, stage_marks(metrics)
+  local out, marks = {}, {}
+  for i, step in ipairs(metrics.stages) do marks[i] = step - 0.5 end
   for _, panel in ipairs(panels) do
-    out[#out + 1] = svg.panel(panel[1],
-      series_of(panel, panel.from == "eval" and evals or metrics), marks)
+    local list = panel.from == "eval" and evals.columns or metrics[panel.only or "columns"]
+    out[#out + 1] = svg.panel(panel[1], series_of(panel, list), marks)
   end
-  for _, name in ipairs(own_metrics(metrics)) do
-    out[#out + 1] = svg.panel(name, series_of({ name, name }, metrics), marks)
+  for _, name in ipairs(own_metrics(metrics.columns)) do
+    out[#out + 1] = svg.panel(name, series_of({ name, name }, metrics.columns), marks)
   end
   if #out == 0 then return '<p class="dim">No step has been recorded.</p>' end
   return '<div class="panels">' .. table.concat(out, "\n") .. "</div>"
@@ -154,8 +120,10 @@ local function model_path(run)
   return stage_options.text(options["model.path"])
 end
 
-local function facts(run, metrics)
-  local last, info, env = metrics[#metrics] or {}, run.info, run.env
+-- last: the last row of the metrics, or nil
+local function facts(run, last)
+  local info, env = run.info, run.env
+  last = last or {}
   local ended = info.finished or info.heartbeat
   local rows = {
     { "state", ("%s, step %s of %s"):format(run.state, value_text(run.step or last.step or 0),
@@ -199,26 +167,47 @@ end
 
 -- ---- completions ---------------------------------------------------------------------------
 
--- Chooses the steps whose completions are shown: all, or evenly spaced ones, the last included,
--- with about `most` completions together.
-local function chosen_steps(dir, most)
-  local steps, count = {}, 0
-  for _, row in history.rows(dir, "completions") do
-    count = count + 1
-    if steps[#steps] ~= row.step then steps[#steps + 1] = row.step end
+-- Iterates over the rows of completions.jsonl: the number of their step among those that have some,
+-- row.
+local function numbered_by_step(dir)
+  local next_row, step, number = history.rows(dir, "completions"), nil, 0
+  return function()
+    local _, row = next_row()
+    if not row then return nil end
+    if row.step ~= step then step, number = row.step, number + 1 end
+    return number, row
   end
-  local keep, wanted = {}, math.max(1, math.min(#steps, count > 0 and #steps * most // count or 0))
+end
+
+-- Chooses the steps whose completions are shown: all, or evenly spaced ones, the last included,
+-- with about `most` completions together.  Returns { [number of the step] = true } and how many
+-- completions there are.
+local function chosen_steps(dir, most)
+  local steps, count = 0, 0
+  for number in numbered_by_step(dir) do steps, count = number, count + 1 end
+  local keep, wanted = {}, math.max(1, math.min(steps, count > 0 and steps * most // count or 0))
   for i = 1, wanted do
-    local at = wanted == 1 and #steps or 1 + (i - 1) * (#steps - 1) // (wanted - 1)
-    if steps[at] then keep[steps[at]] = true end
+    keep[wanted == 1 and steps or 1 + (i - 1) * (steps - 1) // (wanted - 1)] = true
   end
   return keep, count
 end
 
+-- Returns the rows that are shown and how many there are.
+local function chosen_rows(dir, most)
+  local keep, count = chosen_steps(dir, most)
+  local rows = {}
+  for number, row in numbered_by_step(dir) do
+    if keep[number] then rows[#rows + 1] = row end
+  end
+  return rows, count
+end
+
 local function reward_names(rows)
-  local rewards = {}
-  for i, row in ipairs(rows) do rewards[i] = row.rewards or {} end
-  return keys_of(rewards, function() return true end)
+  local seen = {}
+  for _, row in ipairs(rows) do
+    for name in pairs(row.rewards or {}) do seen[name] = true end
+  end
+  return keys_of(seen)
 end
 
 local function cell(v)
@@ -227,9 +216,9 @@ end
 
 local function completions_data(rows)
   local names = reward_names(rows)
-  local columns = { "step", "prompt", "text", "reward" }
-  for _, name in ipairs(names) do columns[#columns + 1] = name end
-  for _, name in ipairs { "advantage", "length", "finish" } do columns[#columns + 1] = name end
+  local titles = { "step", "prompt", "text", "reward" }
+  for _, name in ipairs(names) do titles[#titles + 1] = name end
+  for _, name in ipairs { "advantage", "length", "finish" } do titles[#titles + 1] = name end
   local list = {}
   for i, row in ipairs(rows) do
     local one = { cell(row.step), cell(row.prompt), cell(row.text), cell(row.reward) }
@@ -237,12 +226,11 @@ local function completions_data(rows)
     for _, name in ipairs { "advantage", "length", "finish" } do one[#one + 1] = cell(row[name]) end
     list[i] = one
   end
-  return core.json_encode { columns = columns, rows = list }
+  return core.json_encode { columns = titles, rows = list }
 end
 
 local function completions(dir, most)
-  local keep, count = chosen_steps(dir, most)
-  local rows = history.list(dir, "completions", function(row) return keep[row.step] end)
+  local rows, count = chosen_rows(dir, most)
   if #rows == 0 then return '<p class="dim">No completion has been recorded.</p>', 0 end
   local shown = #rows < count and ('<p class="dim">%d of %d completions, of evenly spaced steps; '
     .. "<code>--completions N</code> shows more.</p>"):format(#rows, count) or ""
@@ -255,13 +243,14 @@ end
 
 -- Returns the page.  run: from history.open; most: the approximate number of completions to show.
 function html.page(run, most)
-  local metrics, evals = history.list(run.dir, "metrics"), history.list(run.dir, "eval")
+  local metrics = columns.read(history.rows(run.dir, "metrics"))
+  local evals = columns.read(history.rows(run.dir, "eval"))
   local changed = function(o) return o.origin ~= "default" end
   local title = escape(run.name)
   return table.concat {
     "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>", title, "</title>",
     '<meta name="viewport" content="width=device-width,initial-scale=1"><style>', page.style,
-    "</style></head><body>", "<h1>", title, "</h1>", facts(run, metrics), "<h2>Curves</h2>",
+    "</style></head><body>", "<h1>", title, "</h1>", facts(run, metrics.last), "<h2>Curves</h2>",
     curves(metrics, evals), "<h2>Notes of the run</h2>", notes(run),
     "<h2>Options that were set</h2>", options_table(run, changed),
     "<details><summary class=dim>all options</summary>",

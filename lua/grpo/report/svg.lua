@@ -4,7 +4,6 @@ local svg = {}
 
 local WIDTH, HEIGHT = 460, 220
 local LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
-local MOST_POINTS = 400
 local COLOURS = { "#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d",
   "#4d7c0f" }
 
@@ -13,27 +12,14 @@ function svg.escape(text)
     { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
 end
 
--- Reduces a series to at most MOST_POINTS points by averaging neighbours.
-local function thinned(points)
-  local per = math.ceil(#points / MOST_POINTS)
-  if per <= 1 then return points end
-  local list = {}
-  for first = 1, #points, per do
-    local n, x, y = 0, 0, 0
-    for i = first, math.min(first + per - 1, #points) do
-      n, x, y = n + 1, x + points[i][1], y + points[i][2]
-    end
-    list[#list + 1] = { x / n, y / n }
-  end
-  return list
-end
-
 local function range(series, axis)
   local low, high = math.huge, -math.huge
   for _, s in ipairs(series) do
     for _, p in ipairs(s.points) do
       low, high = math.min(low, p[axis]), math.max(high, p[axis])
-      if axis == 2 and p.low then low, high = math.min(low, p.low), math.max(high, p.high) end
+      if axis == 2 then
+        low, high = math.min(low, p.low or low, p.least), math.max(high, p.high or high, p.most)
+      end
     end
   end
   return low, high
@@ -87,9 +73,23 @@ local function axes(out, x, y, xs, ys)
   end
 end
 
+-- The area between the least and the greatest values, where points stand for several.
+local function draw_band(out, points, x, y, colour)
+  local parts, wide = {}, false
+  for i, p in ipairs(points) do
+    wide = wide or p.least < p.most
+    parts[i] = ("%s%.1f %.1f"):format(i == 1 and "M" or "L", x(p[1]), y(p.most))
+    parts[2 * #points + 1 - i] = ("L%.1f %.1f"):format(x(p[1]), y(p.least))
+  end
+  if not wide then return end
+  out[#out + 1] = ('<path style="fill:%s;fill-opacity:.25;stroke:none" d="%sZ"/>'):format(colour,
+    table.concat(parts))
+end
+
 local function draw(out, s, x, y, colour)
   local parts = {}
-  for i, p in ipairs(thinned(s.points)) do
+  draw_band(out, s.points, x, y, colour)
+  for i, p in ipairs(s.points) do
     parts[i] = ("%s%.1f %.1f"):format(i == 1 and "M" or "L", x(p[1]), y(p[2]))
   end
   out[#out + 1] = ('<path d="%s" stroke="%s"/>'):format(table.concat(parts), colour)
@@ -98,15 +98,15 @@ local function draw(out, s, x, y, colour)
       out[#out + 1] = ('<line class="bar" stroke="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>')
         :format(colour, x(p[1]), x(p[1]), y(p.low), y(p.high))
     end
-    out[#out + 1] = ('<circle fill="%s" cx="%.1f" cy="%.1f" r="3"><title>step %d: %s</title>'
+    out[#out + 1] = ('<circle fill="%s" cx="%.1f" cy="%.1f" r="3"><title>step %.0f: %s</title>'
       .. '</circle>'):format(colour, x(p[1]), y(p[2]), p[1], number_text(p[2]))
   end
 end
 
 -- Returns a panel as HTML, or nil when there is nothing to draw.
 --   title   text
---   series  list of { name =, points = { { x, y [, low =, high =] }, ... }, dots = boolean };
---           points are finite
+--   series  list of { name =, points = { { x, y, least =, most = [, low =, high =] }, ... },
+--           dots = boolean }; numbers are finite; points of columns.lua
 --   marks   steps at which a vertical line is drawn
 function svg.panel(title, series, marks)
   local some = {}

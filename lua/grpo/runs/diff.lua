@@ -112,23 +112,51 @@ local function same(x, y)
   return x == y or (x ~= x and y ~= y)
 end
 
+-- Returns the metrics of two rows that are not equal: { name=, a=, b= }, ...
+local function unequal(x, y)
+  local names = {}
+  for name in union(x, y) do
+    if repeatable(name) and not same(x[name], y[name]) then
+      names[#names + 1] = { name = name, a = x[name], b = y[name] }
+    end
+  end
+  return names
+end
+
+-- Iterates over pairs of values of the same step.  Each of the two functions gives a step and its
+-- value, in the order of steps, and nil at the end.
+local function common_steps(next_of_a, next_of_b)
+  local step, x = next_of_a()
+  local other, y = next_of_b()
+  return function()
+    while step and other and step ~= other do
+      if step < other then step, x = next_of_a() else other, y = next_of_b() end
+    end
+    if not step or not other then return nil end
+    local found, mine, theirs = step, x, y
+    step, x = next_of_a()
+    other, y = next_of_b()
+    return found, mine, theirs
+  end
+end
+
+-- Iterates over the rows of metrics.jsonl: step, row.
+local function metrics_of(run)
+  local next_row = history.rows(run.dir, "metrics")
+  return function()
+    local _, row = next_row()
+    if row then return row.step, row end
+  end
+end
+
 -- Returns the first step whose metrics differ: { step=, names = { { name=, a=, b= }, ... } }, nil
 -- when all agree; and how many steps both have.
 function run_diff.metrics(a, b)
-  local rows = {}
-  for _, row in history.rows(b.dir, "metrics") do rows[row.step] = row end
   local common, first = 0, nil
-  for _, x in history.rows(a.dir, "metrics") do
-    local y, names = rows[x.step], {}
-    common = common + (y and 1 or 0)
-    if y and not first then
-      for name in union(x, y) do
-        if repeatable(name) and not same(x[name], y[name]) then
-          names[#names + 1] = { name = name, a = x[name], b = y[name] }
-        end
-      end
-    end
-    if #names > 0 then first = { step = x.step, names = names } end
+  for step, x, y in common_steps(metrics_of(a), metrics_of(b)) do
+    local names = first and {} or unequal(x, y)
+    common = common + 1
+    if #names > 0 then first = { step = step, names = names } end
   end
   return first, common
 end
@@ -192,18 +220,11 @@ end
 -- a=, b=, same_prompt=, other_prompt= }, or { step=, count=, other_count= } of a step that has more
 -- of them in one run; nil when all agree.  Second: in how many steps up to there both have some.
 function run_diff.completions(a, b)
-  local mine, theirs, common = steps_of(a), steps_of(b), 0
-  local step, xs = mine()
-  local other, ys = theirs()
-  while step and other do
-    if step == other then
-      common = common + 1
-      local found = first_difference(a, b, xs, ys)
-      if found then return found, common end
-    end
-    local was = step
-    if step <= other then step, xs = mine() end
-    if other <= was then other, ys = theirs() end
+  local common = 0
+  for _, xs, ys in common_steps(steps_of(a), steps_of(b)) do
+    common = common + 1
+    local found = first_difference(a, b, xs, ys)
+    if found then return found, common end
   end
   return nil, common
 end
@@ -213,18 +234,23 @@ local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg
   "frac_reward_zero_std", "grad_norm", "step_time", "tokens_per_second/generate",
   "memory/peak_bytes" }
 
+local LAST = 10 -- steps whose mean is shown
+
+-- Returns the last rows of the metrics, of the last stage alone, and the last evaluation.
+local function tail(run)
+  local list, evaluation = {}, {}
+  for _, row in history.rows(run.dir, "metrics") do
+    if #list > 0 and list[#list].stage ~= row.stage then list = {} end
+    list[#list + 1] = row
+    if #list > LAST then table.remove(list, 1) end
+  end
+  for _, row in history.rows(run.dir, "eval") do evaluation = row end
+  return list, evaluation
+end
+
 -- Returns means of the most important metrics over the last steps (at most ten, of the last stage),
 -- and the last evaluations.
 function run_diff.ends(a, b)
-  local function tail(run)
-    local all = history.list(run.dir, "metrics")
-    local last, list = all[#all], {}
-    for i = math.max(1, #all - 9), #all do
-      if all[i].stage == last.stage then list[#list + 1] = all[i] end
-    end
-    local evals = history.list(run.dir, "eval")
-    return list, evals[#evals] or {}
-  end
   local function mean(list, name)
     local sum, n = 0.0, 0
     for _, row in ipairs(list) do

@@ -84,7 +84,8 @@ function display.new(options)
   local colour = live and not os.getenv("NO_COLOR")
   return setmetatable({
     live = live, colour = colour, quiet = options.quiet or options.background,
-    background = options.background, times = {}, reports = {}, shown = false,
+    background = options.background, times = {}, shown = false,
+    reports = {}, reported = 0, report_every = 1, -- evaluations for the summary
   }, View)
 end
 
@@ -231,18 +232,38 @@ local function graded(report)
   return report["eval/metric"] and math.abs(report["eval/metric"] - report["eval/accuracy"]) > 1e-12
 end
 
--- Returns the numbers and the label of a report: its completions are not needed again, and a run
--- may have many evaluations.
-local function without_tables(report)
-  local kept = {}
+local MOST_REPORTS = 50 -- lines of the summary, about
+
+-- Does the summary have a column for this number of the report?
+local function is_summed_up(name, report)
+  return name == "eval/accuracy" or name == "eval/loss" or name == "eval/masked_loss"
+    or name:find("^eval/pass@%d+$") or (name:find("metric$") and graded(report))
+end
+
+-- Returns what the summary shows of a report: a run may have many evaluations.
+local function summed_up(report)
+  local kept = { label = report.label, step = report.step, numbers = {} }
   for name, v in pairs(report) do
-    if type(v) ~= "table" then kept[name] = v end
+    if is_summed_up(name, report) then kept.numbers[name] = v end
   end
   return kept
 end
 
+-- Keeps evenly spaced evaluations, the first included, for the summary at the end; and the last.
+function View:remember(report)
+  self.reported, self.last_report = self.reported + 1, summed_up(report)
+  if (self.reported - 1) % self.report_every ~= 0 then return end
+  if #self.reports == MOST_REPORTS then
+    for i = 1, MOST_REPORTS do self.reports[i] = self.reports[2 * i - 1] end
+    self.report_every = 2 * self.report_every
+  end
+  if (self.reported - 1) % self.report_every == 0 then
+    self.reports[#self.reports + 1] = self.last_report
+  end
+end
+
 function View:evaluation(_, report)
-  self.reports[#self.reports + 1] = without_tables(report)
+  self:remember(report)
   local parts = {}
   if report["eval/accuracy"] then
     parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)")
@@ -282,16 +303,15 @@ end
 
 local titles = { ["eval/accuracy"] = "greedy", ["eval/sampled/metric"] = "sampled" }
 
--- Prints the evaluations of the run side by side, and where its files are.
+-- Prints evaluations of the run side by side, and where its files are.
 function View:summary(directory)
-  if #self.reports < 2 then return end
+  local reports = self.reports
+  if reports[#reports] ~= self.last_report then reports[#reports + 1] = self.last_report end
+  if #reports < 2 then return end
   local names, seen = {}, {}
-  for _, report in ipairs(self.reports) do
-    for name in sorted_pairs(report) do
-      local shown = name == "eval/accuracy" or name == "eval/loss" or name == "eval/masked_loss"
-        or name:find("^eval/pass@%d+$")
-        or (name:find("metric$") and graded(report))
-      if shown and not seen[name] then seen[name], names[#names + 1] = true, name end
+  for _, report in ipairs(reports) do
+    for name in sorted_pairs(report.numbers) do
+      if not seen[name] then seen[name], names[#names + 1] = true, name end
     end
   end
   local head = ("%-14s"):format("")
@@ -299,17 +319,22 @@ function View:summary(directory)
     head = head .. ("%12s"):format(titles[name] or name:sub(6))
   end
   self:info("\n" .. head, "1")
-  for _, report in ipairs(self.reports) do
+  for _, report in ipairs(reports) do
     local row = ("%-14s")
       :format(report.label == "step" and report.step and ("step %d"):format(report.step)
       or report.label or "")
     for _, name in ipairs(names) do
-      row = row .. ("%12s"):format(report[name] and ("%.3f"):format(report[name]) or "-")
+      local v = report.numbers[name]
+      row = row .. ("%12s"):format(v and ("%.3f"):format(v) or "-")
     end
     self:info(row)
   end
+  if #reports < self.reported then
+    self:info(("%d of %d evaluations; eval.jsonl has all of them")
+      :format(#reports, self.reported))
+  end
   if directory then
-    local fills_in = self.reports[#self.reports]["eval/masked_loss"] ~= nil
+    local fills_in = self.last_report.numbers["eval/masked_loss"] ~= nil
     local program = rawget(_G, "arg") and tostring(arg[0]):find("grpo$") and arg[0] or "grpo"
     self:info(fills_in and ("\ntry it: %s eval %s"):format(program, directory)
       or ("\ntry it: %s generate %s \"...\"   %s eval %s")

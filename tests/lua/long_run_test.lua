@@ -1,0 +1,184 @@
+-- The commands that read a run hold no more of it at once because it is long: each gets as much
+-- memory as a short run needs, and must come to its end.
+
+local columns = require "grpo.report.columns"
+local core = require "grpo.core"
+local history = require "grpo.runs.history"
+local html = require "grpo.report.html"
+local logs = require "grpo.cli.logs"
+local run_diff = require "grpo.runs.diff"
+local svg = require "grpo.report.svg"
+local tiny = require "tests.lua.tiny"
+
+local fs = core.fs
+
+local STEPS = 6000
+local MOST = 3 << 20 -- bytes; the rows of either log take more than 5 MiB as tables
+
+local function write(path, each)
+  local file <close> = assert(io.open(path, "wb"))
+  for step = 1, STEPS do file:write(each(step), "\n") end
+end
+
+local function metrics(step, spike)
+  local row = { step = step, stage = 1, stage_step = step, kind = "grpo", num_tokens = 10 * step,
+    reward = step == spike and 50 or step % 7 / 7, kl = 1e-3 * step }
+  for i = 1, 10 do row["own" .. i] = i + step % 3 end
+  return core.json_encode(row)
+end
+
+-- Calls f with the directory of a long run.
+local function with_run(f)
+  tiny.temporary(function(root)
+    local dir = root .. "/long-001"
+    assert(fs.mkdirs(dir))
+    assert(fs.write(dir .. "/run.json", '{"format": 1, "state": "finished", "script": "long.lua"}'))
+    assert(fs.write(dir .. "/config.json", '{"stages": []}'))
+    write(dir .. "/metrics.jsonl", function(step) return metrics(step, 1234) end)
+    write(dir .. "/eval.jsonl", function(step)
+      return core.json_encode { step = step, n = 4, label = "step", ["eval/accuracy"] = 0.5,
+        ["eval/accuracy/low"] = 0.25, ["eval/accuracy/high"] = 0.75 }
+    end)
+    write(dir .. "/completions.jsonl", function(step)
+      return core.json_encode { step = step, prompt_index = 1, index = 1, prompt = "1=", text = "1",
+        rewards = { right = 1 }, reward = 1, advantage = 0.5, finish = "eos", length = 1 }
+    end)
+    write(dir .. "/output.log", function(step)
+      return ("step %d %s"):format(step, ("."):rep(900))
+    end)
+    f(dir)
+  end)
+end
+
+-- Returns what f(...) returns, which must need less than MOST bytes at once.
+local function bounded(f, ...)
+  local results = table.pack(core.limited({ memory = MOST }, "the reader", f, ...))
+  if not results[1] then error(tostring(results[2]), 0) end
+  return table.unpack(results, 2, results.n)
+end
+
+describe("a long run", function()
+  it("is more than its readers may hold", function()
+    with_run(function(dir)
+      for _, name in ipairs { "metrics", "completions" } do
+        assert.is_false((core.limited({ memory = MOST }, "the list", history.list, dir, name)))
+      end
+    end)
+  end)
+
+  it("is compared step by step", function()
+    with_run(function(dir)
+      bounded(function()
+        local a, b = history.open(dir), history.open(dir)
+        local first, common = run_diff.metrics(a, b)
+        assert.is_nil(first)
+        assert.equal(STEPS, common)
+        first, common = run_diff.completions(a, b)
+        assert.is_nil(first)
+        assert.equal(STEPS, common)
+        for _, row in ipairs(run_diff.ends(a, b)) do
+          if row.name == "kl" then assert.near(1e-3 * (STEPS - 4.5), row.a, 1e-9) end
+          if row.name == "eval/accuracy" then assert.equal(0.5, row.b) end
+        end
+      end)
+    end)
+  end)
+
+  it("is reported with each of its spikes", function()
+    with_run(function(dir)
+      bounded(function()
+        local page = html.page(history.open(dir), 20)
+        assert.matches("20 of " .. STEPS .. " completions", page)
+        local reward = page:match("<figcaption>Reward<.-</figure>")
+        assert.matches(">40<", reward) -- on the axis
+      end)
+    end)
+  end)
+
+  it("has its output shown block by block, or read from the end", function()
+    with_run(function(dir)
+      local bytes, last, out = 0, nil, core.out
+      core.out = function(text) bytes, last = bytes + #text, text end
+      local ok, err = pcall(bounded, logs.run, { words = { dir }, flags = {} })
+      local all = bytes
+      bytes = 0
+      local ok_tail, err_tail = pcall(bounded, logs.run, { words = { dir }, flags = { lines = 2 } })
+      core.out = out
+      assert.is_true(ok, err)
+      assert.is_true(ok_tail, err_tail)
+      assert.equal(fs.size(dir .. "/output.log"), all)
+      assert.matches("^step 5999 %.+\nstep 6000 %.+\n$", last)
+      assert.equal(#last, bytes)
+    end)
+  end)
+end)
+
+describe("a column of a report", function()
+  local function column_of(values, more)
+    local step, rows = 0, {}
+    for i, v in ipairs(values) do
+      rows[i] = { step = i, stage = 1, x = v }
+      for name, value in pairs(more or {}) do rows[i][name] = value end
+    end
+    return columns.read(function()
+      step = step + 1
+      if rows[step] then return step, rows[step] end
+    end).columns.x
+  end
+
+  it("has each value of a short run", function()
+    local values = {}
+    for i = 1, 400 do values[i] = i * i end
+    local points = column_of(values):points()
+    for i, p in ipairs(points) do
+      assert.same({ i, i * i, least = i * i, most = i * i }, p)
+    end
+    assert.equal(400, #points)
+  end)
+
+  it("has mean, least and greatest of neighbours in a long one", function()
+    for _, count in ipairs { 401, 800, 801, 5000, 12345 } do
+      local values, sum = {}, 0
+      for i = 1, count do
+        values[i] = (i * 7919) % 1000 - 500
+        sum = sum + values[i]
+      end
+      values[count // 3], values[count - 1] = values[count // 3] + 1e6, values[count - 1] - 1e6
+      local points, step, least, most = column_of(values):points(), 0, 0, 0
+      assert.is_true(#points >= 200 and #points <= 400, #points .. " points")
+      for _, p in ipairs(points) do
+        assert.is_true(p[1] > step and p.least <= p[2] and p[2] <= p.most)
+        step, least, most = p[1], math.min(least, p.least), math.max(most, p.most)
+      end
+      assert.equal(values[count - 1], least)
+      assert.equal(values[count // 3], most)
+    end
+  end)
+
+  it("has intervals where a point is a single value", function()
+    local more = { ["x/low"] = -1, ["x/high"] = 2 }
+    local p = column_of({ 0, 1 }, more):points()[2]
+    assert.equal(-1, p.low)
+    assert.equal(2, p.high)
+    local values = {}
+    for i = 1, 500 do values[i] = 1 end
+    assert.is_nil(column_of(values, more):points()[1].low)
+  end)
+
+  it("leaves out what is not finite, and keeps sums that are too large for a number", function()
+    local values = { 0 / 0, 1 / 0, 1 }
+    assert.equal(1, #column_of(values):points())
+    for i = 1, 401 do values[i] = 1e308 end
+    for _, p in ipairs(column_of(values):points()) do assert.is_true(p[2] - p[2] == 0) end
+  end)
+
+  it("is drawn with the area between least and greatest", function()
+    local function panel(values)
+      return svg.panel("x", { { name = "x", points = column_of(values):points() } })
+    end
+    local values = {}
+    for i = 1, 1000 do values[i] = i % 10 end
+    assert.matches("fill%-opacity", panel(values))
+    assert.is_nil(panel({ 1, 2, 3 }):find("fill-opacity", 1, true))
+  end)
+end)
