@@ -147,6 +147,10 @@ Status engine_check_policy(const Engine *e) {
               "before or after training");
 }
 
+uint64_t engine_optimizer_steps(const Engine *e) {
+  return e->optimizer ? optimizer_steps(e->optimizer) : 0;
+}
+
 const EngineOptions *engine_options(const Engine *e) { return &e->o; }
 Model *engine_policy(Engine *e) { return e->policy; }
 Model *engine_reference_model(Engine *e) { return e->reference; }

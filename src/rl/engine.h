@@ -11,8 +11,8 @@
  * number of threads and any micro_batch_tokens.
  *
  * Errors: EARG for what a caller can get wrong, ENOMEM, EDIVERGED when a loss
- * or a gradient is not finite (the weights are then as they were), ESCRIPT
- * from callbacks.  One thread at a time.
+ * or a gradient is not finite, ESCRIPT from callbacks.  The optimizer step that
+ * met it is then not taken; of several from one rollout those before it stay.  One thread at a time.
  */
 #ifndef GRPO_RL_ENGINE_H
 #define GRPO_RL_ENGINE_H
@@ -34,6 +34,8 @@ void engine_free(Engine *e); /* NULL is fine */
  * memory and an optimizer for other parameters.  Every call that computes, saves or loads checks it
  * first. */
 Status engine_check_policy(const Engine *e);
+/* Optimizer steps that were taken, also before a load that continues them; 0 without training. */
+uint64_t engine_optimizer_steps(const Engine *e);
 const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO has been decided */
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e);           /* NULL: none */

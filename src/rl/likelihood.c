@@ -85,8 +85,8 @@ static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
   }
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
   if (isfinite(l->nll) && isfinite(*norm)) return GRPO_OK;
-  return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g", l->nll / (double)l->tokens,
-              *norm);
+  return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g",
+              nonfinite_shown(l->nll / (double)l->tokens), nonfinite_shown(*norm));
 }
 
 /* Computes the step once more, to say where the first value that is not finite came from. */

@@ -20,8 +20,7 @@ static size_t first_nonfinite(const real *x, size_t n) {
   return i;
 }
 
-/* For %g: a NaN without its sign. */
-static double shown(real x) { return isnan((double)x) ? fabs((double)x) : (double)x; }
+double nonfinite_shown(double x) { return isnan(x) ? fabs(x) : x; }
 
 /* ---- parameters ------------------------------------------------------------------ */
 
@@ -178,8 +177,9 @@ static Status write_down(Nonfinite *n, const Tape *t, const Node *nd, int at, co
   find_place(n, x, i);
   snprintf(n->found, sizeof n->found, "the first such value is the %s%s %s %s (%s)%s: %g%s%s%s",
            backward ? "gradient" : "result", of, backward ? "in" : "of", nd->op->name,
-           name ? name : layer, n->place, shown(data[i]), spoilt ? ", because " : "",
-           spoilt ? spoilt : "", spoilt ? " itself holds such values" : "");
+           name ? name : layer, n->place, nonfinite_shown((double)data[i]),
+           spoilt ? ", because " : "", spoilt ? spoilt : "",
+           spoilt ? " itself holds such values" : "");
   n->advice = spoilt ? go_back : lower;
   return fail(GRPO_EDIVERGED, "%s", n->found);
 }
@@ -224,7 +224,7 @@ bool nonfinite_tokens(Nonfinite *n, const Unit *unit, const real *x, const real 
     n->unit = unit;
     place_of_token(n, t - unit->token0);
     snprintf(n->found, sizeof n->found, "the first such value is %s%s: %g", what, n->place,
-             shown(x[t]));
+             nonfinite_shown((double)x[t]));
     if (advice) n->advice = advice;
     return true;
   }

@@ -26,6 +26,8 @@ typedef struct Nonfinite {
 /* From now on the engine's tape is looked at.  b NULL: examples. */
 void nonfinite_begin(Nonfinite *n, Engine *e, const Batch *b);
 void nonfinite_end(Nonfinite *n);
+/* For %g: a NaN without its sign, which depends on the machine. */
+double nonfinite_shown(double x);
 /* Looks at `count` numbers of the unit's completion tokens: `what` is what they are, as in "the
  * advantage".  mask NULL: all count.  Is one of them not finite? */
 bool nonfinite_tokens(Nonfinite *n, const Unit *unit, const real *x, const real *mask,

@@ -196,7 +196,8 @@ static Status gradients(Update *u) {
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(run_micro_batch(u, &u->plan.batch[i]));
     const double loss = update_loss(u);
-    if (!isfinite(loss)) return fail(GRPO_EDIVERGED, "the loss is %g", loss - before);
+    if (!isfinite(loss))
+      return fail(GRPO_EDIVERGED, "the loss is %g", nonfinite_shown(loss - before));
   }
   return GRPO_OK;
 }
@@ -225,14 +226,14 @@ static Status measure(Update *u, double *norm) {
   *norm = gradient_norm(u);
   u->optimizer += clock_seconds() - start;
   if (isfinite(*norm)) return GRPO_OK;
-  return fail(GRPO_EDIVERGED, "the gradient norm is %g", *norm);
+  return fail(GRPO_EDIVERGED, "the gradient norm is %g", nonfinite_shown(*norm));
 }
 
 /* Computes the step once more, every result by itself, to say where the first value that is not
  * finite came from.  loss, values: the sums before it. */
 static Status explain(Update *u, double loss, ValueSums values) {
   Nonfinite n;
-  char what[64], before[96] = "the weights were not changed";
+  char what[64], taken[128] = "the weights were not changed";
   snprintf(what, sizeof what, "%s", err_message());
   nonfinite_begin(&n, u->e, u->b);
   u->nonfinite = &n;
@@ -242,11 +243,17 @@ static Status explain(Update *u, double loss, ValueSums values) {
   gradients(u);
   u->nonfinite = NULL;
   nonfinite_end(&n);
-  if (u->iteration > 0)
-    snprintf(before, sizeof before, "%s after the first %d optimizer steps from this rollout",
-             "the weights were not changed", u->iteration);
+  if (u->iteration == 1)
+    snprintf(taken, sizeof taken,
+             "optimizer step 2 from this rollout was not taken, but the one "
+             "before it was, and stays");
+  else if (u->iteration > 1)
+    snprintf(taken, sizeof taken,
+             "optimizer step %d from this rollout was not taken, but the %d before it were, and "
+             "stay",
+             u->iteration + 1, u->iteration);
   return fail(GRPO_EDIVERGED, "training diverged at step %llu: %s, so %s; %s%s%s",
-              (unsigned long long)u->o->step, what, before, n.found, n.found[0] ? "; " : "",
+              (unsigned long long)u->o->step, what, taken, n.found, n.found[0] ? "; " : "",
               n.advice);
 }
 

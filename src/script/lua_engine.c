@@ -176,6 +176,11 @@ static int l_estimate(lua_State *L) {
 
 /* ---- state ----------------------------------------------------------------------- */
 
+static int l_optimizer_steps(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)engine_optimizer_steps(check_engine(L, 1)));
+  return 1;
+}
+
 static int l_save(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   const Status s = engine_save(e, check_string(L, 2, NULL));
@@ -196,8 +201,10 @@ static int l_tostring(lua_State *L) {
 
 CORE_PART(engine) {
   static const luaL_Reg functions[] = {FN(engine), {NULL, NULL}};
-  static const luaL_Reg methods[] = {FN(save),          FN(load),  FN(reserve), FN(estimate),
-                                     FN(eval_capacity), FN(close), {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      FN(save),          FN(load),  FN(reserve),         FN(estimate),
+      FN(eval_capacity), FN(close), FN(optimizer_steps), {NULL, NULL},
+  };
   static const luaL_Reg meta[] = {META(gc), META(close), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   make_type(L, ENGINE_TYPE, meta, methods);

@@ -201,4 +201,43 @@ describe('train.on_nonfinite = "skip"', function()
     names(diverges(2, skipping(function(t) t.hooks.on_rollout = spoil_reward(NAN, 1, 1000) end)),
       "10 batches before it were skipped")
   end)
+
+  -- A loss that is not finite in the optimizer step of that number, of three from the second
+  -- rollout.
+  local function third_of(number)
+    local calls = 0
+    return function(t)
+      t.train.iterations, t.train.steps, t.train.prompts_per_step = 3, 3, 1
+      t.train.loss = function(x)
+        calls = calls + 1
+        local spoilt = calls == 3 + number or calls == 3 + number + 1 -- which is looked at again
+        return (x.logp * x.advantage):sum() * (spoilt and NAN or -1)
+      end
+    end
+  end
+
+  it("counts optimizer steps of a skipped batch that were taken before", function()
+    for number, taken in ipairs { false, 1, 2 } do
+      local list = run(third_of(number))
+      assert.equal(3, #list)
+      assert.equal(1, list[2].batches_skipped)
+      assert.equal(taken or nil, list[2].updates_of_skipped_batches)
+      assert.is_nil(list[1].updates_of_skipped_batches)
+      assert.is_nil(list[3].updates_of_skipped_batches)
+    end
+  end)
+
+  it("and without it the message says how many were taken and stay", function()
+    local ends = {
+      "so the weights were not changed; ",
+      "so optimizer step 2 from this rollout was not taken, but the one before it was, and stays; ",
+      "so optimizer step 3 from this rollout was not taken, but the 2 before it were, and stay; ",
+    }
+    for number, text in ipairs(ends) do
+      local tr = trainer.new(experiment(third_of(number)))
+      local ok, err = pcall(tr.run, tr)
+      assert.is_false(ok)
+      names(tostring(err), "training diverged at step 2: the loss is nan, " .. text)
+    end
+  end)
 end)

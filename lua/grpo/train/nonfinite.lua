@@ -1,8 +1,10 @@
 -- A step that met a value which is not finite: its batch is kept in the run's directory, and
 -- train.on_nonfinite says whether the run goes to the next batch or ends.
 --
--- The engine has left the weights as they were and says in its error which operation, parameter and
--- sample came first (src/rl/nonfinite.h).
+-- The engine has not taken the optimizer step that met it, and says in its error which operation,
+-- parameter and sample came first (src/rl/nonfinite.h), and how many optimizer steps from the same
+-- rollout were taken before.  Those stay: to restore what was before them would take memory for a
+-- copy of weights and moments in every step.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"

@@ -136,6 +136,8 @@ function Stage:advance()
   local p = self:argument()
   self.p = p
   local cursor, skipped = self.source.cursor, 0
+  local before = self.engine:optimizer_steps()
+  local taken = 0 -- by batches that are skipped
   local ok, metrics, tokens = self:attempt(p)
   while not ok do
     if not nonfinite.skips(self, p, metrics, skipped + 1) then
@@ -143,11 +145,13 @@ function Stage:advance()
       error(metrics, 0)
     end
     skipped = skipped + 1
+    taken = self.engine:optimizer_steps() - before
     self.tr:check_interrupt()
     ok, metrics, tokens = self:attempt(p)
   end
   self.work = nil
   if skipped > 0 then metrics.batches_skipped = skipped end
+  if taken > 0 then metrics.updates_of_skipped_batches = taken end
   self.step, self.tokens = self.step + 1, self.tokens + tokens
   local sync = self.config.train.sync_reference
   if self.reference and sync and self.step % sync.every == 0 then
