@@ -2,6 +2,8 @@
 --
 --   format.tags { "think", "answer" }        the blocks, in order, and nothing else
 --   format.partial { tags = { ... } }        a share for every tag that occurs exactly once
+--   format.xml_count {}                      the incremental reward known as count_xml
+--   format.incremental {}                    a share for every tag that is there
 --   format.regex "^%d"                       a PCRE2 expression
 --   format.steps {}                          visible steps in the reasoning
 --   format.code { language = "python" }      an answer that is fenced code
@@ -17,6 +19,46 @@ local format = {}
 local function once(text, what)
   local first = text:find(what, 1, true)
   return first ~= nil and not text:find(what, first + #what, true)
+end
+
+local function characters(text)
+  return utf8.len(text, 1, -1, true) or #text
+end
+
+-- The rest of a text after the last of what a search from the left finds, and how often it finds
+-- `what`; the whole text if it never does.  Occurrences do not overlap.
+local function after_last(text, what)
+  local count, from = 0, 1
+  local first, last = text:find(what, from, true)
+  while first do
+    count, from = count + 1, last + 1
+    first, last = text:find(what, from, true)
+  end
+  return text:sub(from), count
+end
+
+-- White space beyond ASCII, as Unicode counts it; the second table has the bytes in reverse.
+local wide_spaces, reversed_spaces = {}, {}
+for _, code in ipairs { 0x85, 0xA0, 0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006,
+  0x2007, 0x2008, 0x2009, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000 } do
+  local bytes = utf8.char(code)
+  wide_spaces[bytes], reversed_spaces[bytes:reverse()] = true, true
+end
+
+-- text from its first character on that is not white space.
+local function without_leading(text, wide)
+  local at = 1
+  while true do
+    at = text:find("[^%s\x1C-\x1F]", at) or #text + 1
+    local bytes = wide[text:sub(at, at + 1)] and 2 or wide[text:sub(at, at + 2)] and 3
+    if not bytes then return text:sub(at) end
+    at = at + bytes
+  end
+end
+
+-- text without white space at both ends.
+local function strip(text)
+  return without_leading(without_leading(text, wide_spaces):reverse(), reversed_spaces):reverse()
 end
 
 local function positional_names(o, where)
@@ -104,9 +146,76 @@ function format.partial(opts)
     local back = o.extra_cost > 0 and text:reverse():find(last:reverse(), 1, true)
     if back then
       local extra = text:sub(#text - back + 2)
-      score = score - o.extra_cost * (utf8.len(extra, 1, -1, true) or #extra)
+      score = score - o.extra_cost * characters(extra)
     end
     return math.max(score, 0)
+  end
+end
+
+-- The two names of `opts.tags`: of the reasoning and of the answer.
+local function two_names(o, where)
+  local names = positional_names(options.check(o.tags, { { type = "string" } }, where .. ".tags"),
+    where)
+  if #names ~= 2 then error(where .. ".tags: wants two names", 3) end
+  return names[1], names[2]
+end
+
+local two_tags = { type = "table", default = { "reasoning", "answer" } }
+local per_character = { type = "number", default = 0.001, min = 0 }
+
+--- The incremental reward that is widely published as count_xml: 0.125 for each of
+--- `<reasoning>\n`, `\n</reasoning>\n`, `\n<answer>\n` and `\n</answer>` that occurs once.  Each
+--- of the last two costs extra_cost for every character that follows the closing tag, beside one
+--- newline.  The reward has no lower bound: a text of 1,000 characters with `\n<answer>\n` and no
+--- end of the answer gets less than -0.8.
+---@param opts? { tags: string[]?, extra_cost: number? }
+---@return fun(text: string): number
+function format.xml_count(opts)
+  local where = "format.xml_count"
+  local o = options.check(opts, { tags = two_tags, extra_cost = per_character }, where)
+  local thought, given = two_names(o, where)
+  local heads = { "<" .. thought .. ">\n", "\n</" .. thought .. ">\n" }
+  local open, close = "\n<" .. given .. ">\n", "\n</" .. given .. ">"
+  return function(text)
+    local score = 0.0
+    for _, head in ipairs(heads) do
+      if once(text, head) then score = score + 0.125 end
+    end
+    if once(text, open) then
+      score = score + 0.125 - characters((after_last(text, close .. "\n"))) * o.extra_cost
+    end
+    local rest, times = after_last(text, close)
+    if times == 1 then score = score + 0.125 - (characters(rest) - 1) * o.extra_cost end
+    return score
+  end
+end
+
+--- Partial credit for tags that are there, however often: `share` for each of `<reasoning>`,
+--- `</reasoning>`, `<answer>` and `</answer>`.  If `</answer>` occurs once, each character after
+--- it costs extra_cost, but for white space at the ends.  The reward has no lower bound.
+---@param opts? { tags: string[]?, share: number?, extra_cost: number?, repeated: boolean? }
+---   share: 0.25 by default.  repeated: what follows the last of several `</answer>` costs too.
+---@return fun(text: string): number
+function format.incremental(opts)
+  local where = "format.incremental"
+  local o = options.check(opts, {
+    tags = two_tags, extra_cost = per_character,
+    share = { type = "number", default = 0.25 },
+    repeated = { type = "boolean", default = false },
+  }, where)
+  local thought, given = two_names(o, where)
+  local close = "</" .. given .. ">"
+  local tags = { "<" .. thought .. ">", "</" .. thought .. ">", "<" .. given .. ">", close }
+  return function(text)
+    local score = 0.0
+    for _, tag in ipairs(tags) do
+      if text:find(tag, 1, true) then score = score + o.share end
+    end
+    local rest, times = after_last(text, close)
+    if times == 1 or times > 1 and o.repeated then
+      score = score - characters(strip(rest)) * o.extra_cost
+    end
+    return score
   end
 end
 

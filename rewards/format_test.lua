@@ -74,6 +74,43 @@ describe("format.partial", function()
   end)
 end)
 
+describe("format.xml_count and format.incremental", function()
+  it("take other names and another cost", function()
+    local text = "<a>\nx\n</a>\n<b>\n7\n</b>12"
+    -- </b> and a newline is missing, so all 23 characters count, and 1 beside the newline
+    assert.near(0.26, format.xml_count { tags = { "a", "b" }, extra_cost = 0.01 } (text), 1e-12)
+    assert.near(0.98, format.incremental { tags = { "a", "b" }, extra_cost = 0.01 } (text), 1e-12)
+    assert.equal(2, format.incremental { tags = { "a", "b" }, share = 0.5, extra_cost = 0 } (text))
+  end)
+
+  it("have no lower bound", function()
+    assert.near(-2, format.incremental() ("</answer>" .. ("x"):rep(2250)), 1e-9)
+    assert.near(-1, format.xml_count() ("\n<answer>\n" .. ("x"):rep(1115)), 1e-9)
+  end)
+
+  it("name what is wrong", function()
+    assert.error_matches(function() format.xml_count { tags = { "a" } } end, "wants two names")
+    assert.error_matches(function() format.incremental { tags = { "a", "<b>" } } end,
+      "not the name of a tag")
+    assert.error_matches(function() format.incremental { shares = 1 } end, "did you mean 'share'")
+  end)
+
+  it("stay cheap on a megabyte of anything", function()
+    local n, close = 2 ^ 20 // 1, "</answer>"
+    for _, text in ipairs { ("a"):rep(n), (close):rep(n // 9), close .. (" "):rep(n),
+      close .. ("\u{A0}"):rep(n // 2), close .. ("\u{2003} "):rep(n // 4), ("\255"):rep(n),
+      ("\n<answer>\n"):rep(n // 10), ("<reasoning>\n"):rep(n // 12) } do
+      for _, reward in ipairs { format.xml_count(), format.incremental { repeated = true } } do
+        local thousands = 0
+        debug.sethook(function() thousands = thousands + 1 end, "", 1000)
+        reward(text)
+        debug.sethook()
+        assert.is_true(thousands < 15000) -- a reward may take 50,000
+      end
+    end
+  end)
+end)
+
 describe("format.regex", function()
   it("is 1 where the expression matches", function()
     local r = format.regex("^\\d+$")

@@ -8,8 +8,10 @@
 --   </answer>
 --
 -- `row.answer` is GSM8K's: a worked solution that ends in "#### 42", or just the number.
--- The answer a completion gives is its last complete <answer> tag, of nested
--- ones the innermost.  A typical entry list: correct (weight 2), and the others.
+-- The answer a completion gives is its first complete <answer> tag, of nested ones the innermost,
+-- so that a second guess earns nothing; gsm8k.with { answer = "last" } takes the last.  The tags of
+-- the answer may be in upper case; the layout may not.  A typical entry list: correct (weight 2),
+-- and the others.
 
 local answer = require "grpo.answer"
 local format = require "rewards.format"
@@ -19,24 +21,44 @@ local options = require "grpo.options"
 ---@class rewards.gsm8k
 local gsm8k = {}
 
+local takes = { first = { first = true, any_case = true }, last = { any_case = true } }
+
+local function correct(text, row, take)
+  local gold = answer.of_row(row, "answer", "gsm8k.correct")
+  local given = answer.tagged(text, take)
+  return given and answer.equal(given, gold) and 1 or 0
+end
+
+local function integer(text, take)
+  local given = answer.tagged(text, take)
+  return given and given:find("^%s*[-+]?%d+%s*$") and 1 or -1
+end
+
+local CLOSE = "</answer>"
+
+local function nothing_after(text, take)
+  local stop
+  if take.first then
+    stop = select(2, text:find(CLOSE, 1, true))
+  else
+    local back = text:reverse():find(CLOSE:reverse(), 1, true)
+    stop = back and #text - back + 1
+  end
+  if not stop then return -0.5 end
+  return text:find("%S", stop + 1) and -0.5 or 0
+end
+
 --- 1 when the number in <answer> equals the gold one, else 0.  Numbers are compared, not
 --- spellings: 1,234 and $1234 and 1234.0 are the same.
 ---@param text string
 ---@param row { answer: string|number }
 ---@return number
-function gsm8k.correct(text, row)
-  local gold = answer.of_row(row, "answer", "gsm8k.correct")
-  local given = answer.tagged(text)
-  return given and answer.equal(given, gold) and 1 or 0
-end
+function gsm8k.correct(text, row) return correct(text, row, takes.first) end
 
---- 1 when <answer> holds nothing but digits (a minus may lead), else -1.
+--- 1 when <answer> holds nothing but digits (a sign may lead), else -1.
 ---@param text string
 ---@return number
-function gsm8k.integer(text)
-  local given = answer.tagged(text)
-  return given and given:find("^%s*%-?%d+%s*$") and 1 or -1
-end
+function gsm8k.integer(text) return integer(text, takes.first) end
 
 local in_layout = format.tags { "thinking", "answer", newlines = true }
 
@@ -48,15 +70,11 @@ function gsm8k.layout(text)
   return in_layout(text) == 1 and 1 or -1
 end
 
---- 0 when nothing but white space follows the last </answer>; -0.5 when something does, or when
+--- 0 when nothing but white space follows the first </answer>; -0.5 when something does, or when
 --- there is no </answer> at all.
 ---@param text string
 ---@return number
-function gsm8k.nothing_after(text)
-  local back = text:reverse():find(">rewsna/<", 1, true)
-  if not back then return -0.5 end
-  return text:find("%S", #text - back + 2) and -0.5 or 0
-end
+function gsm8k.nothing_after(text) return nothing_after(text, takes.first) end
 
 --- 0 for a length within bounds, else `penalty`.  Lengths are in tokens, or in characters if the
 --- caller gives no token count.
@@ -72,6 +90,22 @@ function gsm8k.length(opts)
     local n = length.measure(text, c)
     return n >= o.min and n <= o.max and 0 or o.penalty
   end
+end
+
+--- These rewards, with another answer of several taken: answer = "last" lets a completion correct
+--- itself, and lets it guess twice.
+---@param opts { answer: "first"|"last"? }
+---@return rewards.gsm8k
+function gsm8k.with(opts)
+  local o = options.check(opts, {
+    answer = { type = "string", default = "first", one_of = { "first", "last" } },
+  }, "gsm8k.with")
+  local take = takes[o.answer]
+  return setmetatable({
+    correct = function(text, row) return correct(text, row, take) end,
+    integer = function(text) return integer(text, take) end,
+    nothing_after = function(text) return nothing_after(text, take) end,
+  }, { __index = gsm8k })
 end
 
 return gsm8k

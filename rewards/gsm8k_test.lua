@@ -40,15 +40,22 @@ describe("gsm8k.correct", function()
     end
   end)
 
-  it("takes the last complete tag, and of nested ones the innermost", function()
+  it("takes the first complete tag, and of nested tags the innermost", function()
     local row = { answer = "#### 5" }
-    assert.equal(1, gsm8k.correct("<answer>4</answer> no, <answer>5</answer>", row))
+    assert.equal(0, gsm8k.correct("<answer>4</answer> no, <answer>5</answer>", row))
+    assert.equal(1, gsm8k.correct("<answer>5</answer> no, <answer>4</answer>", row))
     assert.equal(1, gsm8k.correct("<answer>5</answer> or <answer>6", row))
     assert.equal(1, gsm8k.correct("<answer>4 <answer>5</answer></answer>", row))
     assert.equal(1, gsm8k.correct("</answer><answer>5</answer></answer>", row))
     assert.equal(0, gsm8k.correct("<answer>5", row))
     assert.equal(0, gsm8k.correct("5</answer>", row))
     assert.equal(0, gsm8k.correct("", row))
+  end)
+
+  it("sees tags in upper case", function()
+    local row = { answer = "#### 5" }
+    assert.equal(1, gsm8k.correct("<ANSWER>5</ANSWER>", row))
+    assert.equal(1, gsm8k.correct("<Answer>5</answer> <answer>6</answer>", row))
   end)
 
   it("accepts a number as the gold answer and names a missing one", function()
@@ -61,7 +68,8 @@ describe("gsm8k.integer", function()
   it("wants digits and nothing else", function()
     assert.equal(1, gsm8k.integer(layout("", "42")))
     assert.equal(1, gsm8k.integer(layout("", "-42")))
-    for _, other in ipairs { "1,234", "4.0", "$4", "4 apples", "", "+4", "- 4" } do
+    assert.equal(1, gsm8k.integer(layout("", "+42")))
+    for _, other in ipairs { "1,234", "4.0", "$4", "4 apples", "", "+-4", "+", "- 4" } do
       assert.equal(-1, gsm8k.integer(layout("", other)))
     end
     assert.equal(-1, gsm8k.integer("42"))
@@ -88,12 +96,36 @@ describe("gsm8k.layout", function()
 end)
 
 describe("gsm8k.nothing_after", function()
-  it("minds what follows the last closing tag", function()
+  it("minds what follows the first closing tag", function()
     assert.equal(0, gsm8k.nothing_after(layout("x", "8")))
     assert.equal(0, gsm8k.nothing_after(layout("x", "8") .. "\n "))
     assert.equal(-0.5, gsm8k.nothing_after(layout("x", "8") .. " so 8"))
+    assert.equal(-0.5, gsm8k.nothing_after("<answer>1</answer><answer>42</answer>"))
     assert.equal(-0.5, gsm8k.nothing_after("<answer>8"))
     assert.equal(-0.5, gsm8k.nothing_after(""))
+  end)
+end)
+
+describe("gsm8k.with", function()
+  local last = gsm8k.with { answer = "last" }
+
+  it("takes the last complete answer where it is asked to", function()
+    local row, text = { answer = "#### 42" }, "<answer>1</answer><answer>42</answer>"
+    assert.equal(1, last.correct(text, row))
+    assert.equal(1, last.integer("<answer>x</answer><answer>42</answer>"))
+    assert.equal(0, last.nothing_after(text))
+    assert.equal(1, last.correct("<answer>4 <answer>42</answer></answer>", row))
+    for _, same in ipairs { gsm8k, gsm8k.with(), gsm8k.with { answer = "first" } } do
+      assert.equal(0, same.correct(text, row))
+      assert.equal(-1, same.integer("<answer>x</answer><answer>42</answer>"))
+      assert.equal(-0.5, same.nothing_after(text))
+    end
+  end)
+
+  it("has the other rewards too, and knows its option", function()
+    assert.equal(gsm8k.layout, last.layout)
+    assert.equal(gsm8k.length, last.length)
+    assert.error_matches(function() gsm8k.with { answer = "best" } end, "one of first, last")
   end)
 end)
 

@@ -23,10 +23,8 @@ answer.trim = trim
 
 -- ---- finding --------------------------------------------------------------------------
 
---- The content of the last complete <answer>...</answer>; if tags are nested, of the innermost.
----@param text string
----@return string|nil content
-function answer.tagged(text)
+-- The bounds of what the first or the last complete <answer>...</answer> holds, or nil.
+local function tag_bounds(text, take_first)
   local open, close = "<answer>", "</answer>"
   local next_close = text:find(close, 1, true)
   if not next_close then return nil end
@@ -37,9 +35,23 @@ function answer.tagged(text)
       start = next_open + #open -- an opening tag that another one follows is not complete
       next_open = text:find(open, start, true)
     end
-    if start then first, last, start = start, next_close - 1, nil end
+    if start then
+      first, last, start = start, next_close - 1, nil
+      if take_first then break end
+    end
     next_close = text:find(close, next_close + #close, true)
   end
+  return first, last
+end
+
+--- The content of the last complete <answer>...</answer>; if tags are nested, of the innermost.
+---@param text string
+---@param opts? { first: boolean?, any_case: boolean? }
+---   first: of the first complete tag; any_case: <ANSWER> is a tag as well
+---@return string|nil content
+function answer.tagged(text, opts)
+  local searched = opts and opts.any_case and text:lower() or text
+  local first, last = tag_bounds(searched, opts and opts.first)
   return first and text:sub(first, last)
 end
 

@@ -9,13 +9,17 @@ local numeric = require "rewards.numeric"
 local repetition = require "rewards.repetition"
 local text = require "rewards.text"
 
+local last = gsm8k.with { answer = "last" }
+
 local rewards = {
   numeric.equal, numeric.equal { after = "</think>" }, gsm8k.correct, gsm8k.integer, gsm8k.layout,
-  gsm8k.nothing_after, gsm8k.length { max = 10 }, format.tags { "think", "answer" },
+  gsm8k.nothing_after, last.correct, last.integer, last.nothing_after, gsm8k.length { max = 10 },
+  format.tags { "think", "answer" },
   format.tags { "think", "answer", newlines = true }, format.tags { "think", rest = true },
-  format.partial { tags = { "think", "answer" } }, format.regex("<a>(.*?)</a>", "s"),
-  format.steps(), format.code { language = "lua" }, length.cosine(),
-  length.soft_overlong { limit = 20, cache = 10 }, repetition.ngram { unit = "words" },
+  format.partial { tags = { "think", "answer" } }, format.xml_count(),
+  format.incremental { tags = { "think", "answer" }, repeated = true },
+  format.regex("<a>(.*?)</a>", "s"), format.steps(), format.code { language = "lua" },
+  length.cosine(), length.soft_overlong { limit = 20, cache = 10 }, repetition.ngram { unit = "words" },
   text.contains, text.equals, text.similarity, text.equals { ignore_case = true },
 }
 for _, method in ipairs { "strict", "flexible", "math", "dapo" } do
