@@ -399,8 +399,8 @@ GRPO_API grpo_status grpo_trainer_set_advantages(grpo_trainer *t, const double *
 /* Computes the reference's log-probabilities of the rollout; an update with kl > 0 needs them. */
 GRPO_API grpo_status grpo_trainer_reference(grpo_trainer *t);
 
-/* 4. Update: loss, backward, clipping, AdamW.  GRPO_EDIVERGED: an optimizer step met a value that is
- * not finite and was not taken; of `iterations` those before it stay, as the message says. */
+/* 4. Update: loss, backward, clipping, AdamW.  GRPO_EDIVERGED: an optimizer step met a value that
+ * is not finite and was not taken; of `iterations` those before it stay, as the message says. */
 typedef struct grpo_update_options {
   size_t size;
   const grpo_loss_options *loss; /* NULL: "grpo" with its defaults */

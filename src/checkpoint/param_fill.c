@@ -1,6 +1,7 @@
 #include "checkpoint/param_fill.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -15,6 +16,16 @@ static Status unreadable(const SourceTensor *t) {
   return fail(GRPO_EFORMAT,
               "%s: tensor '%s' could not be read, because the file was cut or its disk failed",
               t->file, t->name);
+}
+
+/* Says after the message of quant_done which tensor it was. */
+static Status not_quantised(const SourceTensor *t) {
+  char why[256];
+  snprintf(why, sizeof why, "%s", err_message());
+  return fail(GRPO_EFORMAT,
+              "%s: tensor '%s': %s; repair the model, or load it as it is or with quantize = "
+              "\"int8\"",
+              t->file, t->name, why);
 }
 
 /* ---- reading blocks of outputs ------------------------------------------------------------- */
@@ -82,8 +93,9 @@ static Status fill_blocks(const Ctx *cx, RowBlock *b, QuantWeight *quant, real *
     if (s == GRPO_OK && in_out) param_put_columns(b->w, b->rows, b->k, b->row, b->n, in_out);
   }
   mem_free_aligned(b->w);
-  if (s == GRPO_OK && quant) s = quant_done(cx, quant);
-  return s;
+  if (s != GRPO_OK || !quant) return s;
+  s = quant_done(cx, quant);
+  return s == GRPO_EFORMAT ? not_quantised(b->t) : s;
 }
 
 /* float32 in the layout of the source: in pieces, which threads share. */

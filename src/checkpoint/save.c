@@ -66,7 +66,10 @@ static Status quantised(const Ctx *cx, const Param *p, QuantWeight **out) {
     s = quant_put(cx, m, row, rows, w);
   }
   mem_free_aligned(w);
-  if (s == GRPO_OK) s = quant_done(cx, m);
+  if (s == GRPO_OK) {
+    s = quant_done(cx, m);
+    if (s == GRPO_EFORMAT) err_context(s, "%s", p->name);
+  }
   if (s != GRPO_OK) {
     quant_free(m);
     return s;

@@ -83,7 +83,10 @@ static float largest(size_t n, const float *x) {
 }
 
 float nf4_quantise(int n, const float *w, uint8_t *code) {
-  return kernels()->nf4_codes(n, w, code);
+  float zero = 0;
+  for (int i = 0; i < n; i++) zero += w[i] - w[i];
+  const float absmax = kernels()->nf4_codes(n, w, code);
+  return zero == 0 ? absmax : zero;
 }
 
 typedef struct Nests {

@@ -8,7 +8,8 @@
 #include "kern/kern.h"
 #include "kern/quant_type.h"
 
-/* Quantises one block of n <= NF4_BLOCK values; returns its absmax. */
+/* Quantises one block of n <= NF4_BLOCK values; returns its absmax, which is NaN if one
+ * of them is not finite. */
 float nf4_quantise(int n, const float *w, uint8_t *code);
 /* Quantises the blocks' absmax, less their mean, to codes q [n] with one scale for each NF4_NEST of
  * them; returns the mean. */

@@ -5,6 +5,7 @@
 #include "kern/panels.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/half.h"
@@ -264,8 +265,25 @@ Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *
   return GRPO_OK;
 }
 
+/* The scales have one offset, so that a block that is not finite would leave nothing of the weight.
+ */
+static Status check_nf4(const QuantWeight *m) {
+  const size_t k = (size_t)m->k, values = (size_t)m->n * k;
+  for (size_t b = 0; b < quant_nf4_blocks(m->n, m->k); b++) {
+    if (isfinite(m->plain_absmax[b])) continue;
+    const size_t at = b * NF4_BLOCK, end = at + NF4_BLOCK < values ? at + NF4_BLOCK : values;
+    char to[32] = "";
+    if (at / k != (end - 1) / k) snprintf(to, sizeof to, " to %zu", (end - 1) / k);
+    return fail(GRPO_EFORMAT,
+                "a value in row %zu%s of %d is not finite, and NF4 has no code for it", at / k, to,
+                m->n);
+  }
+  return GRPO_OK;
+}
+
 Status quant_done(const Ctx *cx, QuantWeight *m) {
   if (!m->plain_absmax) return GRPO_OK;
+  try(check_nf4(m));
   m->offset =
       nf4_quantise_scales(cx, quant_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
   mem_free(m->plain_absmax);

@@ -53,7 +53,8 @@ static inline size_t quant_nf4_blocks(int n, int k) {
 
 /* Stores rows row .. row + rows - 1 from w [rows, k].  `row` is a multiple of 64, and so is `rows`
  * unless they are the last.  After the last, quant_done is called once; it quantises the scales of
- * NF4. */
+ * NF4.  EFORMAT: NF4 has no code for a value that is not finite; in the other types it, or its row,
+ * stays not finite. */
 Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *w);
 Status quant_done(const Ctx *cx, QuantWeight *m);
 /* Makes a QUANT_F32 from the weight w [n, k] in place: its values are moved within that memory,

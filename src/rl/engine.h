@@ -12,7 +12,8 @@
  *
  * Errors: EARG for what a caller can get wrong, ENOMEM, EDIVERGED when a loss
  * or a gradient is not finite, ESCRIPT from callbacks.  The optimizer step that
- * met it is then not taken; of several from one rollout those before it stay.  One thread at a time.
+ * met it is then not taken; of several from one rollout those before it stay.
+ * One thread at a time.
  */
 #ifndef GRPO_RL_ENGINE_H
 #define GRPO_RL_ENGINE_H

@@ -1,6 +1,8 @@
 /* Compact weights on every path: values, products against gemm.c's bits, invariance. */
 #include "kern_test.h"
 
+#include <float.h>
+
 #include "base/half.h"
 #include "kern/gemm_quant.h"
 #include "kern/kernels.h"
@@ -97,6 +99,29 @@ TEST(a_row_of_bytes_that_is_not_finite_stays_so) {
     quant_free(m);
     free(w), free(got);
   }
+}
+
+/* One scale of scales serves the whole weight, so that nothing would be left of it. */
+TEST(four_bits_refuse_what_is_not_finite) {
+  enum { N = 70, K = 48 };
+  static const float strange[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX};
+  Ctx cx = {.arena = &arena};
+  for (int s = 0; s < 5; s++)
+    for (int p = 0; p < NPATHS && use_path(p); p++) {
+      float *w = randoms(N * K);
+      QuantWeight *m = NULL;
+      w[66 * K + 5] = strange[s];
+      CHECK(!quant_new(&m, QUANT_NF4, N, K));
+      CHECK(!quant_put(&cx, m, 0, N, w));
+      CHECK(quant_done(&cx, m) == (s < 3 ? GRPO_EFORMAT : GRPO_OK));
+      /* a block of 64 values begins in row 65 */
+      if (s < 3)
+        CHECK_STR(err_message(),
+                  "a value in row 65 to 66 of 70 is not finite, and NF4 has no code for it");
+      quant_free(m);
+      free(w);
+    }
+  kern_select(NULL);
 }
 
 TEST(every_path_reads_the_same_values) {

@@ -48,6 +48,27 @@ describe("compact storage", function()
     assert.near(q:logprobs(ids):totable()[1], int8:logprobs(ids):totable()[1], 1.0)
   end)
 
+  it("refuses a weight that is not finite and that it could not keep so", function()
+    local name = "model.layers.1.mlp.up_proj.weight"
+    for _, strange in ipairs { 0 / 0, 1 / 0, -1 / 0 } do
+      local dir = saved "f32"
+      local path = dir .. "/model.safetensors"
+      local text = core.fs.read(path)
+      local size = ("<I8"):unpack(text)
+      local header = core.json_decode(text:sub(9, 8 + size))
+      local at = 8 + size + header[name].data_offsets[1] + 4 * (7 * 64 + 1)
+      assert(core.fs.write(path, text:sub(1, at) .. ("<f"):pack(strange) .. text:sub(at + 5)))
+      tiny.refused(("model%%.safetensors: tensor '%s': a value in row 7 of 96 is not finite, and "
+        .. "NF4 has no code for it; repair the model, or load it as it is or with "
+        .. 'quantize = "int8"')
+        :format((name:gsub("%p", "%%%0"))), core.model_load, dir, { quantize = "nf4" })
+      core.model_load(dir, { quantize = "int8" }) -- keeps the row as not finite
+      local whole = core.model_load(dir)
+      tiny.refused(name:gsub("%p", "%%%0") .. ": a value in row 7 of 96 is not finite",
+        whole.save, whole, tmpdir(), { dtype = "nf4" })
+    end
+  end)
+
   it("is not trained without an adapter, and its parameters are copies", function()
     local m = core.model_load(saved "bf16", { dtype = "auto" })
     tiny.refused("or add an adapter", m.score, m, { { 1 } }, { { 2 } }, { grad = true })
