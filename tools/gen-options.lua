@@ -41,7 +41,7 @@ local precise = {
 
 local cats_type = {
   int = "integer", number = "number", boolean = "boolean", string = "string",
-  schedule = "number|grpo.Schedule",
+  schedule = "number|grpo.Schedule|string",
   ["function"] = "function", table = "table", list = "any[]", dataset = "grpo.Dataset", any = "any",
 }
 
@@ -117,9 +117,10 @@ Written by `make options` from the rows that the program itself uses
 
 Give only the options that you change. A *live* option may be changed between two steps, through
 `tr.config` in a hook. A schedule is a function(p) -> number, which is called once per step
-(`grpo.schedule` has ready ones). The fields of `train.sampler_correction`, `train.sync_reference`
-and `model.lora` have an effect only when the script gives the table. The name of a loss changes
-some defaults, which are listed at the end.]] }
+(`grpo.schedule` has ready ones), or the text of a ready one, such as `cosine:peak=1e-4,warmup=20`
+([lua-api.md](lua-api.md)). The fields of `train.sampler_correction`, `train.sync_reference` and
+`model.lora` have an effect only when the script gives the table. The name of a loss changes some
+defaults, which are listed at the end.]] }
 
 for _, section in ipairs(sections) do
   md[#md + 1] = ("\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|"):format(

@@ -194,4 +194,160 @@ function schedule.product(a, b)
   return function(p) return at(a, p) * at(b, p) end
 end
 
+-- ---- schedules as text -------------------------------------------------------------------------
+--
+--   schedule = NUMBER | NAME [":" item {"," item}]
+--   item     = [KEY "="] value
+--   value    = NUMBER | WORD | "(" schedule ")"
+--
+-- NAME is a function of this module, and KEY a field of its options.  constant and product have
+-- values without keys.  In piecewise KEY is the step from which a value holds, in chain the number
+-- of steps that it lasts, which the last one may leave out:
+--   cosine:peak=1e-4,warmup=20      piecewise:0=1e-4,100=5e-5      product:2,(linear:from=1,to=0)
+--   chain:20=(warmup:to=1e-4),100=1e-4,(linear:from=1e-4,to=0)
+
+local LONGEST, DEEPEST = 2000, 8 -- bytes of a text, schedules within one another
+
+local texts = setmetatable({}, { __mode = "k" }) -- [schedule] = the text that it was made of
+
+local function refuse(part, format, ...)
+  error({ part = part, message = format:format(...) }, 0)
+end
+
+-- Splits at the commas that stand outside of parentheses.
+local function items_of(text)
+  local list, depth, from = {}, 0, 1
+  for place, sign in text:gmatch("()([(),])") do
+    depth = depth + (sign == "(" and 1 or sign == ")" and -1 or 0)
+    if depth < 0 then break end
+    if sign == "," and depth == 0 then
+      list[#list + 1], from = text:sub(from, place - 1), place + 1
+    end
+  end
+  if depth ~= 0 then refuse(text, "its parentheses do not match") end
+  list[#list + 1] = text:sub(from)
+  return list
+end
+
+-- A number in decimal digits; nil for other texts.
+local function number_of(text)
+  return text:find("^[-+.%deE]+$") and tonumber(text) or nil
+end
+
+local read -- (text, depth) -> a number or a schedule
+
+local function value_of(text, depth)
+  local inner = text:match("^%((.*)%)$")
+  if inner then return read(inner, depth + 1) end
+  local value = number_of(text)
+  if value and value - value ~= 0 then refuse(text, "is not finite") end
+  if value then return math.tointeger(value) or value end
+  if text:find("^[%a_]+$") then return text end
+  refuse(text, "want a number, a word or a schedule in parentheses")
+end
+
+local function step_of(item)
+  local step = math.tointeger(number_of(item.key or ""))
+  if not step then
+    refuse(item.key or item.text, "want a whole number of steps and a = before the value")
+  end
+  return step
+end
+
+-- From the items of a text, { { key =, value =, text = }, ... }, to the arguments of the function.
+local arguments = {}
+
+function arguments.constant(items)
+  if #items ~= 1 or items[1].key then refuse("constant", "want one number, as in constant:1e-4") end
+  return items[1].value
+end
+
+function arguments.product(items)
+  if #items ~= 2 or items[1].key or items[2].key then
+    refuse("product", "want two values without a =, as in product:2,(cosine:peak=1)")
+  end
+  return items[1].value, items[2].value
+end
+
+function arguments.piecewise(items)
+  local list = {}
+  for i, item in ipairs(items) do list[i] = { at = step_of(item), value = item.value } end
+  return list
+end
+
+function arguments.chain(items)
+  local list = {}
+  for i, item in ipairs(items) do
+    list[i] = { item.value, steps = (item.key or i < #items) and step_of(item) or nil }
+  end
+  return list
+end
+
+local function named(name, items)
+  local o = {}
+  for _, item in ipairs(items) do
+    if not item.key then refuse(item.text, "want NAME=VALUE in %s", name) end
+    if o[item.key] ~= nil then refuse(item.key, "is given twice") end
+    o[item.key] = item.value
+  end
+  return o
+end
+
+local function names()
+  local list = {}
+  for name in pairs(schedule) do
+    if name ~= "parse" and name ~= "text" then list[#list + 1] = name end
+  end
+  table.sort(list)
+  return list
+end
+
+function read(text, depth)
+  text = text:match("^%s*(.-)%s*$")
+  if depth > DEEPEST then refuse(text, "more than %d schedules within one another", DEEPEST) end
+  if number_of(text) then return value_of(text, depth) end
+  local name, colon, rest = text:match("^([%w_]*)%s*(:?)(.*)$")
+  if not options.among(name, names()) or colon == "" and rest ~= "" then
+    refuse(text, "is not a schedule, %s", options.advice(name, names()))
+  end
+  local items = {}
+  for i, item in ipairs(colon == ":" and items_of(rest) or {}) do
+    local key, value = item:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
+    value = value or item:match("^%s*(.-)%s*$")
+    if value == "" then refuse(text, "item %d is empty", i) end
+    items[i] = { key = key, value = value_of(value, depth), text = value }
+  end
+  local made = table.pack(pcall(schedule[name], (arguments[name] or function(list)
+    return named(name, list)
+  end)(items)))
+  if made[1] then return made[2] end
+  -- the constructor's own words, without the line that called it
+  local message = tostring(made[2]):gsub("^[^\n]-:%d+: ", ""):gsub("^schedule%.%w+[.:]? ?", "")
+  refuse(name, "%s", message)
+end
+
+--- The schedule that a text says, or its number; nil and why there is none.
+---@param text string
+---@return number|grpo.Schedule|nil
+---@return string|nil
+function schedule.parse(text)
+  if type(text) ~= "string" then return nil, "want a text, got a " .. type(text) end
+  if #text > LONGEST then return nil, ("a schedule's text has at most %d bytes"):format(LONGEST) end
+  local ok, result = pcall(read, text, 0)
+  if not ok and type(result) ~= "table" then error(result, 0) end
+  if not ok then
+    local part = #result.part > 60 and result.part:sub(1, 57) .. "..." or result.part
+    return nil, ("%s: %s"):format(part, result.message)
+  end
+  if type(result) == "function" then texts[result] = text end
+  return result
+end
+
+--- The text that a schedule was made of; nil if a script made it.
+---@param s grpo.Schedule
+---@return string|nil
+function schedule.text(s)
+  return texts[s]
+end
+
 return schedule

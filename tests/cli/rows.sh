@@ -46,7 +46,7 @@ return grpo.experiment {
 LUA
 timeout 120 "$GRPO" check planted.lua >out 2>&1 </dev/null; status=$?
 # named NAME PATTERN : a line of what check said matches
-named() { result "$1" "$(grep -qE "$2" out || show out)"; }
+named() { result "$1" "$(grep -aqE "$2" out || show out)"; }
 result "faults in rows are findings" "$([ $status = 1 ] || { echo "exit status $status"; show out; })"
 named "all rows are counted, with mean, percentiles and the longest" \
   '^prompt tokens \(5,999 rows\): mean 11\.[0-9], shortest 0, median 5, p95 25, p99 25, longest 60$'
@@ -83,5 +83,5 @@ named "a reward that fails on a row's own answer" \
 # ---- nothing is wrong ------------------------------------------------------------------------------------------------------
 experiment clean.lua 'train = { steps = 2, prompts_per_step = 8 },' '{ name = "correct", fn = function(text, row) return text == row.answer end }'
 timeout 120 "$GRPO" check clean.lua >out 2>&1 </dev/null; status=$?
-result "rows without a fault: no finding and no note" "$([ $status = 0 ] && ! grep -E '^(finding|note): data' out || show out)"
+result "rows without a fault: no finding and no note" "$([ $status = 0 ] && ! grep -aE '^(finding|note): data' out || show out)"
 finish

@@ -1,5 +1,8 @@
 local schedule = require "grpo.schedule"
+local grpo = require "grpo"
+local start = require "grpo.runs.start"
 local tiny = require "tests.lua.tiny"
+local trainer = require "grpo.train.trainer"
 
 local function at(step, steps, more)
   return tiny.with({ step = step, steps = steps, tokens = 0, fraction = step / steps,
@@ -70,6 +73,113 @@ describe("schedules", function()
     } do
       assert.error_matches(case[1], case[2])
     end
+  end)
+end)
+
+describe("schedules as text", function()
+  local function value(text, step)
+    local made, message = schedule.parse(text)
+    assert.equal(nil, message)
+    return type(made) == "function" and made(at(step or 3, 10)) or made
+  end
+
+  it("are those of the functions", function()
+    for _, case in ipairs {
+      { "3e-4", schedule.constant(3e-4) },
+      { "constant:2", schedule.constant(2) },
+      { "cosine:peak=1e-4,warmup=2", schedule.cosine { peak = 1e-4, warmup = 2 } },
+      { " cosine : peak = 1e-4 , final=1e-5 ", schedule.cosine { peak = 1e-4, final = 1e-5 } },
+      { "linear:from=1,to=0,power=2", schedule.linear { from = 1, to = 0, power = 2 } },
+      { "warmup:to=0.5,steps=8", schedule.warmup { to = 0.5, steps = 8 } },
+      { "inverse_sqrt:peak=1,warmup=2", schedule.inverse_sqrt { peak = 1, warmup = 2 } },
+      { "piecewise:0=1,5=(linear:from=1,to=0)", schedule.piecewise {
+        { at = 0, value = 1 }, { at = 5, value = schedule.linear { from = 1, to = 0 } } } },
+      { "chain:2=(warmup:to=1),4=1,(linear:from=1,to=0)", schedule.chain {
+        { schedule.warmup { to = 1 }, steps = 2 }, { 1, steps = 4 },
+        { schedule.linear { from = 1, to = 0 } } } },
+      { "adaptive_kl:initial=0.1,target=6,horizon=100",
+        schedule.adaptive_kl { initial = 0.1, target = 6, horizon = 100 } },
+      { "product:2,(product:(cosine:peak=1),0.5)",
+        schedule.product(1, schedule.cosine { peak = 1 }) },
+    } do
+      for step = 0, 9 do
+        assert.near(case[2](at(step, 10)), value(case[1], step), 1e-15, case[1])
+      end
+    end
+  end)
+
+  it("remember their text", function()
+    assert.equal("cosine:peak=1", schedule.text(schedule.parse("cosine:peak=1")))
+    assert.equal(nil, schedule.text(schedule.cosine { peak = 1 }))
+  end)
+
+  it("name the part that is wrong", function()
+    for text, pattern in pairs {
+      ["cosine:peek=1"] = "^cosine: peek: unknown option, did you mean 'peak'",
+      ["cosine"] = "^cosine: peak: is required",
+      ["cosin:peak=1"] = "^cosin:peak=1: is not a schedule, did you mean 'cosine'",
+      ["cosine:peak=1,peak=2"] = "^peak: is given twice",
+      ["cosine:1"] = "^1: want NAME=VALUE in cosine",
+      ["cosine:peak=1,,warmup=2"] = "item 2 is empty",
+      ["cosine:peak=(1"] = "its parentheses do not match",
+      ["cosine:peak=1)("] = "its parentheses do not match",
+      ["cosine:peak=0x10"] = "^0x10: want a number, a word or a schedule in parentheses",
+      ["warmup:to=1e999"] = "^1e999: is not finite",
+      ["linear:from=1,to=x"] = "^linear: to: must be number",
+      ["piecewise:5=1,3=2"] = "^piecewise: .*more than the one before",
+      ["piecewise:a=1"] = "^a: want a whole number of steps",
+      ["chain:1,2"] = "^1: want a whole number of steps",
+      ["constant:x"] = "wants a number",
+      ["product:1"] = "^product: want two values",
+      ["product:1,(cosine:peek=1)"] = "^cosine: peek: unknown option",
+      ["parse:1"] = "is not a schedule",
+      [""] = "is not a schedule",
+      [("product:1,("):rep(20) .. "1" .. (")"):rep(20)] = "more than 8 schedules within one",
+      [("1"):rep(3000)] = "at most 2000 bytes",
+    } do
+      local made, message = schedule.parse(text)
+      assert.equal(nil, made)
+      assert.matches(pattern, message)
+    end
+  end)
+end)
+
+local experiment = tiny.experiments(function()
+  return { model = { config = tiny.llama(), tokenizer = grpo.tokenizer.chars("ab") },
+    data = { train = grpo.data.list { { prompt = "a" } } },
+    rewards = { count = { fn = tiny.count_a, weight = "linear:from=1,to=0" } } }
+end)
+
+describe("an option with a schedule as text", function()
+  it("gets the schedule, in a script, as a weight and between two steps", function()
+    local e = experiment(function(t) t.train = { lr = "cosine:peak=1,warmup=5" } end)
+    local config = e.stages[1].config
+    assert.equal(0.8, config.train.lr(at(4, 10)))
+    assert.equal(0.75, config.reward_entries[1].weight(at(1, 4)))
+    local tr = trainer.new(e)
+    tr.config.train.lr = "constant:0.25"
+    assert.equal(0.25, tr.config.train.lr(at(4, 10)))
+    tr.config.train.lr = "0.5"
+    assert.equal(0.5, tr.config.train.lr)
+    tiny.refused("tr%.config%.train%.lr: the schedule 'cosin:peak=1': .*did you mean 'cosine'",
+      function() tr.config.train.lr = "cosin:peak=1" end)
+    tiny.refused("tr%.config%.train%.lr: got %-0%.5, want", function()
+      tr.config.train.lr = "-0.5"
+    end)
+  end)
+
+  it("is written into config.json as its text", function()
+    local e = experiment(function(t) t.train = { lr = "cosine:peak=1,warmup=5" } end)
+    assert.equal("cosine:peak=1,warmup=5", start.described(e).options["train.lr"].value)
+  end)
+
+  it("is refused with the option and the part that is wrong", function()
+    tiny.refused("train%.lr: the schedule 'cosine:peek=1': cosine: peek: unknown option, "
+      .. "did you mean 'peak'", experiment, function(t) t.train = { lr = "cosine:peek=1" } end)
+    tiny.refused("rewards%.count%.weight: liner:to=1: is not a schedule, did you mean 'linear'",
+      experiment, function(t) t.rewards.count.weight = "liner:to=1" end)
+    tiny.refused("train%.kl: got 'x', want a number or a function%(p%), 0 or more, or a schedule "
+      .. "such as", experiment, function(t) t.train = { kl = "x" } end)
   end)
 end)
 

@@ -27,9 +27,11 @@ end
 
 local complain = layers.complain
 
-local function check_value(layer, path, row, v)
-  local message = option_tree.problem(row, v)
+-- The value that an option gets from what a layer says.
+local function read_value(layer, path, row, v)
+  local value, message = option_tree.value(row, v)
   if message then complain(layer, path, "%s", message) end
+  return value
 end
 
 local function hint(near)
@@ -91,8 +93,7 @@ local function lay(result, from, layer, node, value, prefix)
       if below.row then put(result, from, path, {}, layer.name) end
       lay(result, from, layer, below, v, path)
     elseif below.row then
-      check_value(layer, path, below.row, v)
-      put(result, from, path, v, layer.name)
+      put(result, from, path, read_value(layer, path, below.row, v), layer.name)
     else
       complain(layer, path, "got %s, want a table", option_tree.shown(v))
     end
@@ -177,7 +178,7 @@ local function lay_overrides(result, from, overrides, stage_index)
       if value == core.json_null then
         value = nil
       else
-        check_value(COMMAND_LINE, override.path, row, value)
+        value = read_value(COMMAND_LINE, override.path, row, value)
       end
       put(result, from, path, value, "command line")
     end

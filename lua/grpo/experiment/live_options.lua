@@ -8,7 +8,7 @@ local live_options = {}
 
 local views = setmetatable({}, { __mode = "k" }) -- [trainer][table of options] = its view
 
--- Raises unless the option may be given that value between two steps.
+-- The value that the option gets; raises unless it may be given between two steps.
 local function check(node, full, key, value)
   local below = option_tree.child(node, key)
   local row = below and below.row
@@ -18,8 +18,9 @@ local function check(node, full, key, value)
       .. "experiment (docs/options.md marks the options that are live)", full)
   end
   if value ~= nil then
-    local problem = option_tree.problem(row, value)
+    local read, problem = option_tree.value(row, value)
     if problem then errors.raise("EARG", "tr.config.%s: %s", full, problem) end
+    return read
   elseif row.default ~= nil then
     errors.raise("EARG", "tr.config.%s: got nil, want %s", full, option_tree.wanted(row))
   end
@@ -43,9 +44,9 @@ local function view_of(tr, t, node, path)
   end
   function meta.__newindex(_, key, value)
     local full = join(path, key)
-    check(node, full, key, value)
+    local read = check(node, full, key, value)
     if tr.on_option then tr.on_option(full, value) end
-    t[key] = value
+    t[key] = read
   end
   function meta.__pairs(view)
     return function(_, key)
@@ -71,8 +72,7 @@ function live_options.set(config, path, value)
     if key then t, node = t[key], option_tree.child(node, key) end
     key = part
   end
-  check(node, path, key, value)
-  t[key] = value
+  t[key] = check(node, path, key, value)
 end
 
 return live_options

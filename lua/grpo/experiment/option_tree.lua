@@ -126,4 +126,22 @@ function option_tree.problem(row, v)
   end
 end
 
+-- The value that an option gets from what was written: a schedule may be written as text.  nil and
+-- a text that says why the option cannot have this value.
+function option_tree.value(row, v)
+  if type(v) == "string" and row.type:find("schedule", 1, true) then
+    local made, message = require("grpo.schedule").parse(v)
+    if made == nil and v:find(":", 1, true) then
+      return nil, ("the schedule %s: %s"):format(option_tree.shown(v), message)
+    elseif made == nil then
+      return nil, ("got %s, want %s, or a schedule such as \"cosine:peak=1e-4,warmup=20\"")
+        :format(option_tree.shown(v), option_tree.wanted(row))
+    end
+    v = made
+  end
+  local message = option_tree.problem(row, v)
+  if message then return nil, message end
+  return v
+end
+
 return option_tree

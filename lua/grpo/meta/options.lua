@@ -101,7 +101,7 @@
 ---@field prompts_per_step? integer prompts of one optimizer step; rows, for kind="sft" (default 8)
 ---@field iterations? integer optimizer steps from one rollout (default 1)
 ---@field micro_batch_tokens? integer rows in memory at once; default: what fits; never changes a result, except bnpo's
----@field lr? number|grpo.Schedule learning rate (default 1e-6)
+---@field lr? number|grpo.Schedule|string learning rate (default 1e-6)
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: never (default 1)
 ---@field on_nonfinite? "stop"|"skip" what follows a step whose reward (where reward.on_error is stop), loss or gradient is not finite: the weights stay, its batch is kept in the run's directory, and the run stops, or takes the next batch, up to 10 times in a row (default "stop")
 ---@field optimizer? grpo.Options.train.optimizer
@@ -114,7 +114,7 @@
 ---@field clip_high? number upper clip bound: ratios above 1 + clip_high earn no further gradient; default: clip
 ---@field delta? number largest ratio that counts, for negative advantages too; default: none
 ---@field importance? "token"|"sequence" one importance ratio for each token, or one for the whole sequence (default "token")
----@field kl? number|grpo.Schedule beta, the coefficient of the KL term; with 0 the reference is not run at all (default 0)
+---@field kl? number|grpo.Schedule|string beta, the coefficient of the KL term; with 0 the reference is not run at all (default 0)
 ---@field kl_estimator? "k1"|"k2"|"k3"|"full" how the KL is estimated: from each token's log-probabilities (k1, k2, k3), or exactly, over the whole vocabulary (full) (default "k3")
 ---@field kl_bias_correction? boolean multiply each token's KL term by its ratio, which makes the estimate unbiased off-policy (default false)
 ---@field off_policy_mask? number leave out sequences with a negative advantage whose mean(old - new) log-probability is above this; default: none is left out
@@ -168,7 +168,7 @@
 ---@field clip_value? number a value that moves further than this from the rollout's earns no further gradient (default 0.2)
 ---@field minibatches? integer optimizer steps of one iteration, each on its share of the prompts (default 1)
 ---@field whiten_rewards? boolean scale the step's rewards to standard deviation 1 before GAE (default false)
----@field kl_coef? number|grpo.Schedule coefficient of the KL in the reward of each token; with 0 the reference is not run at all (default 0.05)
+---@field kl_coef? number|grpo.Schedule|string coefficient of the KL in the reward of each token; with 0 the reference is not run at all (default 0.05)
 ---@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")
 
 ---@class grpo.Options.train.denoise

@@ -61,4 +61,16 @@ function schedule.adaptive_kl(opts) end
 ---@return grpo.Schedule
 function schedule.product(a, b) end
 
+---The schedule that a text says, such as "cosine:peak=1e-4,warmup=20", or its number; nil and why
+---there is none.
+---@param text string
+---@return number|grpo.Schedule|nil
+---@return string|nil
+function schedule.parse(text) end
+
+---The text that a schedule was made of; nil if a script made it.
+---@param s grpo.Schedule
+---@return string|nil
+function schedule.text(s) end
+
 return schedule

@@ -13,6 +13,8 @@ local start = {}
 
 local function plain(v)
   if type(v) == "function" then
+    local text = require("grpo.schedule").text(v)
+    if text then return text end
     local info = debug.getinfo(v, "S")
     return ("function (%s:%d)"):format(info.short_src, info.linedefined)
   end

@@ -19,6 +19,20 @@ local function complain(where, format, ...)
   error(errors.new("EARG", format:format(...), where), 0)
 end
 
+-- The weight is a number or a schedule, which may be written as text.
+local function check_weight(entry, where)
+  local weight = entry.weight
+  if type(weight) == "string" then
+    local made, message = require("grpo.schedule").parse(weight)
+    if made == nil then complain(where, "rewards.%s.weight: %s", entry.name, message) end
+    entry.weight = made
+  elseif weight ~= nil and type(weight) ~= "function"
+    and (type(weight) ~= "number" or weight - weight ~= 0) then
+    complain(where, "rewards.%s.weight: got %s, want a finite number or a schedule", entry.name,
+      tostring(weight))
+  end
+end
+
 local function check_entry(entry, where)
   for key in pairs(entry) do
     if not options.among(key, entry_fields) then
@@ -38,12 +52,7 @@ local function check_entry(entry, where)
     complain(where, "rewards.%s: want exactly one of %s", entry.name,
       table.concat(kind_names, ", "))
   end
-  local weight = entry.weight
-  if weight ~= nil and type(weight) ~= "function"
-    and (type(weight) ~= "number" or weight - weight ~= 0) then
-    complain(where, "rewards.%s.weight: got %s, want a finite number or a schedule", entry.name,
-      tostring(weight))
-  end
+  check_weight(entry, where)
 end
 
 -- The kind of an entry and its function.
