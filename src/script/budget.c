@@ -8,7 +8,10 @@
  * One instruction may work on a whole string, as `a .. b` and `a == b` do.  The allocator sees a
  * long string being made, and charges for its bytes as for instructions.  It sees no comparison, so
  * slices become shorter as the longest string of the call grows: between two looks at the clock
- * there are never more than WORK bytes to read.  Only strings count, because when they are made
+ * its instructions read less than 2 * WORK bytes of each of two strings, or one pair that is
+ * longer.  (A slice is cut only if it shrinks by half, hence the 2.)  Strings that were there
+ * before the call count if they are its arguments or fields of these; two others, in variables of
+ * the script, may be compared SLICE times.  Only strings count, because when they are made
  * depends on the script alone.  Other blocks come and go with the collector; they only make
  * the clock be looked at.
  */
@@ -25,7 +28,7 @@
 
 enum {
   SLICE = 1000,     /* instructions between two looks at the clock, at most */
-  WORK = 256 << 20, /* bytes that the instructions of a slice may read, each the longest string */
+  WORK = 256 << 20, /* bytes that the instructions of a slice read, each the longest string */
   LONG = 1024,      /* bytes of a block that is counted */
   COPIED = 64,      /* bytes that are copied for the price of an instruction */
   BYTES = 16        /* bytes that are made, copied and collected in its time */
@@ -118,7 +121,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
 /* Is there something to count? */
 static bool counts(const Budget *b) { return b->left != UINT64_MAX || b->deadline > 0; }
 
-/* Makes slices so short that their instructions read no more than WORK bytes.  What is left of the
+/* Makes slices so short that their instructions read about WORK bytes.  What is left of the
  * running slice is lost, so slices shrink by half at least. */
 static void note_longest(lua_State *L, Budget *b, size_t bytes) {
   if (bytes <= b->longest) return;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "script/args.h"
 #include "script/budget.h"
 #include "script/errors.h"
@@ -92,11 +93,20 @@ static void end(lua_State *L, Script *s, const Budget *b) {
   budget_longest(L, o, b->longest);
 }
 
-/* Bytes of the longest string on the stack of co. */
+static size_t string_length(lua_State *co, int index) {
+  return lua_type(co, index) == LUA_TSTRING ? lua_rawlen(co, index) : 0;
+}
+
+/* Bytes of the longest string among the arguments on the stack of co and in the fields of those
+ * that are tables, as a row is. */
 static size_t longest_argument(lua_State *co) {
   size_t longest = 0;
-  for (int i = lua_gettop(co); i > 0; i--)
-    if (lua_type(co, i) == LUA_TSTRING && lua_rawlen(co, i) > longest) longest = lua_rawlen(co, i);
+  for (int i = lua_gettop(co); i > 0; i--) {
+    longest = max_size(longest, string_length(co, i));
+    if (!lua_istable(co, i)) continue;
+    for (lua_pushnil(co); lua_next(co, i); lua_pop(co, 1))
+      longest = max_size(longest, string_length(co, -1));
+  }
   return longest;
 }
 
@@ -146,7 +156,7 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   luaL_checkstack(L, 4, "call");
   lua_State *co = lua_newthread(L);
   lua_insert(L, base); /* ... co f args */
-  if (!lua_checkstack(co, nargs + 4)) raise_new(L, GRPO_ELIMIT, "%s: too many arguments", name);
+  if (!lua_checkstack(co, nargs + 6)) raise_new(L, GRPO_ELIMIT, "%s: too many arguments", name);
   lua_pushcfunction(co, on_error);
   lua_pushvalue(L, base + 1);
   lua_xmove(L, co, 1);

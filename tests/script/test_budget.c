@@ -66,6 +66,30 @@ static const char *run(const char *code, const Limits *limits) {
   return text;
 }
 
+/* Runs code with a row { a =, b = } of two equal strings of n bytes, within limits. */
+static const char *run_with_row(const char *code, size_t n) {
+  static char text[512];
+  Script *s = NULL;
+  CHECK(!script_open(&s, files, open_core));
+  lua_State *L = script_state(s);
+  lua_register(L, "cut", l_cut);
+  lua_register(L, "count", l_count);
+  calls = 0;
+  CHECK(luaL_loadbuffer(L, code, strlen(code), "@exp.lua") == LUA_OK);
+  lua_newtable(L);
+  for (int i = 0; i < 2; i++) {
+    luaL_Buffer b;
+    memset(luaL_buffinitsize(L, &b, n), 'x', n);
+    luaL_pushresultsize(&b, n);
+    lua_setfield(L, -2, i ? "b" : "a");
+  }
+  const bool ok = call_limited(L, &roomy, "f", 1, 0);
+  script_interrupted = 0;
+  snprintf(text, sizeof text, "%s", ok ? "" : luaL_tolstring(L, -1, NULL));
+  script_close(s);
+  return text;
+}
+
 static void interrupted_within(const char *code, int most) {
   const char *text = run(code, &roomy);
   if (!strstr(text, "f: interrupted")) test_fail(__FILE__, __LINE__, "%s: '%s'", code, text);
@@ -86,6 +110,31 @@ TEST(between_two_looks_at_the_clock_little_is_compared) {
                      "('x'):rep(16 << 20) end)() cut() while true do count() local _ = a == b end",
                      16);
   interrupted_within("cut() while true do count() local _ = 'a' == 'b' end", 500);
+}
+
+/* docs/lua-api.md gives this bound: 512 MiB of each of the two strings. */
+TEST(comparisons_between_two_looks_read_no_more_than_the_documented_bytes) {
+  static const char *const ways[] = {"==", "<"};
+  const double most = 512.0 * (1 << 20);
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+    for (int bits = 10; bits <= 26; bits += 4) {
+      const size_t n = (size_t)3 << (bits - 2); /* also between powers of two */
+      char code[256];
+      snprintf(code, sizeof code,
+               "local a, b = ('x'):rep(%zu), ('x'):rep(%zu) cut() ::again:: count() "
+               "if a %s b then end if a %s b then end goto again",
+               n, n, ways[w], ways[w]);
+      CHECK(strstr(run(code, &roomy), "f: interrupted"));
+      if (calls * 2.0 * (double)n > most)
+        test_fail(__FILE__, __LINE__, "%s: %d pairs of %zu bytes", code, calls, n);
+      if (w > 0) continue;
+      CHECK(strstr(run_with_row("local row = ... cut() while true do count() "
+                                "local _ = row.a == row.b end",
+                                n),
+                   "f: interrupted"));
+      if (calls * (double)n > most)
+        test_fail(__FILE__, __LINE__, "a row: %d comparisons of %zu bytes", calls, n);
+    }
 }
 
 TEST(between_two_looks_at_the_clock_little_is_copied) {
