@@ -260,11 +260,16 @@ static void put_generation_config(Buf *b, const Config *c) {
   buf_puts(b, "\n}\n");
 }
 
-/* Appends a member to the object that config_write wrote. */
-static void add_quantization(Buf *b) {
+/* Appends to the object that config_write wrote how the weights are stored; float32 is what readers
+ * take where nothing is said. */
+static void add_storage(Buf *b, WeightType type) {
+  if (type == WEIGHT_F32) return;
   if (b->len > 3) b->len -= strlen("\n}\n");
-  buf_puts(b, ",\n  \"quantization_config\": ");
-  bnb_put_config(b);
+  buf_printf(b, ",\n  \"torch_dtype\": \"%s\"", type == WEIGHT_F16 ? "float16" : "bfloat16");
+  if (type == WEIGHT_NF4) {
+    buf_puts(b, ",\n  \"quantization_config\": ");
+    bnb_put_config(b);
+  }
   buf_puts(b, "\n}\n");
 }
 
@@ -277,7 +282,7 @@ Status save_model(const Model *m, const char *dir, WeightType type, uint64_t sha
   Status s = put_text(dir, "generation_config.json", &b);
   buf_clear(&b);
   config_write(&b, &m->config);
-  if (type == WEIGHT_NF4) add_quantization(&b);
+  add_storage(&b, type);
   if (s == GRPO_OK) s = put_text(dir, "config.json", &b);
   buf_free(&b);
   return s;

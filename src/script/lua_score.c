@@ -214,7 +214,7 @@ static int l_score(lua_State *L) {
   field_bool(L, 4, "score", "grad", &grad);
   const Tokenizer *tok = push_model_tokenizer(L, 1);
   Prompts prompts = read_prompts(L, 2, tok, false, "prompts");
-  Prompts completions = read_prompts(L, 3, NULL, false, "completions");
+  Prompts completions = read_completions(L, 3, tok, "completions");
   if (prompts.n != completions.n)
     return raise_new(L, GRPO_ESHAPE,
                      "score: %d prompts for %d completions; want one prompt per completion",

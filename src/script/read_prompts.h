@@ -22,5 +22,8 @@ int prompt_len(const Prompts *p, int i);
 void read_prompt(lua_State *L, const Tokenizer *tok, const char *what, IntBuf *ids);
 /* Reads the list of prompts at index, or one prompt if `single`; pushes their memory. */
 Prompts read_prompts(lua_State *L, int index, const Tokenizer *tok, bool single, const char *what);
+/* Reads the list of completions at index; strings get no special tokens, because they continue a
+ * prompt. */
+Prompts read_completions(lua_State *L, int index, const Tokenizer *tok, const char *what);
 
 #endif

@@ -104,6 +104,20 @@ describe("an adapter", function()
     assert.equal(logits(m), logits(grpo.model.load(directory)))
   end)
 
+  it("is merged out in the type that its base was saved in", function()
+    local base = new()
+    base:save(directory .. "/base", { dtype = "bf16" })
+    local m = grpo.model.load(directory .. "/base")
+    m:add_lora {}
+    train(m)
+    m:save(directory .. "/adapter", { format = "adapter", base_name = directory .. "/base" })
+    require("grpo.models.export").write { path = directory .. "/adapter", format = "hf",
+      target = directory .. "/merged", merge = true }
+    assert.equal(fs.size(directory .. "/base/model.safetensors"),
+      fs.size(directory .. "/merged/model.safetensors"))
+    assert.matches('"torch_dtype": "bfloat16"', fs.read(directory .. "/merged/config.json"))
+  end)
+
   it("refuses what cannot be", function()
     local m = new()
     raises(function()

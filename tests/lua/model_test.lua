@@ -39,6 +39,31 @@ describe("a model", function()
     assert.equal(9, grpo.model.new(bare, { tokenizer = own }).config.vocab_size)
   end)
 
+  it("has its tokenizer's begin and end tokens, where its config does not say which", function()
+    local own = grpo.tokenizer.train({ "ab ba" }, { special_tokens = { "<s>", "</s>" },
+      bos = "<s>", eos = "</s>" })
+    local bare = { model_type = "gpt2", n_embd = 8, n_layer = 1, n_head = 1, n_positions = 16 }
+    local dir = tiny.path()
+    grpo.model.new(bare, { tokenizer = own }):save(dir)
+    own:save(dir .. "/tokenizer")
+    for _, file in ipairs { "/config.json", "/generation_config.json" } do
+      local written = grpo.json.decode(core.fs.read(dir .. file))
+      assert.equal(own.bos, written.bos_token_id)
+      assert.equal(own.eos, written.eos_token_id)
+    end
+    local named = grpo.model.new(bare, { tokenizer = dir .. "/tokenizer" })
+    assert.same({ #own, own.bos, own.eos },
+      { named.config.vocab_size, named.config.bos_token_id, named.config.eos_token_id })
+    bare.bos_token_id, bare.eos_token_id = 0, { 1, 2 }
+    local given = grpo.model.new(bare, { tokenizer = own }).config
+    assert.same({ 0, 1, 2 }, { given.bos_token_id, table.unpack(given.eos_token_id) })
+    bare.bos_token_id, bare.eos_token_id = grpo.json.null, grpo.json.null
+    given = grpo.model.new(bare, { tokenizer = own }).config
+    assert.is_true(given.bos_token_id == grpo.json.null or given.bos_token_id == nil)
+    assert.is_true(given.eos_token_id == grpo.json.null or given.eos_token_id == nil)
+    core.fs.remove_tree(dir)
+  end)
+
   it("names its parameters", function()
     local count, names = 0, {}
     for name, tensor, trainable in m:parameters() do
@@ -80,6 +105,21 @@ describe("a model", function()
     local hot = m:score(prompts, completions, { temperature = 2 })
     assert.is_true(hot.entropy:mean():item() > t.entropy:mean():item())
     assert.is_false(t.logp.requires_grad)
+  end)
+  it("scores completions that are strings, encoded without special tokens", function()
+    local tok = grpo.tokenizer.train({ "ab ba" }, { special_tokens = { "<s>", "</s>" },
+      bos = "<s>", eos = "</s>" })
+    local model = grpo.model.new({ model_type = "llama", hidden_size = 8, intermediate_size = 8,
+      num_hidden_layers = 1, num_attention_heads = 1, max_position_embeddings = 32 },
+      { tokenizer = tok })
+    local ids = tok:encode("ba ab")
+    local t = model:score({ "ab" }, { "ba ab" })
+    assert.same({ #ids }, t.lengths)
+    assert.same(model:score({ "ab" }, { ids }).logp:totable(), t.logp:totable())
+    assert.error_matches(function() m:score({ "a" }, { "" }) end, "completions%[1%]: is empty")
+    local bare = grpo.model.new(config)
+    assert.error_matches(function() bare:score({ { 1 } }, { "a" }) end,
+      "completions%[1%]: a string needs a tokenizer")
   end)
   it("passes gradients back into its parameters", function()
     local model = new(3)
@@ -210,6 +250,17 @@ describe("a model", function()
     m:save(dir .. "/b", { dtype = "bf16" })
     assert.is_true(core.fs.size(dir .. "/b/model.safetensors") < core.fs.size(dir
       .. "/model.safetensors") * 0.6)
+    core.fs.remove_tree(dir)
+  end)
+  it("names the type of its weights in config.json, as other programs read it", function()
+    local dir = tiny.path()
+    for dtype, name in pairs { bf16 = "bfloat16", f16 = "float16", nf4 = "bfloat16" } do
+      m:save(dir, { dtype = dtype })
+      assert.equal(name, grpo.json.decode(core.fs.read(dir .. "/config.json")).torch_dtype)
+      assert.equal(m:count(), grpo.model.load(dir):count())
+    end
+    m:save(dir) -- float32, which is what no name means
+    assert.is_nil(grpo.json.decode(core.fs.read(dir .. "/config.json")).torch_dtype)
     core.fs.remove_tree(dir)
   end)
   it("has frozen copies", function()

@@ -93,7 +93,7 @@ function Model:unmask(what, opts) end
 
 ---One prompt per completion; equal prompts are computed once.
 ---@param prompts grpo.Prompt[]
----@param completions integer[][]
+---@param completions (integer[]|string)[] strings get no special tokens
 ---@param opts? { temperature?: number, grad?: boolean } grad: logp and entropy lead back into the parameters
 ---@return grpo.Scores
 function Model:score(prompts, completions, opts) end

@@ -6,6 +6,12 @@ local model_paths = require "grpo.models.paths"
 
 local loading = {}
 
+local function copy_of(t)
+  local copy = {}
+  for k, v in pairs(t) do copy[k] = v end
+  return copy
+end
+
 -- Reads a JSON file of a model's shape: the file itself, else the copy inside the program.
 local function read_config(path)
   local text, message, code = core.fs.read(path)
@@ -52,8 +58,7 @@ end
 function loading.open(path, options)
   -- core.model_load raises the error about a wrong type
   if type(path) ~= "string" then return core.model_load(path, options) end
-  local load_options = {}
-  for k, v in pairs(options or {}) do load_options[k] = v end
+  local load_options = copy_of(options or {})
   local place = model_paths.find(path, load_options.base)
   local grow = load_options.grow
   load_options.base, load_options.grow = nil, nil
@@ -100,15 +105,29 @@ function loading.context(model)
   return config.max_position_embeddings or config.n_positions
 end
 
--- Makes a model with random weights for a script.  A config without vocab_size gets the
--- tokenizer's.
+-- Fills in the begin and end tokens that a config does not name; null names none.
+local function add_tokens(config, tokenizer)
+  for _, role in ipairs { "bos", "eos" } do
+    local key, id = role .. "_token_id", tokenizer[role]
+    local fits = id and id < (config.vocab_size or 0)
+    if config[key] == nil and fits then config[key] = id end
+  end
+end
+
+-- Makes a model with random weights for a script.  A config without vocab_size, begin or end
+-- tokens gets the tokenizer's.
 function loading.new(config, options)
   local tokenizer = type(options) == "table" and options.tokenizer
   if type(config) == "string" then config = read_config(config) end
-  if type(tokenizer) == "userdata" and type(config) == "table" and config.vocab_size == nil then
-    local copy = { vocab_size = #tokenizer }
-    for k, v in pairs(config) do copy[k] = v end
-    config = copy
+  if type(tokenizer) == "string" then
+    tokenizer = core.tokenizer_load(tokenizer)
+    options = copy_of(options)
+    options.tokenizer = tokenizer
+  end
+  if type(tokenizer) == "userdata" and type(config) == "table" then
+    config = copy_of(config)
+    config.vocab_size = config.vocab_size or #tokenizer
+    add_tokens(config, tokenizer)
   end
   return core.model_new(config, options)
 end
@@ -117,8 +136,7 @@ end
 local function make_model(model, config, tokenizer, masks)
   local shape = model.config
   if type(shape) == "string" then shape = read_config(shape) end
-  local copy = {}
-  for k, v in pairs(shape) do copy[k] = v end
+  local copy = copy_of(shape)
   local tokens = #tokenizer
   if masks then tokenizer = tokenizer:with_mask() end
   if not copy.vocab_size or copy.vocab_size == tokens then copy.vocab_size = #tokenizer end
@@ -126,8 +144,7 @@ local function make_model(model, config, tokenizer, masks)
     errors.raise("EARG", "model.config: vocab_size is %d, but the tokenizer has %d tokens",
       copy.vocab_size, #tokenizer)
   end
-  if copy.eos_token_id == nil then copy.eos_token_id = tokenizer.eos end
-  if copy.bos_token_id == nil then copy.bos_token_id = tokenizer.bos end
+  add_tokens(copy, tokenizer)
   local ends = type(copy.eos_token_id) == "table" and copy.eos_token_id or { copy.eos_token_id }
   for _, id in ipairs(ends) do
     if math.type(id) == "integer" and (id < 0 or id >= copy.vocab_size) then

@@ -19,7 +19,8 @@ local rewards = {
   format.partial { tags = { "think", "answer" } }, format.xml_count(),
   format.incremental { tags = { "think", "answer" }, repeated = true },
   format.regex("<a>(.*?)</a>", "s"), format.steps(), format.code { language = "lua" },
-  length.cosine(), length.soft_overlong { limit = 20, cache = 10 }, repetition.ngram { unit = "words" },
+  length.cosine(), length.soft_overlong { limit = 20, cache = 10 },
+  repetition.ngram { unit = "words" },
   text.contains, text.equals, text.similarity, text.equals { ignore_case = true },
 }
 for _, method in ipairs { "strict", "flexible", "math", "dapo" } do
