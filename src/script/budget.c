@@ -74,7 +74,7 @@ static int raise_spent(lua_State *L, Budget *b) {
 void budget_look(Budget *b) {
   b->unlooked = 0;
   if (b->spent) return;
-  if (script_interrupted)
+  if (script_interrupted || (b->signals && script_cancel))
     b->spent = "cancelled";
   else if (b->deadline > 0 && clock_seconds() > b->deadline)
     b->spent = "seconds";

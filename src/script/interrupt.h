@@ -12,7 +12,8 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* SIGINT or SIGTERM has come and nobody has taken it yet; decoder_run then stops. */
+/* SIGINT, SIGTERM or SIGHUP has come and nobody has taken it yet; decoder_run then stops, and so do
+ * limited calls that obey signals. */
 extern volatile int script_cancel;
 /* Ctrl-C has come while a line of the prompt runs, and the line has not ended yet. */
 extern volatile int script_interrupted;

@@ -68,6 +68,7 @@ static void begin(Script *s, Budget *b, const Limits *limits, const char *name) 
   *b = (Budget){.outer = s->budget, .name = name, .tag = ++s->tags};
   b->left = limits->instructions ? limits->instructions : UINT64_MAX;
   b->quota = limits->memory;
+  b->signals = limits->signals || (o && o->signals);
   b->seconds = limits->seconds;
   if (limits->seconds > 0) b->deadline = clock_seconds() + limits->seconds;
   if (o && o->left < b->left) {
@@ -186,7 +187,7 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
 }
 
 void check_limits(lua_State *L, int index, Limits *out) {
-  static const char *const known[] = {"instructions", "memory", "seconds", NULL};
+  static const char *const known[] = {"instructions", "memory", "seconds", "signals", NULL};
   double instructions = 0, memory = 0;
   *out = (Limits){0};
   if (lua_isnoneornil(L, index)) return;
@@ -199,6 +200,7 @@ void check_limits(lua_State *L, int index, Limits *out) {
   field_number(L, index, "limits", "instructions", 1, 1e18, &instructions);
   field_number(L, index, "limits", "memory", 1, 1e18, &memory);
   field_number(L, index, "limits", "seconds", 1e-3, 1e9, &out->seconds);
+  field_bool(L, index, "limits", "signals", &out->signals);
   out->instructions = (uint64_t)instructions;
   out->memory = (size_t)memory;
 }

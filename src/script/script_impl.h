@@ -20,6 +20,7 @@ typedef struct Budget {
   const char *spent;  /* what ran out: NULL, "instructions", "memory", "seconds"; or "cancelled" */
   uint64_t given;     /* instructions in all; UINT64_MAX: unlimited */
   uint64_t left;      /* those not yet handed to a slice */
+  bool signals;       /* a signal that asks the run to end ends the call */
   bool inherited;     /* `left` is what the call around it has left */
   int slice;          /* how many are handed out at once */
   size_t longest;     /* bytes of the longest string that was made during this call */

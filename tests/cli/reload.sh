@@ -152,6 +152,20 @@ cp exp.saved exp.lua
 sed -i 's/^return grpo.experiment {$/&\n  limits = { hook = { seconds = 1 } },/' exp.lua
 refused loop "$(edit 'while true do end')" 'exp.lua.*took longer than 1 seconds'
 refused test 'echo "it(\"loops\", function() while true do end end)" >reward_test.lua; echo >>reward.lua' 'reward_test.lua.*took longer than 1 seconds'
+# a signal behind a reload that loops, with far more patience than this test has
+sed -i 's/seconds = 1 /seconds = 600 /' exp.lua
+for where in module test; do
+  original
+  loop='os.execute("kill -TERM $PPID") while true do end'
+  case $where in
+  module) echo "echo '$loop' >reward.lua" >edit.sh ;;
+  test) echo "echo 'it(\"loops\", function() $loop end)' >reward_test.lua; echo >>reward.lua" >edit.sh ;;
+  esac
+  EDIT=4 COMMAND='sh edit.sh' timeout -k 1 60 "$GRPO" run exp.lua --quiet --dir "signal-$where" </dev/null >out 2>err; status=$?
+  result "a signal ends a reload that loops ($where), and then the run" "$([ $status = 143 ] && grep -q 'not reloaded, the old code stays: .*interrupted' err \
+    && grep -q '"state": "interrupted"' "signal-$where/exp-001/run.json" && [ "$(readlink "signal-$where/exp-001/latest")" = checkpoints/step-000004 ] || { echo "status $status"; cat err; })"
+done
+original
 cp exp.saved exp.lua
 # what a run cannot change is named; what the reload does change, what was moved, and what the command line says is not
 sed -i 's/^  data = {/&\n    prompt = function(row)\n      return row.prompt\n    end,/' exp.lua

@@ -19,6 +19,13 @@ static int l_cut(lua_State *L) {
   return 0;
 }
 
+/* From the call of signal() on, a signal waits for the run. */
+static int l_signal(lua_State *L) {
+  (void)L;
+  script_cancel = 1;
+  return 0;
+}
+
 static int calls;
 static int l_count(lua_State *L) {
   calls++;
@@ -55,6 +62,7 @@ static const char *run(const char *code, const Limits *limits) {
   lua_register(L, "count", l_count);
   lua_register(L, "count_and_cut", l_count_and_cut);
   lua_register(L, "before", l_before);
+  lua_register(L, "signal", l_signal);
   lua_register(L, "wait", l_wait);
   calls = 0;
   script_interrupted = 0;
@@ -200,6 +208,23 @@ TEST(the_clock_and_ctrl_c_are_looked_at_when_a_call_returns) {
   CHECK(strstr(run("wait(0.02)", &limits), "f: took longer than 0.01 seconds"));
   CHECK_STR(run("wait(0)", &roomy), "");
   interrupted_within("cut()", 0);
+}
+
+TEST(a_signal_ends_only_calls_that_obey_it) {
+  static const char code[] = "signal() for i = 1, 2000 do count() end";
+  Limits limits = roomy;
+  CHECK_STR(run(code, &limits), "");
+  CHECK(calls == 2000);
+  limits.signals = true;
+  CHECK(strstr(run(code, &limits), "f: interrupted"));
+  CHECK(calls < 500);
+  CHECK(strstr(
+      run("local limited = require 'grpo.core'.limited "
+          "signal() limited({ seconds = 600 }, 'g', function() while true do count() end end)",
+          &limits),
+      "interrupted"));
+  CHECK(calls < 500);
+  script_cancel = 0;
 }
 
 TEST(a_spent_memory_budget_cannot_be_caught) {

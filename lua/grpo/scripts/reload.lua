@@ -65,9 +65,9 @@ local function compiles(paths)
 end
 
 -- A file may read much data while it is loaded, so that only time is limited: what loops would stop
--- the run.
+-- the run.  A signal does not wait for it.
 local function patience(tr)
-  return { seconds = tr.settings.limits.hook.seconds }
+  return { seconds = tr.settings.limits.hook.seconds, signals = true }
 end
 
 local function run_tests(tr, path)
