@@ -365,6 +365,8 @@ typedef struct grpo_trainer_options {
   int32_t reuse_rollout;                     /* -1 (default): if memory allows; 0: no; 1: yes */
   int32_t examples;                          /* 1 (default): also allocate for grpo_trainer_sft */
   double beta1, beta2, eps, weight_decay;    /* AdamW: 0.9, 0.999, 1e-8, 0 */
+  const char *optimizer; /* "adamw" (NULL, the default), "adamw_8bit" or "lion", whose paper has a
+                            beta2 of 0.99 */
 } grpo_trainer_options;
 GRPO_API grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size);
 
@@ -399,8 +401,9 @@ GRPO_API grpo_status grpo_trainer_set_advantages(grpo_trainer *t, const double *
 /* Computes the reference's log-probabilities of the rollout; an update with kl > 0 needs them. */
 GRPO_API grpo_status grpo_trainer_reference(grpo_trainer *t);
 
-/* 4. Update: loss, backward, clipping, AdamW.  GRPO_EDIVERGED: an optimizer step met a value that
- * is not finite and was not taken; of `iterations` those before it stay, as the message says. */
+/* 4. Update: loss, backward, clipping, the optimizer.  GRPO_EDIVERGED: an optimizer step met a
+ * value that is not finite and was not taken; of `iterations` those before it stay, as the message
+ * says. */
 typedef struct grpo_update_options {
   size_t size;
   const grpo_loss_options *loss; /* NULL: "grpo" with its defaults */

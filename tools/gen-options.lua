@@ -119,8 +119,8 @@ Give only the options that you change. A *live* option may be changed between tw
 `tr.config` in a hook. A schedule is a function(p) -> number, which is called once per step
 (`grpo.schedule` has ready ones), or the text of a ready one, such as `cosine:peak=1e-4,warmup=20`
 ([lua-api.md](lua-api.md)). The fields of `train.sampler_correction`, `train.sync_reference` and
-`model.lora` have an effect only when the script gives the table. The name of a loss changes some
-defaults, which are listed at the end.]] }
+`model.lora` have an effect only when the script gives the table. The names of a loss and of an
+optimizer change some defaults, which are listed at the end.]] }
 
 for _, section in ipairs(sections) do
   md[#md + 1] = ("\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|"):format(
@@ -128,15 +128,19 @@ for _, section in ipairs(sections) do
   for _, row in ipairs(by_section[section]) do md[#md + 1] = markdown_row(row) end
 end
 
-md[#md + 1] = "\n## Defaults of losses\n\nA value in the script wins over these.\n\n"
-  .. "| `train.loss` | defaults |\n|---|---|"
-for loss, defaults in grpo.sorted_pairs(option_rows.loss_defaults) do
-  local texts = {}
-  for path, value in grpo.sorted_pairs(defaults) do
-    texts[#texts + 1] = ("`%s = %s`"):format(path, value_text(value))
+local function add_named_defaults(title, option, named)
+  md[#md + 1] = ("\n## Defaults of %s\n\nA value in the script wins over these.\n\n"
+    .. "| `%s` | defaults |\n|---|---|"):format(title, option)
+  for name, defaults in grpo.sorted_pairs(named) do
+    local texts = {}
+    for path, value in grpo.sorted_pairs(defaults) do
+      texts[#texts + 1] = ("`%s = %s`"):format(path, value_text(value))
+    end
+    md[#md + 1] = ("| `%s` | %s |"):format(name, table.concat(texts, ", "))
   end
-  md[#md + 1] = ("| `%s` | %s |"):format(loss, table.concat(texts, ", "))
 end
+add_named_defaults("losses", "train.loss", option_rows.loss_defaults)
+add_named_defaults("optimizers", "train.optimizer.name", option_rows.optimizer_defaults)
 
 -- ---- lua/grpo/meta/options.lua --------------------------------------------------------------
 

@@ -55,12 +55,21 @@ static grpo_trainer_options defaults(void) {
 #include "rl/engine_options.def"
 #define NUMBER(path, field, ...) .field = a->field,
 #include "grad/adamw.def"
+      .optimizer = NULL,
   };
 }
 
 grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size) {
   const grpo_trainer_options d = defaults();
   return options_init(o, size, &d, sizeof d);
+}
+
+static Status take_optimizer(const char *name, OptimizerOptions *out) {
+  int kind;
+  if (!name) return GRPO_OK;
+  try(option_find_word(option_find(&optimizer_option_set, "train.optimizer.name"), name, &kind));
+  out->kind = (OptimizerKind)kind;
+  return GRPO_OK;
 }
 
 static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
@@ -80,6 +89,7 @@ static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
                        : own.reuse_rollout   ? REUSE_ON
                                              : REUSE_OFF;
   out->examples = own.examples != 0;
+  try(take_optimizer(own.optimizer, &out->optimizer));
   return options_check(&adamw_option_set, &out->optimizer.adamw);
 }
 

@@ -65,6 +65,17 @@ Status option_find_word(const Option *o, const char *word, int *enumerator) {
   return fail(GRPO_EARG, "%s: want one of %s, got '%.40s'", o->path, o->words, word);
 }
 
+OptionWord option_word(const Option *o, int enumerator) {
+  OptionWord w;
+  const char *at = o->words;
+  for (int i = o->first; i < enumerator && *at; i++) {
+    at += strcspn(at, "|");
+    at += *at == '|';
+  }
+  snprintf(w.s, sizeof w.s, "%.*s", (int)strcspn(at, "|"), at);
+  return w;
+}
+
 /* ---- a set ------------------------------------------------------------------------- */
 
 /* Does the path lead below the section? */

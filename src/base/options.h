@@ -77,6 +77,11 @@ void option_set(const Option *o, void *to, double value); /* a CHOICE: the enume
 Status option_check_number(const Option *o, double x);
 /* The word's enumerator; EARG, listing the words, when there is none. */
 Status option_find_word(const Option *o, const char *word, int *enumerator);
+/* The word of a CHOICE's enumerator. */
+typedef struct OptionWord {
+  char s[40];
+} OptionWord;
+OptionWord option_word(const Option *o, int enumerator);
 /* "a number from 0 to 1000", for messages. */
 typedef struct WantedText {
   char s[96];

@@ -236,11 +236,11 @@ const char *safetensors_metadata(const Safetensors *s, const char *key) {
   return NULL;
 }
 
-Status safetensors_shaped(const Safetensors *s, const char *name, int ndim, const int *dim,
-                          const StTensor **out) {
+Status safetensors_shaped(const Safetensors *s, const char *name, StType type, int ndim,
+                          const int *dim, const StTensor **out) {
   const StTensor *t = *out = safetensors_find(s, name);
   if (!t) return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing", s->path, name);
-  bool same = t->type == ST_F32 && t->ndim == ndim;
+  bool same = t->type == type && t->ndim == ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->dim[d] == (uint64_t)dim[d];
   if (same) return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: tensor '%s' does not have the shape of its parameter", s->path,

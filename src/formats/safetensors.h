@@ -51,9 +51,10 @@ Status safetensors_open(Safetensors *out, const char *path);
 void safetensors_close(Safetensors *s);                                   /* a zeroed one is fine */
 const StTensor *safetensors_find(const Safetensors *s, const char *name); /* NULL: none */
 const char *safetensors_metadata(const Safetensors *s, const char *key);  /* NULL: none */
-/* Finds the tensor `name`, which must be F32 of shape dim[0..ndim - 1]; EFORMAT otherwise. */
-Status safetensors_shaped(const Safetensors *s, const char *name, int ndim, const int *dim,
-                          const StTensor **out);
+/* Finds the tensor `name`, which must be of this type and of shape dim[0..ndim - 1]; EFORMAT
+ * otherwise. */
+Status safetensors_shaped(const Safetensors *s, const char *name, StType type, int ndim,
+                          const int *dim, const StTensor **out);
 /* The metadata "step" of a file of training state, a whole number. */
 Status safetensors_steps(const Safetensors *s, uint64_t *out);
 const char *st_type_name(StType t); /* "BF16" */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kern/elementwise.h"
 
 static const Option option_rows[] = {
 #define OPTIONS_OF AdamWOptions

@@ -8,7 +8,7 @@
 
 #include "base/options.h"
 #include "grad/value.h"
-#include "kern/elementwise.h"
+#include "kern/optimizers.h"
 
 typedef struct AdamWOptions {
 #include "base/option_fields.h"

@@ -1,6 +1,5 @@
 /* elementwise.c - operations on n independent elements, cut into pieces of one size for the
  * pool. */
-#include <math.h>
 #include <string.h>
 
 #include "base/pool.h"
@@ -18,7 +17,6 @@ struct Elements {
   real *x, *y, *z;
   bool add_x, add_y, gelu;
   real alpha;
-  AdamScalars adam;
 };
 
 static void piece(void *arg, int chunk, int worker) {
@@ -115,21 +113,6 @@ void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y) {
 }
 
 void vec_exp(size_t n, const real *x, real *y) { kernels()->exp(n, x, y); }
-
-static void run_adamw(const Elements *e, size_t at, size_t n) {
-  kernels()->adamw(n, e->x + at, e->a + at, e->y + at, e->z + at, &e->adam);
-}
-void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o) {
-  const AdamScalars s = {.grad_scale = (real)o->grad_scale,
-                         .rest1 = (real)(1 - o->beta1),
-                         .beta2 = (real)o->beta2,
-                         .rest2 = (real)(1 - o->beta2),
-                         .keep = (real)(1 - o->lr * o->weight_decay),
-                         .step = (real)(o->lr / o->bias1),
-                         .eps = (real)o->eps,
-                         .root2 = (real)(1 / sqrt(o->bias2))};
-  run(cx, &(Elements){.n = n, .run = run_adamw, .a = g, .x = p, .y = m, .z = v, .adam = s});
-}
 
 /* ---- the sum of squares: pieces in waves, so that their sums need no heap ---- */
 enum { WAVE = 256 };

@@ -1,4 +1,4 @@
-/* elementwise.h - operations on n elements, and AdamW. */
+/* elementwise.h - operations on n elements. */
 #ifndef GRPO_KERN_ELEMENTWISE_H
 #define GRPO_KERN_ELEMENTWISE_H
 
@@ -27,13 +27,6 @@ void vec_copy(const Ctx *cx, size_t n, const real *x, real *y);
 /* y = exp(x) with a relative error below 2e-7 in float; results below FLT_MIN are 0 */
 void vec_exp(size_t n, const real *x, real *y);
 
-typedef struct AdamW {
-  double lr, beta1, beta2, eps, weight_decay;
-  double bias1, bias2; /* 1 - beta^t */
-  double grad_scale;   /* of the gradient before use: clipping */
-} AdamW;
-/* AdamW of PyTorch: p *= 1 - lr wd; p -= lr m^ / (sqrt(v^) + eps) */
-void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o);
 /* sum of x^2, in double, chunks of fixed size in index order */
 double vec_sumsq(const Ctx *cx, size_t n, const real *x);
 /* y = alpha x + (1 - alpha) y */

@@ -53,6 +53,12 @@ typedef struct AdamScalars {
   real step, eps, root2;    /* lr / bias1; eps; 1 / sqrt(bias2) */
 } AdamScalars;
 
+/* Those of a step of Lion. */
+typedef struct LionScalars {
+  real grad_scale, keep, lr;       /* keep = 1 - lr weight_decay */
+  real beta1, rest1, beta2, rest2; /* rest = 1 - beta */
+} LionScalars;
+
 /* Sums over a row of logits: z = logits * inv_temp, shifted by its maximum. */
 typedef struct RowStats {
   real max;         /* of z */
@@ -184,7 +190,7 @@ typedef struct Kernels {
   void (*rope)(int heads, int d, int half, int n, const real *x, const real *c, const real *s,
                real *y, bool add);
 
-  /* ---- elements: formulas in elementwise.h ---- */
+  /* ---- elements: formulas in elementwise.h and optimizers.h ---- */
   void (*exp)(size_t n, const real *x, real *y);
   void (*swiglu)(size_t n, const real *gate, const real *up, real *y);
   void (*swiglu_grad)(size_t n, const real *gate, const real *up, const real *dy, real *dgate,
@@ -201,6 +207,7 @@ typedef struct Kernels {
   void (*scale)(size_t n, real alpha, const real *x, real *y);
   void (*lerp)(size_t n, real alpha, const real *x, real *y);
   void (*adamw)(size_t n, real *p, const real *g, real *m, real *v, const AdamScalars *o);
+  void (*lion)(size_t n, real *p, const real *g, real *m, const LionScalars *o);
   double (*sumsq)(size_t n, const real *x);
 
   /* ---- rows of logits ---- */

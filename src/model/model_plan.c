@@ -23,6 +23,11 @@ static QuantType type_of(const Tensor *t) {
   return t->quant && t->quant->type != QUANT_INT8 ? t->quant->type : QUANT_F32;
 }
 
+static void add_lora_matrix(ModelPlan *p, size_t n) {
+  p->lora_params += n;
+  if (n < MOMENTS8_MIN) p->lora_small += n;
+}
+
 void model_plan_of_model(ModelPlan *p, const Model *m) {
   *p = (ModelPlan){.config = m->config,
                    .storage = m->storage,
@@ -38,7 +43,7 @@ void model_plan_of_model(ModelPlan *p, const Model *m) {
   p->lora_dropout = m->lora->dropout;
   for (int i = 0; i < m->lora->nparams; i++) {
     const Tensor *t = &m->lora->param[i].t;
-    p->lora_params += t->n;
+    add_lora_matrix(p, t->n);
     p->lora_panels += gemm_packed_size(t->dim[0], t->dim[1]);
   }
 }
@@ -72,7 +77,8 @@ Status model_plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *con
     param_outputs_inputs(&m->param[i], &n, &k);
     if (!is_target(m, i, ntargets, targets)) continue;
     p->lora_modules++;
-    p->lora_params += (size_t)rank * ((size_t)n + (size_t)k);
+    add_lora_matrix(p, (size_t)rank * (size_t)n);
+    add_lora_matrix(p, (size_t)rank * (size_t)k);
     p->lora_panels += gemm_packed_size(rank, k) + gemm_packed_size(n, rank);
   }
   model_release(m);
@@ -103,15 +109,22 @@ size_t model_plan_weight_bytes(const ModelPlan *p, bool train) {
          mem_aligned_size(panels) + quantised + lora;
 }
 
-size_t model_plan_optimizer_bytes(const ModelPlan *p) {
+/* Every matrix of an adapter ends in an incomplete block and incomplete lines of memory. */
+static size_t lora_moment_bytes(const ModelPlan *p, OptimizerKind kind) {
+  enum { ROUNDING = MOMENT_ARRAYS * 64 };
+  const size_t large = p->lora_params - p->lora_small, matrices = 2 * (size_t)p->lora_modules;
+  return moments_bytes(kind, large) + matrices * ROUNDING +
+         p->lora_small * (kind == OPTIMIZER_LION ? 1 : 2) * sizeof(real);
+}
+
+size_t model_plan_optimizer_bytes(const ModelPlan *p, OptimizerKind kind) {
   Model *m;
-  size_t n = p->lora_params;
-  if (!p->lora_rank) {
-    if (outline(p, &m) != GRPO_OK) return 0;
-    n = (size_t)model_count(m);
-    model_release(m);
-  }
-  return 2 * mem_aligned_size(n * sizeof(real));
+  size_t bytes = 0;
+  if (p->lora_rank) return mem_aligned_size(lora_moment_bytes(p, kind));
+  if (outline(p, &m) != GRPO_OK) return 0;
+  for (int i = 0; i < m->nparams; i++) bytes += moments_bytes(kind, m->param[i].t.n);
+  model_release(m);
+  return mem_aligned_size(bytes);
 }
 
 size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {

@@ -4,6 +4,7 @@
 
 #include "model/estimate.h"
 #include "model/model.h"
+#include "model/moments.h"
 
 typedef struct ModelPlan {
   Config config;
@@ -18,6 +19,7 @@ typedef struct ModelPlan {
   int lora_modules;     /* weights that have one */
   double lora_dropout;
   size_t lora_params, lora_panels; /* reals: all of A and B; packed */
+  size_t lora_small;               /* of lora_params, those of matrices smaller than MOMENTS8_MIN */
 } ModelPlan;
 
 /* All in float32, without an adapter. */
@@ -30,7 +32,7 @@ Status model_plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *con
 /* Weights, panels and the adapter's (rotary tables: decoder_bytes); train: and the
  * gradients of the trained parameters. */
 size_t model_plan_weight_bytes(const ModelPlan *p, bool train);
-size_t model_plan_optimizer_bytes(const ModelPlan *p);
+size_t model_plan_optimizer_bytes(const ModelPlan *p, OptimizerKind kind);
 /* Bytes that the adapter and quantised weights add to estimate_step_bytes. */
 size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind);
 

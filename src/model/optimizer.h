@@ -1,15 +1,28 @@
-/* optimizer.h - AdamW over a model's parameters, with global-norm clipping. */
+/* optimizer.h - AdamW or Lion over a model's parameters, with global-norm clipping. */
 #ifndef GRPO_MODEL_OPTIMIZER_H
 #define GRPO_MODEL_OPTIMIZER_H
 
 #include "grad/adamw.h"
 #include "model/model.h"
+#include "model/moments.h"
 
 typedef struct OptimizerOptions {
-  AdamWOptions adamw;
+#include "base/option_fields.h"
+#include "model/optimizer.def"
+  AdamWOptions adamw;          /* of every kind; Lion does not read eps */
   bool decay_bias, decay_norm; /* false: no weight decay for them */
 } OptimizerOptions;
+extern const OptionSet optimizer_option_set;
 void optimizer_options_init(OptimizerOptions *o);
+
+/* The default that an option has with one optimizer, in place of its row's. */
+typedef struct OptimizerDefault {
+  OptimizerKind kind;
+  const char *path;
+  double number;
+} OptimizerDefault;
+int optimizer_default_count(void);
+const OptimizerDefault *optimizer_default_at(int i);
 
 typedef struct Optimizer Optimizer;
 
@@ -22,8 +35,8 @@ double optimizer_grad_norm(Optimizer *o, const Ctx *cx);
  * is the result of optimizer_grad_norm. */
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm);
 uint64_t optimizer_steps(const Optimizer *o);
-/* Moments are stored exactly, as safetensors "PARAM.exp_avg" and "PARAM.exp_avg_sq" with the step
- * count in the metadata. */
+/* The state is stored exactly, as safetensors "PARAM.exp_avg" and so on (moments.h), with the step
+ * count in the metadata, and the optimizer's name where it is not AdamW. */
 Status optimizer_save(const Optimizer *o, const char *path);
 Status optimizer_load(Optimizer *o, const char *path);
 

@@ -61,13 +61,14 @@ void critic_free(Critic *c) {
   mem_free(c);
 }
 
-size_t critic_bytes(const ModelPlan *policy, CriticKind kind) {
+size_t critic_bytes(const ModelPlan *policy, CriticKind kind, OptimizerKind optimizer) {
   if (kind == CRITIC_NONE) return 0;
   const size_t head = HEAD_ARRAYS * (size_t)policy->config.hidden_size * sizeof(real);
   if (kind == CRITIC_SHARED) return head;
   ModelPlan trunk = *policy;
   trunk.shared = policy->lora_rank > 0;
-  return head + model_plan_weight_bytes(&trunk, true) + model_plan_optimizer_bytes(&trunk);
+  return head + model_plan_weight_bytes(&trunk, true) +
+         model_plan_optimizer_bytes(&trunk, optimizer);
 }
 
 Model *critic_trunk(Critic *c) { return c->trunk; }
@@ -98,7 +99,10 @@ double critic_grad_norm(Critic *c, const Ctx *cx) {
 Status critic_step(Critic *c, const Ctx *cx, double lr, double max_norm, double norm) {
   if (c->trunk) try(optimizer_step(c->optimizer, cx, lr, max_norm, norm));
   const AdamW a = adamw_at(&c->o.adamw, ++c->steps, lr, max_norm, norm);
-  adamw_step(cx, c->head.n, c->head.data, c->head.grad, moment(c, 0), moment(c, 1), &a);
+  if (c->o.kind == OPTIMIZER_LION)
+    lion_step(cx, c->head.n, c->head.data, c->head.grad, moment(c, 0), &a);
+  else
+    adamw_step(cx, c->head.n, c->head.data, c->head.grad, moment(c, 0), moment(c, 1), &a);
   return GRPO_OK;
 }
 
@@ -168,11 +172,11 @@ static Status read_tensors(Critic *c, const Safetensors *f, bool write) {
   const StTensor *t;
   const Param *p;
   for (int k = 0; k < HEAD_TENSORS; k++) {
-    try(safetensors_shaped(f, head_name[k], c->head.ndim, c->head.dim, &t));
+    try(safetensors_shaped(f, head_name[k], ST_F32, c->head.ndim, c->head.dim, &t));
     if (write) try(st_read(t, 0, t->n, head_tensor(c, k)));
   }
   for (int i = 0; (p = model_next_trainable(c->trunk, &i));) {
-    try(safetensors_shaped(f, p->name, p->t.ndim, p->t.dim, &t));
+    try(safetensors_shaped(f, p->name, ST_F32, p->t.ndim, p->t.dim, &t));
     if (write) try(st_read(t, 0, t->n, p->t.data));
   }
   if (f->count == num_tensors(c)) return GRPO_OK;

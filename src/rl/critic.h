@@ -19,11 +19,12 @@ typedef enum CriticKind { CRITIC_NONE, CRITIC_SHARED, CRITIC_SEPARATE } CriticKi
 
 typedef struct Critic Critic;
 
-/* kind: not CRITIC_NONE.  Trained with the optimizer options o; the head's weight decays. */
+/* kind: not CRITIC_NONE.  Trained with the optimizer options o; the head's weight decays, and its
+ * moments are float32 with every optimizer. */
 Status critic_new(Critic **out, Model *policy, CriticKind kind, const OptimizerOptions *o);
 void critic_free(Critic *c); /* NULL is fine */
 /* Bytes of its weights, gradients and optimizer state. */
-size_t critic_bytes(const ModelPlan *policy, CriticKind kind);
+size_t critic_bytes(const ModelPlan *policy, CriticKind kind, OptimizerKind optimizer);
 
 Model *critic_trunk(Critic *c); /* NULL: shared */
 Tensor *critic_head(Critic *c); /* [1, hidden_size] */

@@ -118,12 +118,12 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .reference = reference   ? model_plan_weight_bytes(reference, false)
                    : o->bigram ? bigram_bytes(policy->config.vocab_size)
                                : 0,
-      .optimizer = o->train ? model_plan_optimizer_bytes(policy) : 0,
+      .optimizer = o->train ? model_plan_optimizer_bytes(policy, o->optimizer.kind) : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
                (o->train ? engine_step_bytes(o) : 0),
-      .critic = critic_bytes(policy, o->critic),
+      .critic = critic_bytes(policy, o->critic, o->optimizer.kind),
       .activations = engine_activation_bytes(policy, reference, o),
   };
   out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +

@@ -63,11 +63,12 @@ static bool get_table(lua_State *L, int index, const char *name, const char *whe
 }
 
 static void read_optimizer(lua_State *L, int index, OptimizerOptions *o) {
-  static const OptionSet *const sets[] = {&adamw_option_set, NULL};
+  static const OptionSet *const sets[] = {&optimizer_option_set, &adamw_option_set, NULL};
   static const char *const others[] = {"no_decay", NULL};
   static const char where[] = "train.optimizer";
   bool bias = !o->decay_bias, norm = !o->decay_norm;
   check_option_fields(L, index, where, sets, others);
+  read_options(L, index, where, &optimizer_option_set, 0, o);
   read_options(L, index, where, &adamw_option_set, 0, &o->adamw);
   field_no_decay(L, index, where, &bias, &norm);
   o->decay_bias = !bias;

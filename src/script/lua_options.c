@@ -17,9 +17,13 @@ static int l_options(lua_State *L) {
   static const struct {
     const char *name;
     const OptionSet *set;
-  } sets[] = {{"engine", &engine_option_set},  {"update", &update_option_set},
-              {"loss", &loss_option_set},      {"advantage", &advantage_option_set},
-              {"ppo", &ppo_option_set},        {"sampling", &sampling_option_set},
+  } sets[] = {{"engine", &engine_option_set},
+              {"update", &update_option_set},
+              {"loss", &loss_option_set},
+              {"advantage", &advantage_option_set},
+              {"ppo", &ppo_option_set},
+              {"sampling", &sampling_option_set},
+              {"optimizer_kind", &optimizer_option_set},
               {"optimizer", &adamw_option_set}};
   int n = 0;
   lua_newtable(L);
@@ -34,19 +38,22 @@ static int l_options(lua_State *L) {
   return 1;
 }
 
+/* Pushes the field `name`, a table that is made if it is not there, of the table on top. */
+static void push_subtable(lua_State *L, const char *name) {
+  if (lua_getfield(L, -1, name) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, name);
+}
+
 /* losses() -> "grpo|bnpo|...", { dapo = { ["train.clip_high"] = 0.28 }, ... } */
 static int l_losses(lua_State *L) {
   lua_pushstring(L, loss_kind_words());
   lua_newtable(L);
   for (int i = 0; i < loss_default_count(); i++) {
     const LossDefault *d = loss_default_at(i);
-    const char *loss = loss_kind_name(d->kind);
-    if (lua_getfield(L, -1, loss) == LUA_TNIL) {
-      lua_pop(L, 1);
-      lua_newtable(L);
-      lua_pushvalue(L, -1);
-      lua_setfield(L, -3, loss);
-    }
+    push_subtable(L, loss_kind_name(d->kind));
     if (d->word)
       lua_pushstring(L, d->word);
     else
@@ -55,6 +62,20 @@ static int l_losses(lua_State *L) {
     lua_pop(L, 1);
   }
   return 2;
+}
+
+/* optimizers() -> { lion = { ["train.optimizer.beta2"] = 0.99 } }, defaults as of losses() */
+static int l_optimizers(lua_State *L) {
+  const Option *name = option_find(&optimizer_option_set, "train.optimizer.name");
+  lua_newtable(L);
+  for (int i = 0; i < optimizer_default_count(); i++) {
+    const OptimizerDefault *d = optimizer_default_at(i);
+    push_subtable(L, option_word(name, (int)d->kind).s);
+    lua_pushnumber(L, d->number);
+    lua_setfield(L, -2, d->path);
+    lua_pop(L, 1);
+  }
+  return 1;
 }
 
 /* ---- rules -------------------------------------------------------------------------- */
@@ -105,8 +126,8 @@ static int l_ppo_problem(lua_State *L) {
 }
 
 CORE_PART(options) {
-  static const luaL_Reg functions[] = {FN(options),          FN(losses),         FN(loss_problem),
-                                       FN(sampling_problem), FN(engine_problem), FN(ppo_problem),
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(options),      FN(losses),           FN(optimizers),
+                                       FN(loss_problem), FN(sampling_problem), FN(engine_problem),
+                                       FN(ppo_problem),  {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

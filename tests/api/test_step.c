@@ -35,6 +35,34 @@ TEST(samples_show_text_ids_and_log_probabilities) {
   host_close(&h);
 }
 
+TEST(a_trainer_has_the_optimizer_that_is_asked_for) {
+  static const char *const names[] = {"adamw", "adamw_8bit", "lion"};
+  uint64_t hash[4];
+  for (int k = 0; k < 4; k++) {
+    Host h;
+    grpo_trainer_options o;
+    grpo_trainer *t = NULL;
+    host_open(&h, 1);
+    OK(h.c, grpo_trainer_options_init(&o, sizeof o));
+    CHECK(o.optimizer == NULL);
+    o.optimizer = "lions";
+    REFUSED(h.c, GRPO_EARG, "want one of adamw|adamw_8bit|lion, got 'lions'",
+            grpo_trainer_new(h.model, h.reference, h.tok, &o, &t));
+    o.prompts_per_step = HOST_PROMPTS, o.group_size = HOST_GROUP;
+    o.max_prompt_tokens = 8, o.max_new_tokens = HOST_NEW;
+    o.optimizer = k < 3 ? names[k] : NULL;
+    OK(h.c, grpo_trainer_new(h.model, h.reference, h.tok, &o, &t));
+    grpo_trainer *first = h.trainer;
+    h.trainer = t;
+    host_step(&h, 0);
+    host_step(&h, 1);
+    hash[k] = host_hash(h.model);
+    grpo_trainer_free(first);
+    host_close(&h);
+  }
+  CHECK(hash[0] == hash[3] && hash[2] != hash[0]);
+}
+
 TEST(numbers_may_stand_in_for_callbacks) {
   Host a, b;
   double rewards[8], advantages[8];

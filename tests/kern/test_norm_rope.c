@@ -2,6 +2,7 @@
 #include <float.h>
 
 #include "kern/elementwise.h"
+#include "kern/optimizers.h"
 #include "kern/gemm.h"
 #include "kern/norm_rope.h"
 #include "kern_test.h"

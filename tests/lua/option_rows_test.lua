@@ -94,6 +94,9 @@ describe("a row of the engine's options", function()
     reads_every_row(of "optimizer", "train.optimizer.", "adamw", function(o)
       grpo.optim.adamw({ grpo.tensor({ 1 }, { requires_grad = true }) }, o)
     end)
+    reads_every_row(of "optimizer_kind", "train.optimizer.", "train.optimizer", function(o)
+      engine { optimizer = o }
+    end)
     for _, row in ipairs(of "engine") do
       local name = row.path:match("[^.]+$")
       local ok, err = pcall(engine, { [name] = wrong })
@@ -122,21 +125,42 @@ describe("a row of a loss", function()
     end
   end)
 
-  it("changes options that there are, to values that they take", function()
-    local rows = {}
-    for _, row in ipairs(option_rows.rows) do rows[row.path] = row end
+  local rows = {}
+  for _, row in ipairs(option_rows.rows) do rows[row.path] = row end
+
+  local function takes(named)
     local tree = require "grpo.experiment.option_tree"
-    for name, changed in pairs(option_rows.loss_defaults) do
+    for name, changed in pairs(named) do
       for path, value in pairs(changed) do
         assert.is_nil(tree.problem(rows[path], value), name .. " " .. path)
       end
     end
+  end
+
+  it("changes options that there are, to values that they take", function()
+    takes(option_rows.loss_defaults)
+  end)
+
+  it("has its like among optimizers", function()
+    takes(option_rows.optimizer_defaults)
+    local tree = require "grpo.experiment.option_tree"
+    for name in pairs(option_rows.optimizer_defaults) do
+      assert.is_nil(tree.problem(rows["train.optimizer.name"], name))
+    end
+    local function beta2(optimizer)
+      return grpo.experiment({ model = { config = shape }, train = { optimizer = optimizer },
+        data = { train = grpo.data.list { { prompt = "a" } } },
+        rewards = { r = function() return 1 end } }).config.train.optimizer.beta2
+    end
+    assert.equal(0.999, beta2(nil))
+    assert.equal(0.999, beta2 { name = "adamw_8bit" })
+    assert.equal(0.99, beta2 { name = "lion" })
+    assert.equal(0.95, beta2 { name = "lion", beta2 = 0.95 })
   end)
 end)
 
 describe("what chose nothing", function()
   it("is advised to be removed, and changes nothing", function()
-    assert.matches("there is only AdamW", option_rows.obsolete("train.optimizer.name", "adamw"))
     assert.matches("the default", option_rows.obsolete("compute", "auto"))
     assert.is_nil(option_rows.obsolete("compute", "bf16"))
     local function config(change)
@@ -146,10 +170,9 @@ describe("what chose nothing", function()
       return grpo.experiment(t).config
     end
     local old = config(function(t)
-      t.compute, t.train = "auto", { optimizer = { name = "adamw" } }
+      t.compute = "auto"
     end)
     assert.equal("f32", old.compute)
-    assert.is_nil(old.train.optimizer.name)
-    assert.equal(config(function() end).train.optimizer.beta2, old.train.optimizer.beta2)
+    assert.equal(config(function() end).compute, old.compute)
   end)
 end)

@@ -1,6 +1,8 @@
-/* AdamW: the oracle's trajectories, and its file. */
+/* AdamW: the oracle's trajectories; every optimizer's file, memory and progress. */
+#include "base/mem.h"
 #include "kern/elementwise.h"
 #include "model/model_copy.h"
+#include "model/model_plan.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "model/optimizer.h"
@@ -137,12 +139,16 @@ static void some_steps(Optimizer *o, Model *m, int from, int to) {
   }
 }
 
-TEST(saved_moments_continue_exactly_with_any_number_of_threads) {
+static const OptimizerKind kinds[] = {OPTIMIZER_ADAMW, OPTIMIZER_ADAMW_8BIT, OPTIMIZER_LION};
+enum { KINDS = 3 };
+
+static void check_resume(OptimizerKind kind) {
   const char *path = test_path("%s/optimizer.safetensors", test_tmp());
   OptimizerOptions options;
   Optimizer *a, *b;
   Pool *pool;
   optimizer_options_init(&options);
+  options.kind = kind;
   options.adamw.weight_decay = 0.1;
   REQUIRE(pool_new(&pool, 2));
   Model *m = small_model(tiny_gpt2, NULL, 1), *n = small_model(tiny_gpt2, pool, 2);
@@ -165,13 +171,18 @@ TEST(saved_moments_continue_exactly_with_any_number_of_threads) {
   pool_free(pool);
 }
 
-TEST(decay_spares_biases_and_norms) {
+TEST(saved_moments_continue_exactly_with_any_number_of_threads) {
+  for (int k = 0; k < KINDS; k++) check_resume(kinds[k]);
+}
+
+static void check_decay(OptimizerKind kind) {
   OptimizerOptions options;
   Optimizer *o;
   Model *m = small_model(tiny_gpt2, NULL, 1), *before;
   OK(model_copy(&before, m));
   OK(model_set_trainable(m, true));
   optimizer_options_init(&options);
+  options.kind = kind;
   options.adamw.weight_decay = 0.5;
   REQUIRE(optimizer_new(&o, m, &options));
   OK(optimizer_step(o, &(Ctx){0}, 0.1, 0, 0)); /* gradients are zero: only decay acts */
@@ -185,6 +196,120 @@ TEST(decay_spares_biases_and_norms) {
   optimizer_free(o);
   model_release(m);
   model_release(before);
+}
+
+TEST(decay_spares_biases_and_norms) {
+  for (int k = 0; k < KINDS; k++) check_decay(kinds[k]);
+}
+
+/* Elements of a tensor of the file, of which there must be `type`; -1: it is not there. */
+static int64_t elements_of(const Safetensors *f, const char *name, StType type) {
+  const StTensor *t = safetensors_find(f, name);
+  if (!t) return -1;
+  CHECK(t->type == type);
+  return (int64_t)t->n;
+}
+
+TEST(only_large_tensors_have_moments_in_8_bits) {
+  const char *path = test_path("%s/eight.safetensors", test_tmp());
+  OptimizerOptions options;
+  Optimizer *o;
+  Safetensors f;
+  Model *m = small_model(tiny_gpt2, NULL, 1);
+  OK(model_set_trainable(m, true));
+  optimizer_options_init(&options);
+  options.kind = OPTIMIZER_ADAMW_8BIT;
+  REQUIRE(optimizer_new(&o, m, &options));
+  OK(optimizer_save(o, path));
+  REQUIRE(safetensors_open(&f, path));
+  CHECK(!strcmp(safetensors_metadata(&f, "optimizer"), "adamw_8bit"));
+  CHECK(elements_of(&f, "transformer.wte.weight.exp_avg", ST_U8) == 97 * 48);
+  CHECK(elements_of(&f, "transformer.wte.weight.exp_avg_sq.absmax", ST_F32) ==
+        (97 * 48 + 255) / 256);
+  CHECK(elements_of(&f, "transformer.wpe.weight.exp_avg", ST_F32) ==
+        80 * 48); /* fewer than 4,096 */
+  CHECK(elements_of(&f, "transformer.wpe.weight.exp_avg.absmax", ST_F32) == -1);
+  safetensors_close(&f);
+  optimizer_free(o);
+  model_release(m);
+}
+
+TEST(memory_is_what_the_plan_says) {
+  Model *m = small_model(tiny_gpt2, NULL, 1);
+  ModelPlan plan;
+  OK(model_set_trainable(m, true));
+  model_plan_of_model(&plan, m);
+  size_t bytes[KINDS];
+  for (int k = 0; k < KINDS; k++) {
+    OptimizerOptions options;
+    Optimizer *o;
+    optimizer_options_init(&options);
+    options.kind = kinds[k];
+    const size_t before = mem_live_bytes();
+    REQUIRE(optimizer_new(&o, m, &options));
+    bytes[k] = mem_live_bytes() - before;
+    const size_t planned = model_plan_optimizer_bytes(&plan, kinds[k]);
+    CHECK(bytes[k] >= planned && bytes[k] <= planned + 256 + sizeof(MomentMaps));
+    optimizer_free(o);
+  }
+  CHECK(bytes[1] < bytes[0] / 2 && bytes[2] < bytes[0] * 6 / 10);
+  model_release(m);
+}
+
+/* Least squares towards the weights of another model: the gradient is the difference. */
+static double distance_to(Model *m, Model *aim) {
+  double sum = 0;
+  for (int i = 0; i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    const real *want = model_param(aim, i)->t.data;
+    for (size_t k = 0; k < p->t.n; k++) {
+      p->t.grad[k] = p->t.data[k] - want[k];
+      sum += (double)p->t.grad[k] * (double)p->t.grad[k];
+    }
+  }
+  return sum;
+}
+
+TEST(every_optimizer_converges) {
+  for (int k = 0; k < KINDS; k++) {
+    Model *m = small_model(tiny_gpt2, NULL, 1), *aim = small_model(tiny_gpt2, NULL, 2);
+    OptimizerOptions options;
+    Optimizer *o;
+    OK(model_set_trainable(m, true));
+    optimizer_options_init(&options);
+    options.kind = kinds[k];
+    REQUIRE(optimizer_new(&o, m, &options));
+    const double before = distance_to(m, aim);
+    for (int step = 0; step < 200; step++) {
+      distance_to(m, aim);
+      OK(optimizer_step(o, &(Ctx){0}, 2e-2 * (1 - step / 200.0), 0, 0));
+    }
+    CHECK_NEAR(distance_to(m, aim) / before, 0, 1e-3);
+    optimizer_free(o);
+    model_release(m);
+    model_release(aim);
+  }
+}
+
+TEST(the_state_of_another_optimizer_is_refused) {
+  const char *path = test_path("%s/lion.safetensors", test_tmp());
+  OptimizerOptions options;
+  Optimizer *lion, *adamw;
+  Model *m = small_model(tiny_gpt2, NULL, 1);
+  OK(model_set_trainable(m, true));
+  optimizer_options_init(&options);
+  REQUIRE(optimizer_new(&adamw, m, &options));
+  options.kind = OPTIMIZER_LION;
+  REQUIRE(optimizer_new(&lion, m, &options));
+  some_steps(lion, m, 0, 2);
+  OK(optimizer_save(lion, path));
+  REFUSED(optimizer_load(adamw, path), GRPO_EFORMAT, "the optimizer lion, but");
+  OK(optimizer_save(adamw, path));
+  REFUSED(optimizer_load(lion, path), GRPO_EFORMAT, "optimizer adamw, but train.optimizer.name is");
+  CHECK(optimizer_steps(adamw) == 0 && optimizer_steps(lion) == 2);
+  optimizer_free(lion);
+  optimizer_free(adamw);
+  model_release(m);
 }
 
 TEST(a_foreign_optimizer_file_is_refused_and_changes_nothing) {

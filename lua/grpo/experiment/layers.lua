@@ -103,18 +103,21 @@ end
 
 -- ---- defaults ---------------------------------------------------------------------
 
--- Defaults that a loss name sets; what the script sets wins.
-local function fill_loss_defaults(result, from)
-  local train = result.train or {}
-  local named = option_rows.loss_defaults[train.loss or "grpo"]
-  if not named then return end
-  local clip_is_set = train.clip ~= nil -- then clip_high follows it
-  for path, value in sorted_pairs(named) do
-    local follows = path == "train.clip_high" and clip_is_set
-    if get(result, path) == nil and not follows then
-      put(result, from, path, value, "default of loss " .. train.loss)
-    end
+-- Defaults that come with the name of a loss or of an optimizer; what the script sets wins.
+local function fill_named(result, from, named, origin, follows)
+  for path, value in sorted_pairs(named or {}) do
+    if get(result, path) == nil and path ~= follows then put(result, from, path, value, origin) end
   end
+end
+
+local function fill_named_defaults(result, from)
+  local train = result.train or {}
+  local loss, optimizer = train.loss or "grpo", (train.optimizer or {}).name or "adamw"
+  -- clip_high follows clip, where that is set
+  fill_named(result, from, option_rows.loss_defaults[loss],
+    "default of loss " .. tostring(loss), train.clip ~= nil and "train.clip_high")
+  fill_named(result, from, option_rows.optimizer_defaults[optimizer],
+    "default of optimizer " .. optimizer)
 end
 
 -- A section that is absent by default (lora, sampler_correction) stays absent, and so do its
@@ -132,7 +135,7 @@ local function optional_parent_absent(result, path)
 end
 
 local function fill_defaults(result, from)
-  fill_loss_defaults(result, from)
+  fill_named_defaults(result, from)
   for _, row in ipairs(option_rows.rows) do
     if row.default ~= nil and get(result, row.path) == nil
       and not optional_parent_absent(result, row.path) then

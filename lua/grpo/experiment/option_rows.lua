@@ -272,11 +272,10 @@ add {
 -- Advice to who still writes an option of earlier versions that chose nothing: the run works
 -- without it.  Nil for every other option and value.
 local function obsolete(path, value)
-  if path == "train.optimizer.name" and value == "adamw" then
-    return "has no effect, because there is only AdamW; remove it"
-  elseif path == "compute" and value == "auto" then
+  if path == "compute" and value == "auto" then
     return "\"auto\" is \"f32\", the default; remove it, or write \"f32\""
   end
 end
 
-return { rows = rows, losses = losses, loss_defaults = loss_defaults, obsolete = obsolete }
+return { rows = rows, losses = losses, loss_defaults = loss_defaults,
+  optimizer_defaults = core.optimizers(), obsolete = obsolete }

@@ -130,6 +130,7 @@
 ---@field denoise? grpo.Options.train.denoise
 
 ---@class grpo.Options.train.optimizer
+---@field name? "adamw"|"adamw_8bit"|"lion" adamw; adamw_8bit: with moments in 8 bits, as bitsandbytes has them, 2 bytes for each trained number instead of 8; lion: one moment, and steps of the size lr, for which a tenth of AdamW's lr is usual (default "adamw")
 ---@field beta1? number decay of the first moment (default 0.9)
 ---@field beta2? number decay of the second moment (default 0.999)
 ---@field eps? number added to the root of the second moment (default 1e-8)

@@ -47,8 +47,9 @@ local settings = {
   "train.ppo.kl_coef", "train.clip", "train.clip_high", "train.prompts_per_step",
   "sampling.group_size", "train.iterations", "sampling.max_new_tokens", "data.max_prompt_tokens",
   "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
-  "train.max_grad_norm", "train.optimizer.weight_decay", "model.lora.rank", "model.lora.alpha",
-  "model.lora.dropout", "model.lora.targets", "model.quantize", "seed",
+  "train.max_grad_norm", "train.optimizer.name", "train.optimizer.weight_decay",
+  "model.lora.rank", "model.lora.alpha", "model.lora.dropout", "model.lora.targets",
+  "model.quantize", "seed",
 }
 
 -- The settings that only stages with sampling read.

@@ -125,6 +125,17 @@ static void adamw(size_t n, real *p, const real *g, real *m, real *v, const Adam
   });
 }
 
+static void lion(size_t n, real *p, const real *g, real *m, const LionScalars *o) {
+  const vec up = v_set(o->lr), none = v_set(0);
+  EACH(i, left, n, {
+    vec gi = v_get(g + i, left) * o->grad_scale, mi = v_get(m + i, left);
+    vec u = v_fma(gi, v_set(o->rest1), mi * o->beta1);
+    v_put(m + i, left, v_fma(gi, v_set(o->rest2), mi * o->beta2));
+    vec step = v_sel((ivec)(u > 0), up, v_sel((ivec)(u < 0), -up, none));
+    v_put(p + i, left, v_get(p + i, left) * o->keep - step);
+  });
+}
+
 static double sumsq(size_t n, const real *x) {
   double s[GROUP] = {0}, total = 0;
   for (size_t i = 0; i < n; i += GROUP) {

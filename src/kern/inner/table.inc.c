@@ -77,6 +77,7 @@ const Kernels TABLE = {
     .scale = scale_all,
     .lerp = lerp,
     .adamw = adamw,
+    .lion = lion,
     .sumsq = sumsq,
     .row_stats = row_stats,
     .probs = probs,
