@@ -14,28 +14,45 @@ static atomic_size_t live;
 static atomic_uint_fast64_t fail_at;
 static atomic_size_t limit; /* 0: none */
 static atomic_llong raw;    /* bytes of mem_raw's blocks, counted while there is a limit */
+/* The request that the limit refused last: its bytes, and those that were held then. */
+static atomic_size_t refused_more, refused_held;
+
+static size_t held(void) {
+  const long long outside = atomic_load_explicit(&raw, memory_order_relaxed);
+  return atomic_load_explicit(&live, memory_order_relaxed) + (outside > 0 ? (size_t)outside : 0);
+}
 
 /* Bytes that are left below the limit. */
 static size_t left(void) {
-  const size_t most = atomic_load_explicit(&limit, memory_order_relaxed);
-  const long long outside = atomic_load_explicit(&raw, memory_order_relaxed);
-  const size_t held =
-      atomic_load_explicit(&live, memory_order_relaxed) + (outside > 0 ? (size_t)outside : 0);
-  return !most ? SIZE_MAX : held < most ? most - held : 0;
+  const size_t most = atomic_load_explicit(&limit, memory_order_relaxed), now = held();
+  return !most ? SIZE_MAX : now < most ? most - now : 0;
+}
+
+static bool refuses(size_t more) {
+  if (more <= left()) return false;
+  atomic_store_explicit(&refused_more, more, memory_order_relaxed);
+  atomic_store_explicit(&refused_held, held(), memory_order_relaxed);
+  return true;
 }
 
 static int must_fail(size_t more) {
   uint_fast64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
   while (n && !atomic_compare_exchange_weak(&fail_at, &n, n - 1)) continue;
-  return n == 1 || more > left();
+  return n == 1 || refuses(more);
 }
 
 void mem_set_limit(size_t bytes, size_t raw_bytes) {
   atomic_store(&raw, (long long)raw_bytes);
+  atomic_store(&refused_more, 0);
   atomic_store(&limit, bytes);
 }
 
 size_t mem_limit(void) { return atomic_load(&limit); }
+
+size_t mem_refused(size_t *in_use) {
+  *in_use = atomic_load(&refused_held);
+  return atomic_load(&refused_more);
+}
 
 enum { HUGE_PAGE = 2 << 20, HEAD = 64 };
 
@@ -83,10 +100,13 @@ static void *raw_realloc(void *p, size_t bytes) {
 
 void *mem_raw(void *p, size_t had, size_t bytes) {
   const bool limited = atomic_load_explicit(&limit, memory_order_relaxed) != 0;
-  if (limited && bytes > had && bytes - had > left()) return NULL;
+  if (limited && bytes > had && refuses(bytes - had)) return NULL;
   void *q = bytes ? raw_realloc(p, bytes) : NULL;
   if (!bytes) raw_free(p);
   if (limited && (q || !bytes)) atomic_fetch_add(&raw, (long long)bytes - (long long)had);
+  /* Lua has collected its garbage and asked again */
+  if (limited && q && bytes > had && bytes - had >= atomic_load(&refused_more))
+    atomic_store(&refused_more, 0);
   return q;
 }
 

@@ -53,6 +53,9 @@ void *mem_raw(void *p, size_t had, size_t bytes);
  * is mapped from files is not counted. */
 void mem_set_limit(size_t bytes, size_t raw);
 size_t mem_limit(void);
+/* Bytes that the allocation asked for which the limit refused last, and those that were held then;
+ * 0: none was refused, or a repetition succeeded. */
+size_t mem_refused(size_t *in_use);
 
 /* For tests: the n-th allocation from now fails (0: none). */
 void mem_fail_after(uint64_t n);

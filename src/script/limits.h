@@ -20,9 +20,10 @@ typedef struct Limits {
  * results on the stack, or false with one error object, which has a traceback. */
 bool call_protected(lua_State *L, int nargs, int nresults);
 /* Calls within limits.  The error has code "ELIMIT" if a limit was reached, and fatal = true if
- * that was the wall-clock time or a signal.  `name` names the code in messages: "reward 'correct'". */
+ * that was the wall-clock time or a signal.  `name` names the code in messages: "reward
+ * 'correct'". */
 bool call_limited(lua_State *L, const Limits *limits, const char *name, int nargs, int nresults);
-/* Reads limits from a table {instructions=, memory=, seconds=, signals=} at index; nil means none. */
+/* Reads limits from a table {instructions=, memory=, seconds=, signals=} at index; nil: none. */
 void check_limits(lua_State *L, int index, Limits *out);
 
 #endif

@@ -306,7 +306,11 @@ static int l_set_memory(lua_State *L) {
 }
 
 static int l_mem(lua_State *L) {
-  lua_createtable(L, 0, 5);
+  size_t in_use;
+  const size_t refused = mem_refused(&in_use); /* before this call allocates */
+  lua_createtable(L, 0, 8);
+  set_integer(L, "refused", (lua_Integer)refused); /* 0: nothing */
+  set_integer(L, "refused_at", (lua_Integer)in_use);
   set_integer(L, "allocations", (lua_Integer)mem_allocations());
   set_integer(L, "live", (lua_Integer)mem_live_bytes());
   set_integer(L, "peak_rss", (lua_Integer)mem_peak_rss());

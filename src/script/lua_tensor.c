@@ -153,7 +153,7 @@ void check_room(lua_State *L, double elements, const char *what) {
   if (elements < SMALL) return;
   double available = (double)mem_available();
   if (elements >= 0x1p46 || (available > 0 && bytes > available))
-    raise_new(L, GRPO_ENOMEM, "%s: the result takes %.4g MB, the machine has %.4g MB left", what,
+    raise_new(L, GRPO_ENOMEM, "%s: the result takes %.4g MiB, and %.4g MiB are left", what,
               bytes / 0x1p20, available / 0x1p20);
 }
 

@@ -64,6 +64,26 @@ TEST(the_machine_has_memory) {
   CHECK(mem_available() > 1 << 20);
 }
 
+TEST(what_a_limit_refused_last_is_known) {
+  size_t in_use = 1;
+  mem_set_limit(mem_live_bytes() + 10000, 0);
+  CHECK(mem_refused(&in_use) == 0);
+  char *a = mem_alloc(3000);
+  const size_t held = mem_live_bytes();
+  CHECK(a && mem_alloc(20000) == NULL);
+  CHECK(mem_refused(&in_use) == 20000 && in_use == held);
+  char *small = mem_raw(NULL, 0, 100), *b; /* an error message, say */
+  CHECK(small && mem_refused(&in_use) == 20000);
+  CHECK(mem_raw(NULL, 0, 8000) == NULL);
+  CHECK(mem_refused(&in_use) == 8000 && in_use == held + 100);
+  mem_free(a);
+  b = mem_raw(NULL, 0, 8000); /* Lua asks again when it has collected its garbage */
+  CHECK(b && mem_refused(&in_use) == 0);
+  mem_raw(small, 100, 0);
+  mem_raw(b, 8000, 0);
+  mem_set_limit(0, 0);
+}
+
 TEST(a_limit_is_obeyed_by_all_blocks_together) {
   const size_t held = mem_live_bytes();
   mem_set_limit(held + 10000, 2000);

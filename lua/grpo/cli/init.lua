@@ -54,12 +54,24 @@ local function run_command(name, words)
   return command.run(o, cli)
 end
 
+-- Text about --memory for an error of missing memory; "" for others.
+local function about_memory(err)
+  local mem = type(err) == "table" and err.code == "ENOMEM" and core.mem()
+  if not mem or mem.limit == 0 then return "" end
+  local function mib(bytes) return math.ceil(bytes / 2^20) end
+  local enough = ""
+  if mem.refused > 0 then
+    enough = (", and %d MiB in use and %d more do not fit: raise it to at least %dM"):format(
+      mib(mem.refused_at), mib(mem.refused), mib(mem.refused_at + mem.refused))
+  end
+  return ("; --memory is %.6g MiB%s, or need less"):format(mem.limit / 2^20,
+    enough ~= "" and enough or ": raise it")
+end
+
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
   local status = core.status_exit(err) -- first, so that nothing fails after the line
-  local limit = type(err) == "table" and err.code == "ENOMEM" and core.mem().limit or 0
-  local advice = limit > 0 and (" (--memory allows %.4g MB)"):format(limit / 2^20) or ""
-  core.err("grpo: " .. errors.line(err) .. advice .. "\n")
+  core.err("grpo: " .. errors.line(err) .. about_memory(err) .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   return status
 end
