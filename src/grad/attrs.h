@@ -68,8 +68,15 @@ typedef struct LatentAttr {
   const real *cs;     /* [positions, rope / 2, 2] */
 } LatentAttr;
 
+/* A reference that knows the token before only: fills its row of logits, [v].  Any thread calls it.
+ * NULL: there is none. */
+typedef struct ReferenceRows {
+  void (*fill)(const void *of, int32_t prev, real *logits);
+  const void *of;
+} ReferenceRows;
+
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden or
- * ref_table, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2
+ * ref_rows, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2
  * or 3, n].  The logits are never held whole: forward and backward each make them in chunks of
  * rows. one_pass is for callers who know what they will send back without having seen the
  * result: forward then makes nothing (out is NaN) and backward, which makes the logits anyway,
@@ -86,9 +93,8 @@ typedef struct LogheadAttr {
   const Tensor *ref_head;    /* [v, c_ref]: the reference's head */
   const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
-  /* or a reference that knows the token before only: a row of logits for each */
-  const real *ref_table;   /* [v, v] or NULL */
-  const int32_t *ref_prev; /* [n] the row that output i is compared with */
+  ReferenceRows ref_rows;
+  const int32_t *ref_prev; /* [n] the row of ref_rows that output i is compared with */
 } LogheadAttr;
 
 /* token_logp: logits [n, v] -> [2, n] */

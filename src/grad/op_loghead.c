@@ -35,7 +35,7 @@ int loghead_rows(int vocab) {
 /* ---- loghead: shape ------------------------------------------------------------ */
 
 static const LogheadAttr *attr_of(const Node *nd) { return nd->attr.p; }
-static bool has_ref(const LogheadAttr *a) { return a->ref_hidden || a->ref_table; }
+static bool has_ref(const LogheadAttr *a) { return a->ref_hidden || a->ref_rows.fill; }
 static int vocab(const Node *nd) { return nd->in[1]->dim[0]; }
 static int channels(const Node *nd) { return nd->in[1]->dim[1]; }
 
@@ -68,7 +68,7 @@ static Status check_reference(const LogheadAttr *a, int v) {
   if (a->ref_hidden && (a->ref_head->ndim != 2 || a->ref_head->dim[0] != v))
     return fail(GRPO_ESHAPE, "loghead: the reference's head has shape %s, want [%d, channels]",
                 shape_text(a->ref_head).s, v);
-  if (!a->ref_table) return GRPO_OK;
+  if (!a->ref_rows.fill) return GRPO_OK;
   if (a->ref_hidden) return fail(GRPO_EARG, "loghead: two references");
   return check_targets("loghead: reference", a->n, v, a->ref_prev);
 }
@@ -142,11 +142,10 @@ static void cap(const Ctx *cx, real softcap, int n, int v, real *logits) {
 
 /* Computes the reference's logits of the chunk's outputs. */
 static Status fill_reference(const Ctx *cx, const LogheadAttr *a, Chunk *ch, int v) {
-  const size_t row = (size_t)v * sizeof(real);
-  if (a->ref_table) {
+  if (a->ref_rows.fill) {
     for (int i = 0; i < ch->n; i++)
-      memcpy(ch->ref_logits + (size_t)i * (size_t)v,
-             a->ref_table + (size_t)a->ref_prev[ch->at + i] * (size_t)v, row);
+      a->ref_rows.fill(a->ref_rows.of, a->ref_prev[ch->at + i],
+                       ch->ref_logits + (size_t)i * (size_t)v);
     return GRPO_OK;
   }
   const real *ref = a->ref_hidden + (size_t)ch->at * (size_t)last_dim(&ch->ref);

@@ -27,11 +27,11 @@ static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAtt
 }
 
 /* A reference that looks only at the token before each output. */
-static Status reference_table(Tape *t, const Pack *p, LogheadAttr *a) {
+static Status reference_rows(Tape *t, const Pack *p, LogheadAttr *a) {
   int32_t *prev = arena_alloc(&t->arena, (size_t)p->nout * sizeof *prev);
   if (!prev) return fail(GRPO_ENOMEM, "model: no memory for %d outputs of the reference", p->nout);
   for (int i = 0; i < p->nout; i++) prev[i] = p->ids[p->out_rows[i]];
-  a->ref_table = p->ref_table;
+  a->ref_rows = p->ref_rows;
   a->ref_prev = prev;
   return GRPO_OK;
 }
@@ -72,7 +72,7 @@ Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tem
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
   if (ref) try(reference_head(ref, t, ref_hidden, a));
-  if (p->ref_table) try(reference_table(t, p, a));
+  if (p->ref_rows.fill) try(reference_rows(t, p, a));
   const Lora *l = lora_active(m);
   Tensor *in[] = {hidden, m->t[M_HEAD], NULL, NULL};
   const Attr attr = {.p = a};

@@ -32,8 +32,7 @@ typedef struct Pack {
   /* The gradient sent back through forward_logp does not depend on its result: one product with the
    * output projection is saved, and backward fills the result in (attrs.h). */
   bool one_pass;
-  /* [vocab, vocab] logits of a reference that looks at the token before only; NULL: none. */
-  const real *ref_table;
+  ReferenceRows ref_rows; /* a reference that looks at the token before only */
   /* Results of these rows that were recorded while decoding; NULL: none.  Not with gradient
    * checkpointing. */
   Replay *replay;

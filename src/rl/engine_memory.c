@@ -28,7 +28,8 @@ size_t engine_step_bytes(const EngineOptions *o) {
   const size_t texts =
       corrupt_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
   const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
-  return (o->examples && texts > plan ? texts : plan) + values;
+  const size_t row = o->bigram ? (size_t)bigram_vocab(o->bigram) * sizeof(real) : 0;
+  return max_size(o->examples ? max_size(texts, plan) : plan, row) + values;
 }
 
 DecoderLimits engine_decoder_limits(const EngineOptions *o) {
@@ -116,7 +117,7 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
   *out = (EngineBytes){
       .weights = model_plan_weight_bytes(policy, o->train),
       .reference = reference   ? model_plan_weight_bytes(reference, false)
-                   : o->bigram ? bigram_bytes(policy->config.vocab_size)
+                   : o->bigram ? bigram_bytes(o->bigram)
                                : 0,
       .optimizer = o->train ? model_plan_optimizer_bytes(policy, o->optimizer.kind) : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),

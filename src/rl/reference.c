@@ -28,8 +28,9 @@ static Status reference_unit(Engine *e, Batch *b, const Unit *unit) {
   return GRPO_OK;
 }
 
-static void bigram_reference(const Bigram *bigram, Batch *b) {
-  const size_t v = (size_t)bigram_vocab(bigram);
+/* row [vocab]: scratch memory */
+static void bigram_reference(const Bigram *bigram, Batch *b, real *row) {
+  const int v = bigram_vocab(bigram);
   const real inv_temp = (real)(1 / b->temperature);
   for (int i = 0; i < batch_size(b); i++) {
     const Completion *c = &b->completion[i];
@@ -37,11 +38,11 @@ static void bigram_reference(const Bigram *bigram, Batch *b) {
     const int32_t *prompt = batch_prompt(b, i / b->group, &n);
     for (int t = 0; t < c->len; t++) {
       const int32_t prev = t ? c->ids[t - 1] : prompt[n - 1];
-      const real *logits = bigram_logits(bigram) + (size_t)prev * v;
-      LogitsRow row;
-      logits_row((int)v, logits, inv_temp, &row);
+      LogitsRow sums;
+      bigram_row(bigram, prev, row);
+      logits_row(v, row, inv_temp, &sums);
       b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t] =
-          logits_row_logp(&row, logits[c->ids[t]], inv_temp);
+          logits_row_logp(&sums, row[c->ids[t]], inv_temp);
     }
   }
   b->has_ref = true;
@@ -52,11 +53,14 @@ Status engine_reference(Engine *e, Batch *b) {
   if (!e->reference && !e->o.bigram) return fail(GRPO_EARG, "reference: the engine has none");
   if (!b->ref_logp)
     return fail(GRPO_EARG, "reference: this batch keeps no reference log-probabilities");
+  arena_reset(&e->step);
   if (e->o.bigram) {
-    bigram_reference(e->o.bigram, b);
+    const int v = bigram_vocab(e->o.bigram);
+    real *row = arena_alloc(&e->step, (size_t)v * sizeof *row);
+    if (!row) return fail(GRPO_ENOMEM, "reference: a row of %d tokens", v);
+    bigram_reference(e->o.bigram, b, row);
     return GRPO_OK;
   }
-  arena_reset(&e->step);
   Unit *unit = arena_alloc(&e->step, (size_t)batch_size(b) * sizeof *unit);
   if (!unit) return fail(GRPO_ENOMEM, "reference: %d completions", batch_size(b));
   const int n = units_of_batch(b, 0, unit);

@@ -27,6 +27,10 @@
 
 /* ---- forward --------------------------------------------------------------------- */
 
+static void fill_bigram_row(const void *bigram, int32_t prev, real *logits) {
+  bigram_row(bigram, prev, logits);
+}
+
 static Status forward_unit(Update *u, int i) {
   Engine *e = u->e;
   const Unit *unit = &u->plan.unit[i];
@@ -47,7 +51,7 @@ static Status forward_unit(Update *u, int i) {
   p->dropout = key;
   p->one_pass = u->one_pass;
   if (update_wants_full_kl(u) && e->o.bigram)
-    p->ref_table = bigram_logits(e->o.bigram);
+    p->ref_rows = (ReferenceRows){fill_bigram_row, e->o.bigram};
   else if (update_wants_full_kl(u))
     try(reference_hidden(e, p, &ref_hidden));
   if (u->replay) {

@@ -12,7 +12,7 @@ typedef struct BigramHandle {
 
 Bigram *check_bigram(lua_State *L, int arg) {
   Bigram *b = ((BigramHandle *)check_object(L, arg, BIGRAM_TYPE))->bigram;
-  bigram_update(b);
+  want_ok(L, bigram_update(b));
   return b;
 }
 
@@ -42,7 +42,9 @@ static int l_count(lua_State *L) {
 static int l_logprobs(lua_State *L) {
   const Bigram *b = check_bigram(L, 1);
   const int v = bigram_vocab(b), id = (int)check_integer(L, 2, 0, v - 1);
-  push_floats(L, bigram_logits(b) + (size_t)id * (size_t)v, v);
+  real *row = push_scratch(L, (size_t)v, sizeof *row);
+  bigram_row(b, id, row);
+  push_floats(L, row, v);
   return 1;
 }
 
@@ -65,5 +67,4 @@ CORE_PART(bigram) {
   make_type(L, BIGRAM_TYPE, meta, methods);
   lua_pushcfunction(L, l_bigram);
   lua_setfield(L, -2, "bigram");
-  set_integer(L, "BIGRAM_TOKENS", BIGRAM_TOKENS);
 }

@@ -217,6 +217,10 @@ void check_softcap(void) {
 /* Rows repeat (a prompt's last row feeds every completion), some rows feed none. */
 static const int32_t rows[] = {1, 1, 0, 3, 1, 4, 4}, targets[] = {0, 5, 2, 2, 1, 5, 0};
 
+static void table_row(const void *table, int32_t prev, real *logits) {
+  memcpy(logits, (const real *)table + prev * 6, 6 * sizeof *logits);
+}
+
 void check_loghead(void) {
   LogheadAttr attr = {.n = 7, .rows = rows, .targets = targets, .inv_temp = 1};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
@@ -241,11 +245,11 @@ void check_loghead(void) {
                   (&(Attr){.p = &attr}));
   attr.ref_hidden = NULL;
   static const int32_t before[] = {5, 5, 0, 2, 1, 3, 3}; /* a table of logits by the token before */
-  attr.ref_table = LEAF(-2, 2, 6, 6)->data;
+  attr.ref_rows = (ReferenceRows){table_row, LEAF(-2, 2, 6, 6)->data};
   attr.ref_prev = before;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
-  attr.ref_table = NULL;
+  attr.ref_rows = (ReferenceRows){0};
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
   enum { MANY = 300 }; /* more than one chunk */

@@ -331,9 +331,22 @@ describe("the bigram reference", function()
   it("is refused where it has no meaning", function()
     assert.matches("a bigram stays",
       message_of(experiment, { train = { sync_reference = { every = 2, mixup = 1 } } }))
-    local bigram_reference = require "grpo.train.bigram_reference"
-    assert.matches("16385 tokens would take 2048 MiB",
-      message_of(bigram_reference.check, experiment().stages[1].config, core.BIGRAM_TOKENS + 1))
+  end)
+
+  it("serves the vocabulary of GPT-2, in memory for what was seen", function()
+    local large = { model_type = "gpt2", vocab_size = 50257, n_embd = 8, n_layer = 1, n_head = 1,
+      n_positions = 16, initializer_range = 0.2, activation_function = "gelu_new" }
+    for _, kind in ipairs { "full", "k3" } do
+      local tr = grpo.trainer(experiment { model = { config = large },
+        train = { steps = 1, prompts_per_step = 1, kl_estimator = kind } })
+      local m = tr:step()
+      assert.is_true(m.kl > 0 and m.kl < 100)
+      assert.is_true(tr.stage.engine:estimate().reference < 2 << 20)
+      local row, sum = tr.stage.reference:logprobs(tokenizer:encode("t")[1]), 0.0
+      for _, v in ipairs(row) do sum = sum + math.exp(v) end
+      assert.equal(50257, #row)
+      assert.near(1, sum, 1e-5)
+    end
   end)
 
   it("continues after a checkpoint as if nothing had happened", function()

@@ -1,7 +1,6 @@
 -- Mistakes that can be found before anything is written: stages are checked against the model,
 -- their first row is tried.
 
-local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
@@ -38,9 +37,8 @@ local function check_context(kind, config, limit)
 end
 
 -- A reference given by its path must be there, if any KL asks for it.
-local function check_reference(tr, method, config)
+local function check_reference(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
-  if path == "bigram" and wanted then bigram_reference.check(config, tr.model.config.vocab_size) end
   local by_name = type(path) ~= "string" or path == "initial" or path == "random"
     or path == "bigram"
   if by_name or not wanted or core.fs.isdir(path) then return end
@@ -58,7 +56,7 @@ function preflight.run(tr)
   for _, spec in ipairs(tr.experiment.stages) do
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
-    if method.samples then check_reference(tr, method, spec.config) end
+    if method.samples then check_reference(method, spec.config) end
     method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
   end
 end
