@@ -44,7 +44,10 @@ endif
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
-HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE)
+# libyaml is loaded by src/formats/yaml.c when it is asked: its header is all that is needed here.
+YAML       = $(eval YAML := $$(shell $(PKG_CONFIG) --exists yaml-0.1 2>/dev/null && echo -DGRPO_HAVE_YAML && \
+               $(PKG_CONFIG) --cflags yaml-0.1))$(YAML)
+HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(YAML)
 COMMIT     = $(eval COMMIT := $$(shell tools/source-commit))$(COMMIT)
 VERSION    := 0.1.0
 
@@ -329,7 +332,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev lua5.4
+	@tools/deps $(DEBIAN) -- libedit-dev libyaml-dev lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

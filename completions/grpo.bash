@@ -5,7 +5,9 @@
 _grpo_words() {
   local f
   case $1 in
-    script) compgen -f -X '!*.lua' -- "$2"; compgen -d -S / -- "$2" ;;
+    script)
+      for f in lua json yaml yml; do compgen -f -X "!*.$f" -- "$2"; done
+      compgen -d -S / -- "$2" ;;
     run)
       for f in runs/*/run.json; do
         [ -e "$f" ] || continue

@@ -76,7 +76,9 @@ local function bash()
 _grpo_words() {
   local f
   case $1 in
-    script) compgen -f -X '!*.lua' -- "$2"; compgen -d -S / -- "$2" ;;
+    script)
+      for f in lua json yaml yml; do compgen -f -X "!*.$f" -- "$2"; done
+      compgen -d -S / -- "$2" ;;
     run)
       for f in runs/*/run.json; do
         [ -e "$f" ] || continue
@@ -161,7 +163,7 @@ end
 
 local function zsh_text(text) return (text:gsub("'", "'\\''"):gsub("[%[%]:]", "\\%0")) end
 
-local zsh_actions = { script = '_files -g "*.lua"', run = "_grpo_runs",
+local zsh_actions = { script = '_files -g "*.(lua|json|yaml|yml)"', run = "_grpo_runs",
   model = '_files -g "*(/) *.gguf"',
   dir = "_files -/", file = "_files", command = "_grpo_commands", option = "_grpo_options" }
 
@@ -228,7 +230,8 @@ end
 
 local function fish_text(text) return (text:gsub("\\", "\\\\"):gsub("'", "\\'")) end
 
-local fish_actions = { script = "(__fish_complete_suffix .lua)", run = "(__grpo_runs)",
+local fish_actions = { script = "(__fish_complete_suffix .lua) (__fish_complete_suffix .json) "
+    .. "(__fish_complete_suffix .yaml)", run = "(__grpo_runs)",
   model = "(__fish_complete_directories) (__fish_complete_suffix .gguf)",
   dir = "(__fish_complete_directories)",
   file = "(__fish_complete_path)", command = names(commands), option = "(__grpo_options)" }

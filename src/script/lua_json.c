@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/yaml.h"
 #include "script/binding.h"
 #include "script/lua_json.h"
 
@@ -155,6 +156,18 @@ static int decode(lua_State *L, int makers) {
 }
 
 static int l_decode(lua_State *L) { return decode(L, 0); }
+
+/* core.yaml_decode(text, what) -> value, the same as JSON text */
+static int l_yaml_decode(lua_State *L) {
+  size_t n;
+  const char *s = check_string(L, 1, &n), *what = check_string(L, 2, NULL);
+  charge_work(L, n / 8);
+  Buf *json = push_buf(L);
+  want_ok(L, yaml_to_json(s, n, what, json));
+  push_text_value(L, json->data, json->len, what, 0);
+  buf_free(json); /* at once */
+  return 1;
+}
 
 /* core.json_ordered(text, what, makers) */
 static int l_ordered(lua_State *L) {
@@ -332,11 +345,9 @@ static int l_object(lua_State *L) {
 }
 
 CORE_PART(json) {
-  static const luaL_Reg functions[] = {{"json_decode", l_decode},
-                                       {"json_ordered", l_ordered},
-                                       {"json_encode", l_encode},
-                                       {"json_object", l_object},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"json_decode", l_decode},      {"json_ordered", l_ordered},
+                                       {"yaml_decode", l_yaml_decode}, {"json_encode", l_encode},
+                                       {"json_object", l_object},      {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, OBJECT_TYPE);
   lua_pop(L, 1);

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/regex.h"
 #include "base/version.h"
+#include "formats/yaml.h"
 #include "kern/blas.h"
 #include "kern/dispatch.h"
 #include "kern/kern.h"
@@ -34,11 +35,13 @@ static const char *editline(void) {
 #endif
 }
 
+static const char *yaml(void) { return yaml_available() ? "libyaml" : "none"; }
+
 static int l_version(lua_State *L) {
   char pcre2[64], blas[64];
   regex_library(pcre2, sizeof pcre2);
   blas_version(blas, sizeof blas);
-  lua_createtable(L, 0, 7);
+  lua_createtable(L, 0, 8);
   set_string(L, "version", grpo_version());
   set_string(L, "commit", grpo_commit());
   set_string(L, "kernels", kern_name());
@@ -46,6 +49,7 @@ static int l_version(lua_State *L) {
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
+  set_string(L, "yaml", yaml());
 #ifdef __SANITIZE_ADDRESS__
   set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
 #endif
@@ -102,6 +106,7 @@ static int l_doctor(lua_State *L) {
   regex_library(text, sizeof text);
   add_text(L, "PCRE2", text);
   add_text(L, "line editing", editline());
+  add_text(L, "YAML", yaml());
   add_cpu(L);
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);

@@ -124,7 +124,7 @@ table 'a step past what can be counted' 2 "${at}train\.prompts_per_step: 65536 p
 
 experiment good.lua 'train = { steps = 2, prompts_per_step = 2 },'
 refused 'a misspelt override' 2 "command line: train\.lrr: unknown option, did you mean 'lr'\?" run good.lua train.lrr=1e-5
-refused 'a bad override' 2 "command line: train\.lr: got 'fast', want a number or a function\(p\), 0 or more" run good.lua train.lr=fast
+refused 'a bad override' 2 "command line: train\.lr: got 'fast', want a number or a function\(p\), 0 or more, or a schedule such as \"cosine:peak=1e-4,warmup=20\"" run good.lua train.lr=fast
 refused 'an override of a section' 2 'command line: train: .*one of its fields' run good.lua train=5
 refused 'an unknown flag' 2 "run: unknown flag --stepz, did you mean '--steps'\?; see 'grpo help run'" run good.lua --stepz 3
 refused 'a flag without its value' 2 "run: --steps needs a value; see 'grpo help run'" run good.lua --steps

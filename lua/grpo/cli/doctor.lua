@@ -11,8 +11,9 @@ local command = {
 
 function command.version_text()
   local v = core.version()
-  return ("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s\n"):format(
-    v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2, v.editline)
+  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s; "
+    .. "YAML: %s\n"):format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2, v.editline,
+    v.yaml))
 end
 
 function command.run(o)

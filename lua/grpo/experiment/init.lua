@@ -8,6 +8,7 @@ local option_rules = require "grpo.experiment.option_rules"
 local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
 local scoring = require "grpo.train.scoring"
+local settings = require "grpo.settings"
 local steps = require "grpo.train.steps"
 
 local experiment = {}
@@ -49,10 +50,8 @@ local function read_extends(path, where)
   if not text then
     error(errors.new("ENOENT", "extends: " .. message, where), 0)
   end
-  local value, layer = core.json_decode(text, path), { name = path }
-  if type(value) ~= "table" then
-    layers.complain(layer, "extends", "want a JSON object, got %s", option_tree.shown(value))
-  end
+  local layer = { name = path }
+  local value = settings.fields(text, path, settings.kind(path))
   if value.extends ~= nil then
     layers.complain(layer, "extends", "a file that is extended cannot extend another")
   end
@@ -133,7 +132,7 @@ end
 --   .config, .origins   resolved options and where each came from
 --   .stages             list of { kind=, config=, origins= }, at least one
 function experiment.new(fields, context)
-  local where = errors.where() or constructor_line(context.path)
+  local where = context.where or errors.where() or constructor_line(context.path)
   if type(fields) ~= "table" then
     error(errors.new("EARG", "grpo.experiment: got " .. type(fields) .. ", want a table", where), 0)
   end

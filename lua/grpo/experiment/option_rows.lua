@@ -55,7 +55,8 @@ add {
     "how products with weights, and attention, are computed: in float32, or with operands "
     .. "rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions "
     .. "for it", default = "f32", choices = { "f32", "bf16" } },
-  { "extends", "string", "a JSON file of the same fields, merged below this table" },
+  { "extends", "string",
+    "a JSON or YAML file of the same fields (docs/settings.md), merged below this table" },
 
   { "model.path", "string",
     "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a "

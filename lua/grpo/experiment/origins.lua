@@ -7,10 +7,23 @@ local origins = {}
 -- [config] = { where=, origins= }
 local known = setmetatable({}, { __mode = "k" })
 
+-- The line of a file of settings that sets a field of that name; the file if there is none.
+local function line_of_settings(path, key)
+  local n = 0
+  for s in ((core.fs.read(path) or "") .. "\n"):gmatch("([^\n]*)\n") do
+    n = n + 1
+    if s:find("%f[%w_]" .. key:gsub("%W", "%%%0") .. "%f[^%w_][\"']?%s*:") then
+      return path .. ":" .. n
+    end
+  end
+  return path
+end
+
 -- The line at or behind `where` ("script.lua:14") that sets a field of that name; `where` itself if
--- there is none.
+-- there is none.  Of a file of settings `where` is its name.
 function origins.line(where, key)
   local file, line = (where or ""):match("^(.*):(%d+)$")
+  if where and not file then return line_of_settings(where, key) end
   local text = file and core.fs.read(file)
   if not text then return where end
   local n, first = 0, tonumber(line)

@@ -6,7 +6,7 @@
 ---@field seed? integer seed of every random number of the run (default 0)
 ---@field threads? integer threads of the engine, which never change a result; default: all cores; a script that loads a model itself needs the flag --threads instead
 ---@field compute? "f32"|"bf16" how products with weights, and attention, are computed: in float32, or with operands rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions for it (default "f32")
----@field extends? string a JSON file of the same fields, merged below this table
+---@field extends? string a JSON or YAML file of the same fields (docs/settings.md), merged below this table
 ---@field model? grpo.Options.model
 ---@field reference? string|boolean the model that KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
 ---@field data? grpo.Options.data

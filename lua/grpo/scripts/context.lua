@@ -2,8 +2,8 @@
 --
 -- A script calls grpo.experiment as a plain function and reads grpo.args as a plain table, so the
 -- program remembers here whose call that is.  A context is
---   { path = of the script, or nil, name = of the run if the script gives none, args = { [name] =
---   text },
+--   { path = of the script, or nil, where = the name of a file of settings, or nil,
+--     name = of the run if the script gives none, args = { [name] = text },
 --     overrides = a list of { path=, value=, text= }, rewards = entries of a host,
 --     asked = { [name] = true } }
 -- and stays in place after the script has returned: functions of the script may still read
@@ -14,7 +14,8 @@ local context = {}
 local function complete(given)
   local args = {}
   for name, value in pairs(given.args or {}) do args[name] = value end
-  return { path = given.path, name = given.name, args = args, overrides = given.overrides or {},
+  return { path = given.path, where = given.where, name = given.name, args = args,
+    overrides = given.overrides or {},
     rewards = given.rewards or {}, asked = {} }
 end
 

@@ -17,6 +17,7 @@ local live_options = require "grpo.experiment.live_options"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
 local script = require "grpo.scripts.script"
+local settings = require "grpo.settings"
 local sorted_pairs = require "grpo.base.sorted"
 
 local fs, get = core.fs, option_tree.get
@@ -59,7 +60,8 @@ end
 
 local function compiles(paths)
   for _, path in ipairs(paths) do
-    local chunk, problem = load(fs.read(path) or "", "@" .. path, "t")
+    local chunk, problem = true, nil
+    if not settings.kind(path) then chunk, problem = load(fs.read(path) or "", "@" .. path, "t") end
     if not chunk then errors.raise_plain("EARG", "%s", problem) end
   end
 end

@@ -10,6 +10,7 @@ local modules = require "grpo.scripts.modules"
 local options = require "grpo.options"
 local parse_override = require "grpo.experiment.layers".parse_override
 local scoring = require "grpo.train.scoring"
+local settings = require "grpo.settings"
 local sorted_pairs = require "grpo.base.sorted"
 local sums = require "grpo.runs.sums"
 
@@ -91,6 +92,21 @@ local function note_unasked(given, path)
   end
 end
 
+-- The text of a script, or of a file of settings, as a function; nil and what is wrong with it.
+local function compile(text, path, home)
+  local kind = settings.kind(path, home)
+  if not kind then return load(text, "@" .. path, "t") end
+  return function()
+    return experiment.new(settings.fields(text, path, kind), context.current())
+  end
+end
+
+-- "my" for "experiments/my.lua"
+local function name_of(path)
+  local name, ending = path:match("([^/]+)$"), settings.kind(path) and "%.%a+$" or "%.lua$"
+  return (name:gsub(ending, ""))
+end
+
 -- o: { args=, overrides=, words= } of a command line; text: of the script, if path is not a file;
 -- modules: a directory of modules that come first; home: the script's path before a run kept it;
 -- limits: of running it, none without; rewards: entries of a host.  Returns the Experiment.
@@ -98,9 +114,10 @@ function script.load(path, o)
   loaded_sources.forget()
   local text = o.text or read(path)
   search_beside(path, o.home)
-  context.begin { path = path, name = path:match("([^/]+)$"):gsub("%.lua$", ""), args = o.args,
-    overrides = parse_overrides(o.overrides), rewards = o.rewards }
-  local chunk, problem = load(text, "@" .. path, "t")
+  context.begin { path = path, where = settings.kind(path, o.home) and path,
+    name = name_of(path), args = o.args, overrides = parse_overrides(o.overrides),
+    rewards = o.rewards }
+  local chunk, problem = compile(text, path, o.home)
   if not chunk then error(core.error("EARG", problem), 0) end
   strict_globals()
   -- rows made of random numbers are the same in every run
@@ -139,8 +156,8 @@ function script.rewards(path, args)
   local directory = path:match("^(.*)/[^/]*$") or "."
   package.path = ("%s/?.lua;%s/?/init.lua;./?.lua;./lua/?.lua;%s"):format(directory, directory,
     package.path)
-  context.begin { path = path, name = "rewards", args = args }
-  local chunk, problem = load(text, "@" .. path, "t")
+  context.begin { path = path, where = settings.kind(path) and path, name = "rewards", args = args }
+  local chunk, problem = compile(text, path)
   if not chunk then error(core.error("EARG", problem), 0) end
   strict_globals()
   -- a run's own copy, with its modules beside it

@@ -1,0 +1,155 @@
+-- Settings files: the options of an experiment as JSON or YAML, with names and texts where a script
+-- has functions: datasets by their files, prompts as templates, rewards by name, schedules as text.
+--
+-- Nothing in a file is trusted: its size and depth are limited, and an error is one line with the
+-- file and the field.
+
+local core = require "grpo.core"
+local datasets = require "grpo.settings.datasets"
+local errors = require "grpo.base.errors"
+local options = require "grpo.options"
+local origins = require "grpo.experiment.origins"
+local rewards = require "grpo.settings.rewards"
+local sorted_pairs = require "grpo.base.sorted"
+local templates = require "grpo.settings.templates"
+
+local settings = {}
+
+local LARGEST = 1 << 20 -- bytes of a file
+
+-- ---- the text ------------------------------------------------------------------------------
+
+-- "json" or "yaml" for a file of settings, by its name; nil for another.  home: where a run's saved
+-- copy came from.
+function settings.kind(path, home)
+  if home and path:find("/main%.lua$") then path = home end
+  local ending = path:match("%.(%a+)$")
+  if ending == "json" then return "json" end
+  return (ending == "yaml" or ending == "yml") and "yaml" or nil
+end
+
+-- Leaves out the fields that are null.
+local function without_nulls(t)
+  local copy = {}
+  for key, value in pairs(t) do
+    if value ~= core.json_null then copy[key] = value end
+  end
+  return copy
+end
+
+-- The object that a text holds.
+local function object_of(text, path, kind)
+  if #text > LARGEST then
+    errors.raise_plain("EARG", "%s: it has %d bytes; a file of settings has at most %d", path,
+      #text, LARGEST)
+  end
+  local ok, value = pcall(kind == "yaml" and core.yaml_decode or core.json_decode, text, path)
+  if not ok then -- without the line of this file
+    local message = tostring(value)
+    local at = message:find(path, 1, true)
+    local code = type(value) == "table" and value.code or "EFORMAT"
+    errors.raise_plain(code, "%s", at and message:sub(at) or message)
+  end
+  if type(value) ~= "table" or #value > 0 then
+    errors.raise_plain("EARG", "%s: want an object of options", path)
+  end
+  return value
+end
+
+-- ---- from names to values ------------------------------------------------------------------
+
+local tokenizers = {}
+
+function tokenizers.bytes() return core.tokenizer_bytes() end
+
+function tokenizers.chars(_, text) return core.tokenizer_chars(text) end
+
+function tokenizers.bpe(spec, text)
+  return core.tokenizer_train({ text }, { kind = "bpe", vocab_size = spec.vocab_size })
+end
+
+-- { kind = "bytes" }, { kind = "chars", text = or path = }, { kind = "bpe", path =, vocab_size = }
+local function tokenizer_of(spec, path, complain)
+  options.check_names(spec, { "kind", "text", "path", "vocab_size" }, path, complain)
+  local make = tokenizers[spec.kind]
+  if not make then complain(path .. ".kind", "want bytes, chars or bpe") end
+  local text = spec.text
+  if spec.path then
+    local message
+    text, message = core.fs.read(spec.path)
+    if not text then complain(path .. ".path", "%s", message) end
+  end
+  if spec.kind ~= "bytes" and type(text) ~= "string" then
+    complain(path, "want text, or the path of a file with it")
+  end
+  local ok, made = pcall(make, spec, text)
+  if not ok then complain(path, "%s", (tostring(made):gsub("^[^\n]-:%d+: ", ""))) end
+  return made
+end
+
+local function template_of(value, path, complain)
+  local make = type(value) == "table" and templates.messages or templates.text
+  local made, problem = make(value)
+  if not made then complain(path, "%s", problem) end
+  return made
+end
+
+-- Functions that convert the value of an option, by its path.
+local converters = {
+  ["data.train"] = datasets.of,
+  ["data.eval"] = datasets.of,
+  ["data.prompt"] = template_of,
+  ["data.target"] = template_of,
+  ["eval.metric"] = rewards.named,
+  ["rewards"] = rewards.of,
+}
+
+converters["model.tokenizer"] = function(value, path, complain)
+  return type(value) == "table" and tokenizer_of(value, path, complain) or value
+end
+
+local sections = { data = true, eval = true, model = true }
+
+-- prefix: "" or "stages[1].".
+local function convert(fields, prefix, complain)
+  local made = {}
+  for name, value in sorted_pairs(without_nulls(fields)) do
+    local converter = converters[name]
+    if converter then
+      value = converter(value, prefix .. name, complain)
+    elseif sections[name] and type(value) == "table" then
+      local section = {}
+      for key, inner in sorted_pairs(without_nulls(value)) do
+        local path = name .. "." .. tostring(key)
+        if converters[path] then inner = converters[path](inner, prefix .. path, complain) end
+        section[key] = inner
+      end
+      value = section
+    elseif type(value) == "table" and name ~= "stages" then
+      value = without_nulls(value)
+    end
+    made[name] = value
+  end
+  return made
+end
+
+-- The options that a file describes, as a script would give them to grpo.experiment.
+function settings.fields(text, path, kind)
+  local value = object_of(text, path, kind)
+  local function complain(field, format, ...)
+    local where = origins.line(path, field:match("[^.]+$"))
+    errors.raise_at(where, "EARG", "%s: " .. format, field, ...)
+  end
+  local made = convert(value, "", complain)
+  if type(made.stages) == "table" then
+    local stages = {}
+    for i, stage in ipairs(made.stages) do
+      stages[i] = type(stage) == "table" and convert(stage, ("stages[%d]."):format(i), complain)
+        or stage
+    end
+    made.stages = stages
+  end
+  return made
+end
+
+return settings
