@@ -22,13 +22,19 @@ static void check_saved(const Model *m, Storage storage) {
   model_release(again);
 }
 
+/* All storages load the same folders, but NF4 cannot hold a weight that is not finite. */
+static bool as_before(Storage storage, Status s, Status before) {
+  return storage == STORE_F32 || s == before ||
+         (storage == STORE_NF4 && s == GRPO_EFORMAT && strstr(err_message(), "not finite"));
+}
+
 static void check_folder(void) {
   Status first = GRPO_OK;
   for (int storage = STORE_F32; storage <= STORE_NF4; storage++) {
     Model *m = NULL;
     const Status s = weights_load(&m, NULL, fuzz_dir, (Storage)storage);
     FUZZ_CHECK((s == GRPO_OK) == (m != NULL));
-    FUZZ_CHECK(storage == STORE_F32 || s == first);
+    FUZZ_CHECK(as_before((Storage)storage, s, first));
     first = s;
     if (s == GRPO_OK) {
       check_forward(m);

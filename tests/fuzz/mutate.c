@@ -262,7 +262,8 @@ static void fit_tensors(Input *in, size_t at) {
     const uint8_t *close = memchr(p, '}', (size_t)(end - p));
     if (!close) close = end;
     size_t last = first;
-    while (last < in->size && in->data[last] != ']' && last - first < 50) last++;
+    const size_t stop = at + 8 + header; /* a list that does not end there is left to the reader */
+    while (last < stop && in->data[last] != ']' && last - first < 50) last++;
     char text[64];
     const uint64_t next = place + count_of_shape(open, close) * bytes_of_type(open, close);
     const int n = snprintf(text, sizeof text, "%llu,%llu", (unsigned long long)place,

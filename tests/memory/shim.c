@@ -1,4 +1,5 @@
-/* shim.c - LD_PRELOAD: counts the allocations of the program, and lets one of them fail.
+/* shim.c - LD_PRELOAD: counts the allocations of the program, and lets one of them fail; with
+ * trials.c each of them.
  *
  *   MEMORY_AT=N         the allocation that fails, from 1
  *   MEMORY_HOW=once     it alone; from: all later ones, too
@@ -8,6 +9,7 @@
  * that needs more.  Processes that this one starts are left alone.
  */
 #define _GNU_SOURCE
+#include "trials.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -28,6 +30,8 @@ static long at;
 static bool once;
 static atomic_long allocations;
 static int count_to = -1;
+/* In a call of ours, whose allocations are not counted. */
+static _Thread_local bool within __attribute__((tls_model("initial-exec")));
 
 __attribute__((constructor)) static void begin(void) {
   const char *how = getenv("MEMORY_HOW"), *file = getenv("MEMORY_COUNT");
@@ -35,11 +39,19 @@ __attribute__((constructor)) static void begin(void) {
   if (getenv("MEMORY_AT")) at = atol(getenv("MEMORY_AT"));
   once = how && strcmp(how, "once") == 0;
   unsetenv("LD_PRELOAD");
+  within = true;
+  trials_begin();
+  within = false;
   atomic_store(&allocations, 0);
 }
 
 static bool fails(void) {
+  if (within) return false;
   const long n = atomic_fetch_add(&allocations, 1) + 1;
+  within = true;
+  const int letter = trials_at(n);
+  within = false;
+  if (letter) at = n, once = letter == 'o', count_to = -1;
   if (!at || n < at || (once && n > at)) return false;
   errno = ENOMEM;
   return true;
@@ -69,6 +81,8 @@ void *realloc(void *p, size_t n) {
 void _exit(int status) {
   char text[32];
   const int n = snprintf(text, sizeof text, "%ld\n", atomic_load(&allocations));
+  within = true;
+  trials_end();
   if (count_to >= 0 && write(count_to, text, (size_t)n) != n) status = 99;
   for (;;) syscall(SYS_exit_group, status);
 }
