@@ -84,7 +84,7 @@ missed() { # NAME EVENT... : kills after the first checkpoint, and at the end of
   result "$name: a resume makes the evaluations that were missed, with what was in force" "$(
     [ "$(evaluations asked/ev-001)" = "$(evaluations killed/ev-001)" ] || { evaluations asked/ev-001; evaluations killed/ev-001; }
     [ "$(readlink asked/ev-001/best)" = "$(readlink killed/ev-001/best)" ] || ls -l {asked,killed}/ev-001/best
-    diff <(grep eval/ asked/ev-001/run.json) <(grep eval/ killed/ev-001/run.json); different asked/ev-001 killed/ev-001; cat err)"
+    diff <(grep eval/ asked/ev-001/run.json) <(grep eval/ killed/ev-001/run.json); different asked/ev-001 killed/ev-001; grep -v 'has changed since, but' err)"
 }
 missed "a changed weight" '{"kind": "weight", "name": "digits", "value": -1, "stage": 1, "step": 2}' \
   '{"kind": "weight", "name": "digits", "value": 5, "stage": 2, "step": 4}'

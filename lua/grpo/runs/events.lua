@@ -140,6 +140,15 @@ function events.check(directory, force)
   errors.must(fs.write(path, table.concat(kept)))
 end
 
+-- The place within the run of the sources that were loaded last.
+function events.last_source(directory)
+  local source = "source"
+  for _, one in ipairs(read(directory.dir .. "/events.jsonl")) do
+    source = one[1].kind == "reload" and one[1].source or source
+  end
+  return source
+end
+
 -- Removes sources that were saved for a reload, but the process died before it was recorded.
 function events.remove_unrecorded(directory)
   local source, recorded = directory.dir .. "/source", {}

@@ -136,6 +136,21 @@ local function keep_compute(e, info, force)
   info.compute = now
 end
 
+-- Says that files were edited since and that the saved ones are taken, and how to take the others.
+local function note_edited(directory)
+  local dir, path = directory.dir, directory.info.script
+  local source = dir .. "/" .. require("grpo.runs.events").last_source(directory)
+  local text = path and core.fs.exists(path) and core.fs.read(path)
+  local list = require("grpo.scripts.modules").changed(source .. "/modules")
+  if text and text ~= core.fs.read(source .. "/main.lua") then table.insert(list, 1, path) end
+  if #list == 0 then return end
+  local one = #list == 1
+  directory:remark(("%s %s changed since, but the run continues with the %s that it saved in %s; "
+    .. "'grpo run %s --resume=%s --force' continues with the changed %s"):format(
+    table.concat(list, #list == 2 and " and " or ", "), one and "has" or "have",
+    one and "copy" or "copies", source, path, dir, one and "one" or "ones"))
+end
+
 -- The experiment of a run, and a function that continues the logs in its directory: nothing is
 -- written before.
 local function resume(request, directory)
@@ -155,6 +170,7 @@ local function resume(request, directory)
     directory:set_state("running")
     directory:note(("resumed at step %d"):format(at))
     events.remove_unrecorded(directory)
+    if not forced then note_edited(directory) end
     if forced then events.take_files(directory, at, saved and saved.stage or 1, forced) end
     return directory
   end

@@ -55,6 +55,26 @@ function modules.forget_saved()
   unload(saved, saved)
 end
 
+-- Paths of modules whose text on disk is another than the one that is saved in `from`, sorted.
+function modules.changed(from)
+  local list = {}
+  local function look(folder, prefix)
+    for _, file in ipairs(core.fs.list(from .. folder) or {}) do
+      local name = file:match("^(.*)%.lua$")
+      if name then
+        local path = package.searchpath(prefix .. name, package.path)
+        local saved_text = path and core.fs.read(from .. folder .. "/" .. file)
+        if saved_text and core.fs.read(path) ~= saved_text then list[#list + 1] = path end
+      else
+        look(folder .. "/" .. file, prefix .. file .. ".")
+      end
+    end
+  end
+  look("", "")
+  table.sort(list)
+  return list
+end
+
 -- Modules that the script required and that are files: { [name] = path }, without those in `known`:
 -- a search opens what it finds, and that may be a pipe by now.
 function modules.loaded(known)
