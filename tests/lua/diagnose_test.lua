@@ -20,6 +20,13 @@ describe("diagnosis", function()
     assert.matches("no learning signal", lines[1])
   end)
 
+  it("tells a pattern that stays once, and again when it comes back", function()
+    assert.equal(1, #told(500, { frac_reward_zero_std = 1, reward = 0 }))
+    assert.equal(2, #told(300, function(step)
+      return { frac_reward_zero_std = step % 150 < 20 and 0 or 1, reward = 0 }
+    end))
+  end)
+
   it("does not repeat a pattern that comes and goes", function()
     local lines = told(60, function(step)
       return { frac_reward_zero_std = step % 8 == 0 and 0 or 1, reward = 0 }
@@ -56,5 +63,87 @@ describe("diagnosis", function()
       .. "first: "
       .. "rewards.b: x.lua:3: bad" }, lines)
     assert.same({}, watcher:step({ step = 2, reward_errors = 2 }, { completions = cs }))
+  end)
+
+  -- t from 0 to 1 over 60 steps, with some noise that is the same in each run
+  local function series(make)
+    return function(step)
+      local t, wave = (step - 1) / 59, math.sin(7 * step) / 2 + math.sin(3.1 * step) / 2
+      local m = { reward = 0.3 + 0.4 * t + 0.05 * wave, reward_std = 0.4, kl = 0.002 + 0.05 * t,
+        frac_reward_zero_std = 0.2, entropy = 1 - 0.5 * t, grad_norm = 0.5,
+        ["completions/mean_length"] = 100 + 60 * t + 5 * wave,
+        ["completions/clipped_ratio"] = 0.1 + 0.02 * wave }
+      for name, value in pairs(make and make(t, wave) or {}) do m[name] = value end
+      return m
+    end
+  end
+
+  it("is silent in a healthy run: the reward rises, and length and KL with it", function()
+    assert.same({}, told(60, series()))
+    assert.same({}, told(60, series(function(t, wave)
+      return { ["completions/mean_length"] = 40 + 200 * t + 3 * wave,
+        ["completions/clipped_ratio"] = 0.05 + 0.5 * t * 0.9 }
+    end)))
+    -- lengths and a reward that only waver
+    assert.same({}, told(60, series(function(_, wave)
+      return { reward = 0.3 + 0.02 * wave, ["completions/mean_length"] = 100 + 20 * wave }
+    end)))
+  end)
+
+  it("tells a KL above its bound, in nats a token and a completion", function()
+    local lines = told(60, series(function(t)
+      return { kl = 1.2 * t, ["completions/mean_length"] = 100 }
+    end))
+    assert.equal(1, #lines)
+    assert.matches("^kl is 0%.%d+ nats a token, above 0%.5, which is %d+%.?%d* nats a completion "
+      .. "of 100 tokens: .*; lower train%.lr, raise train%.kl", lines[1])
+    assert.same({}, told(60, series(function(t) return { kl = 1.2 * t } end),
+      { reference = "bigram" }))
+    assert.equal(1, #told(60, series(function(t) return { kl = 30 * t } end),
+      { reference = "random" }))
+  end)
+
+  it("tells a KL penalty that is larger than the reward, in the reward's unit", function()
+    local penalised = {}
+    for i = 1, 4 do penalised[i] = { reward = 0.5 - 1.5, kl_penalty = 1.5, index = i } end
+    local lines = told(20, series(), { completions = penalised })
+    assert.equal(1, #lines)
+    assert.matches("^the KL penalty takes 1%.5 of each completion's reward, which is 0%.5 before",
+      lines[1])
+    for _, c in ipairs(penalised) do c.reward, c.kl_penalty = 0.5 - 0.2, 0.2 end
+    assert.same({}, told(20, series(), { completions = penalised }))
+    lines = told(20, series(function() return { ["objective/non_score_reward"] = -3 } end))
+    assert.matches("^the KL penalty takes 3 of each", lines[1])
+    assert.same({}, told(20, series(function()
+      return { ["objective/non_score_reward"] = -0.1 }
+    end)))
+  end)
+
+  it("tells length that runs away while the reward does not rise", function()
+    local flat = function(wave) return 0.3 + 0.02 * wave end
+    local lines = told(60, series(function(t, wave)
+      return { reward = flat(wave), ["completions/mean_length"] = 100 + 200 * t }
+    end))
+    assert.equal(1, #lines)
+    assert.matches("^length runs away: completions have gone from 107 to %d+ tokens, and 1%d %% "
+      .. "are cut off .* try rewards%.length%.soft_overlong, train%.mask_truncated", lines[1])
+    lines = told(60, series(function(t, wave)
+      return { reward = flat(wave), ["completions/clipped_ratio"] = 0.05 + 0.4 * t }
+    end))
+    assert.equal(1, #lines)
+    assert.matches("^length runs away: .* %d+ %% are cut off %(%d %% at first%)", lines[1])
+    assert.same({}, told(60, series(function(t, wave)
+      return { reward = flat(wave), ["completions/mean_length"] = 100 + 200 * t }
+    end), { fixed_length = true }))
+  end)
+
+  it("compares with the steps of its own stage", function()
+    local watcher = diagnose.watcher()
+    for step = 1, 80 do
+      local second = step > 40
+      local m = { step = step, stage = second and 2 or 1, reward = 0.5, reward_std = 0.1,
+        ["completions/mean_length"] = second and 300 or 20 }
+      assert.same({}, watcher:step(m))
+    end
   end)
 end)

@@ -102,6 +102,38 @@ describe("the detector of reward hacking", function()
     assert.matches('For instance %(reward 2%) "c d" to the prompt "prompt 1"$', lines[1])
   end)
 
+  it("sees a format that is full for nearly every completion, while nothing is right", function()
+    local function groups(full)
+      return function(t)
+        return groups_of(10, function(g, i)
+          local layout = t > 0.4 and (g > 1 or i > 1 or not full) and 1 or 0
+          return { ("try %d of %d"):format(i, g), 0, t > 0.4 and layout or 0 }
+        end)
+      end
+    end
+    local lines = told(200, groups(true))
+    assert.equal(1, #lines)
+    assert.matches("^reward 'layout' is at its highest for nearly every completion, while "
+      .. "'correct' is no higher than at first: .*lower its weight or make it harder, and give "
+      .. "'correct' easier prompts", lines[1])
+    assert.equal(1, #told(200, groups(false)))
+  end)
+
+  it("does not take a penalty that is never due for what is wanted", function()
+    local config_before = config.reward_entries
+    config.reward_entries = { { name = "layout" }, { name = "nothing_after" } }
+    local detector = reward_hacking.detector()
+    for number = 1, 40 do
+      local m, cs = step_of(number, groups_of(4, function(g, i)
+        return { ("try %d of %d"):format(i, g), 0, number > 10 and 1 or (g + i) % 2 }
+      end))
+      for _, c in ipairs(cs) do c.rewards.nothing_after = 0 end
+      m["rewards/nothing_after/mean"], m["rewards/nothing_after/std"] = 0, 0
+      assert.same({}, detector:step(m, cs, config))
+    end
+    config.reward_entries = config_before
+  end)
+
   it("sees length that is paid for, and its opposite", function()
     local function growing(sign)
       return function(t)

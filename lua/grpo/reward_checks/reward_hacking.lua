@@ -2,13 +2,15 @@
 -- shows it.
 --
 --   rises_alone  the reward rises while the held-out metric falls (held_out.lua)
---   saturated    one entry is at its highest everywhere while another is no higher than at first
+--   saturated    one entry is at its highest nearly everywhere while another is no higher than at
+--                first
 --   length       completions grow (or shrink) and within groups the longer (shorter) ones win
 --   repetition   the winners repeat themselves more than at first
 --   one_string   the same text wins in most groups, whatever the prompt, or is all that is left
 --   nothing      an entry gives nil where 0 must have been meant
 --
--- A sign must hold for WINDOW steps in a row, and is repeated AGAIN steps later at the earliest.
+-- A sign must hold for WINDOW steps in a row.  It is told once, and again only after it was gone,
+-- AGAIN steps later at the earliest.
 
 local core = require "grpo.core"
 local held_out = require "grpo.reward_checks.held_out"
@@ -116,20 +118,32 @@ end
 
 local rules = {}
 
+-- Is an entry within a twentieth of its range of its highest value?
+local function is_full(m)
+  return m.mean >= m.highest - 0.05 * (m.highest - m.lowest)
+end
+
+-- Could an entry be higher?  One that never gave more than 0 may be a penalty, unless its name says
+-- that it is what is wanted.
+local function not_full(entry, m)
+  return m.mean < m.highest or m.highest <= 0 and entry.name:find("correct") ~= nil
+end
+
 function rules.saturated(now, then_, cs, config)
   if #config.reward_entries < 2 then return end
   for _, entry in ipairs(config.reward_entries) do
     local name = entry.name
     local m, first = now["rewards/" .. name], then_["rewards/" .. name]
-    if m and first and m.std == 0 and m.mean >= m.highest and m.mean > first.mean then
+    if m and first and is_full(m) and m.mean > first.mean then
       for _, other in ipairs(config.reward_entries) do
         local o, before = now["rewards/" .. other.name], then_["rewards/" .. other.name]
-        if other ~= entry and o and before and o.mean <= before.mean and o.mean < o.highest then
-          return ("reward '%s' is at its highest for every completion, while '%s' is no higher "
-            .. "than at first: it "
-            .. "teaches nothing more, and may be easier to get than you meant; lower its weight "
-              .. "or make it harder")
-            :format(name, other.name), extreme(cs, "reward", 1) or cs[1]
+        if other ~= entry and o and before and o.mean <= before.mean and not_full(other, o) then
+          return ("reward '%s' is at its highest for %s completion, while '%s' is no higher than "
+            .. "at first: it teaches nothing more, and may be easier to get than you meant; lower "
+            .. "its weight or make it harder, and give '%s' easier prompts, partial credit or "
+            .. "demonstrations first")
+            :format(name, m.std == 0 and "every" or "nearly every", other.name, other.name),
+            extreme(cs, "reward", 1) or cs[1]
         end
       end
     end
@@ -210,7 +224,8 @@ end
 
 -- ---- over time -------------------------------------------------------------------------
 
-local function observe(metrics, cs, config, highest)
+-- highest, lowest: the values of each entry so far in the stage.
+local function observe(metrics, cs, config, highest, lowest)
   local repetition, list = 0.0, winners(cs)
   for _, c in ipairs(list) do repetition = repetition + reward_hacking.repetition(c.text) end
   local o = { reward = metrics.reward or 0, length = metrics["completions/mean_length"] or 0,
@@ -221,9 +236,13 @@ local function observe(metrics, cs, config, highest)
     if mean and mean == mean then
       for _, c in ipairs(cs) do
         local r = c.rewards[entry.name]
-        if r ~= core.none and r ~= nil then highest[name] = math.max(highest[name] or r, r) end
+        if r ~= core.none and r ~= nil then
+          highest[name] = math.max(highest[name] or r, r)
+          lowest[name] = math.min(lowest[name] or r, r)
+        end
       end
-      o[name] = { mean = mean, std = std == std and std or 0, highest = highest[name] }
+      o[name] = { mean = mean, std = std == std and std or 0, highest = highest[name],
+        lowest = lowest[name] }
     end
   end
   return o
@@ -240,7 +259,7 @@ local function average(list)
         sum[name] = sum[name] or { mean = 0, std = 0 }
         sum[name].mean, sum[name].std = sum[name].mean + v.mean / #list,
           sum[name].std + v.std / #list
-        sum[name].highest = v.highest
+        sum[name].highest, sum[name].lowest = v.highest, v.lowest
       end
     end
   end
@@ -260,16 +279,21 @@ local function sentence(line, c)
 end
 
 function Detector:reset(stage)
-  self.stage, self.first, self.last, self.highest = stage, {}, {}, {}
-  self.held, self.told = {}, {}
+  self.stage, self.first, self.last, self.highest, self.lowest = stage, {}, {}, {}, {}
+  self.held, self.told, self.gone, self.active = {}, {}, {}, {}
   if self.best then self.best.reward = nil end -- another stage's rewards may be others
 end
 
 function Detector:tell(name, step, line, c, lines)
-  self.held[name] = line and (self.held[name] or 0) + 1 or 0
+  if not line then
+    self.held[name], self.gone[name] = 0, (self.gone[name] or 0) + 1
+    if self.gone[name] >= WINDOW then self.active[name] = nil end
+    return
+  end
+  self.held[name], self.gone[name] = (self.held[name] or 0) + 1, 0
   local told = self.told[name]
-  if self.held[name] >= WINDOW and (not told or step - told >= AGAIN) then
-    self.told[name] = step
+  if self.held[name] >= WINDOW and not self.active[name] and (not told or step - told >= AGAIN) then
+    self.told[name], self.active[name] = step, true
     lines[#lines + 1] = sentence(line, c)
   end
 end
@@ -278,7 +302,7 @@ end
 function Detector:step(metrics, cs, config)
   local lines = {}
   if self.stage ~= metrics.stage then self:reset(metrics.stage) end
-  local o = observe(metrics, cs, config, self.highest)
+  local o = observe(metrics, cs, config, self.highest, self.lowest)
   if #self.first < WINDOW then self.first[#self.first + 1] = o end
   self.last[#self.last + 1] = o
   if #self.last > WINDOW then table.remove(self.last, 1) end

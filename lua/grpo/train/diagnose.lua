@@ -1,9 +1,15 @@
 -- Patterns in the metrics that a user should hear about: what is seen, what it means, what to try.
 
+local statistics = require "grpo.statistics"
+
 local diagnose = {}
 
 local WINDOW = 5 -- a pattern must hold for so many steps in a row
-local AGAIN = 100 -- and is told again after so many steps at the earliest
+local AGAIN = 100 -- and is told again, once it was gone, after so many steps at the earliest
+
+-- Bounds of the KL in nats a token: from a model that the policy began as, and from one that it may
+-- be far from at the first step (a bigram, random weights).
+local KL_BOUND, FAR_KL_BOUND = 0.5, 10
 
 -- Each rule: a name, a test on one step's metrics, and a line.
 local rules = {
@@ -34,8 +40,46 @@ local rules = {
   },
   {
     name = "kl",
-    test = function(m) return m.kl and m.kl > 10 end,
-    line = "kl is above 10 nats a token: the policy has left its reference; lower lr or raise kl",
+    test = function(m, watcher)
+      return m.kl and m.kl > watcher:kl_bound()
+    end,
+    line = "kl is %.3g nats a token, above %g, which is %.3g nats a completion of %.0f tokens: the "
+      .. "policy has left its reference; lower train.lr, raise train.kl, or clip gradients closer "
+      .. "(train.max_grad_norm)",
+    argument = function(m, _, watcher)
+      local length = m["completions/mean_length"] or 0
+      return m.kl, watcher:kl_bound(), m.kl * length, length
+    end,
+  },
+  {
+    name = "kl_penalty",
+    -- in the unit of rewards: nats a completion times beta
+    test = function(m, watcher)
+      local penalty, before = watcher:penalty(m)
+      return penalty and penalty > 0 and penalty > math.abs(before) + (m.reward_std or 0)
+    end,
+    line = "the KL penalty takes %.3g of each completion's reward, which is %.3g before it: the "
+      .. "policy is paid for staying where it is; lower the coefficient (train.kl with kl_in = "
+      .. "\"reward\", train.ppo.kl_coef), or scale the rewards up",
+    argument = function(m, _, watcher) return watcher:penalty(m) end,
+  },
+  {
+    name = "length",
+    test = function(_, watcher)
+      local of = watcher:trend "completions/mean_length"
+      local cut = watcher:trend "completions/clipped_ratio"
+      if watcher.fixed_length or not of or not watcher:reward_is_no_higher() then return false end
+      return of.now > 1.5 * of.first and of.now > of.first + 8
+        or cut and cut.now > 0.3 and cut.now > cut.first + 0.2
+    end,
+    line = "length runs away: completions have gone from %.0f to %.0f tokens, and %.0f %% are cut "
+      .. "off (%.0f %% at first), while the reward is no higher; try rewards.length.soft_overlong, "
+      .. "train.mask_truncated = true, train.loss = \"dr_grpo\" or a lower train.lr",
+    argument = function(_, _, watcher)
+      local of = watcher:trend "completions/mean_length"
+      local cut = watcher:trend "completions/clipped_ratio" or { first = 0, now = 0 }
+      return of.first, of.now, 100 * cut.now, 100 * cut.first
+    end,
   },
   {
     name = "gradient",
@@ -85,42 +129,106 @@ local Watcher = {}
 Watcher.__index = Watcher
 
 function diagnose.watcher()
-  return setmetatable({ held = {}, told = {} }, Watcher)
+  return setmetatable({ held = {}, told = {}, gone = {}, active = {}, first = {}, last = {} },
+    Watcher)
+end
+
+-- The mean of a metric over steps that have it; nil if none has.
+local function mean(steps, name)
+  local list = {}
+  for _, m in ipairs(steps) do
+    if m[name] and m[name] == m[name] then list[#list + 1] = m[name] end
+  end
+  return #list > 0 and statistics.mean(list) or nil
 end
 
 -- How far the reward is above the mean of the stage's first steps.
 function Watcher:gain(metrics)
-  return (metrics.reward or 0) - (self.sum or 0) / math.max(1, self.count or 0)
+  return (metrics.reward or 0) - (mean(self.first, "reward") or 0)
 end
+
+-- Means of a metric over the stage's first steps and over the last ones: { first =, now = }; nil
+-- while the two overlap.
+function Watcher:trend(name)
+  if self.count < 2 * WINDOW then return nil end
+  local first, now = mean(self.first, name), mean(self.last, name)
+  return first and now and { first = first, now = now } or nil
+end
+
+-- A tenth of the spread within groups is noise.
+function Watcher:reward_is_no_higher()
+  local reward = self:trend "reward"
+  return reward and reward.now <= reward.first + 0.1 * (mean(self.first, "reward_std") or 0)
+end
+
+function Watcher:kl_bound()
+  local far = self.reference == "bigram" or self.reference == "random"
+  return far and FAR_KL_BOUND or KL_BOUND
+end
+
+-- The mean KL penalty of a completion, and its mean reward before that; nil without a penalty.
+function Watcher:penalty(m)
+  if m["objective/non_score_reward"] then return -m["objective/non_score_reward"], m.reward end
+  local penalties, rewards = {}, {}
+  for _, c in ipairs(self.completions or {}) do
+    if c.kl_penalty and c.reward then
+      penalties[#penalties + 1], rewards[#rewards + 1] = c.kl_penalty, c.reward + c.kl_penalty
+    end
+  end
+  if #penalties == 0 then return nil end
+  return statistics.mean(penalties), statistics.mean(rewards)
+end
+
+local remembered = { "reward", "reward_std", "completions/mean_length",
+  "completions/clipped_ratio" }
 
 function Watcher:remember(metrics)
-  if metrics.stage ~= self.stage then self.stage, self.sum, self.count = metrics.stage, 0.0, 0 end
-  if metrics.reward and metrics.reward == metrics.reward and self.count < WINDOW then
-    self.sum, self.count = self.sum + metrics.reward, self.count + 1
+  if metrics.stage ~= self.stage then
+    self.stage, self.first, self.last, self.count = metrics.stage, {}, {}, 0
+    self.held, self.active = {}, {}
   end
+  local kept = {}
+  for _, name in ipairs(remembered) do kept[name] = metrics[name] end
+  self.count = (self.count or 0) + 1
+  if #self.first < WINDOW then self.first[#self.first + 1] = kept end
+  self.last[#self.last + 1] = kept
+  if #self.last > WINDOW then table.remove(self.last, 1) end
 end
 
--- Lines to show after this step; a rule speaks when its pattern has held, and again much later at
--- the earliest. context, optional: { completions = the step's, fixed_length = are they as long as
--- what they are compared with? }.
+-- Is this the step to tell of a rule?  A pattern that stays is told once, and one that comes and
+-- goes not before AGAIN steps have passed.
+function Watcher:is_due(rule, holds, step)
+  local name = rule.name
+  if not holds then
+    self.held[name], self.gone[name] = 0, (self.gone[name] or 0) + 1
+    if self.gone[name] >= WINDOW then self.active[name] = nil end
+    return false
+  end
+  self.held[name], self.gone[name] = (self.held[name] or 0) + 1, 0
+  local told = self.told[name]
+  if self.held[name] < (rule.window or WINDOW) or self.active[name]
+    or told and step - told < AGAIN then
+    return false
+  end
+  self.told[name], self.active[name] = step, true
+  return true
+end
+
+-- Lines to show after this step.  context, optional: { completions = the step's, reference = the
+-- option, fixed_length = are they as long as what they are compared with? }.
 function Watcher:step(metrics, context)
   local lines, step = {}, metrics.step or 0
   context = context or {}
-  self.fixed_length = context.fixed_length
+  self.fixed_length, self.reference = context.fixed_length, context.reference
+  self.completions = context.completions
   self:remember(metrics)
   for _, rule in ipairs(rules) do
-    if rule.test(metrics, self) then
-      self.held[rule.name] = (self.held[rule.name] or 0) + 1
-      local told = self.told[rule.name]
-      if self.held[rule.name] >= (rule.window or WINDOW) and (not told or step - told >= AGAIN) then
-        self.told[rule.name] = step
-        lines[#lines + 1] = rule.argument
-          and rule.line:format(rule.argument(metrics, context.completions)) or rule.line
-      end
-    else
-      self.held[rule.name] = 0
+    if self:is_due(rule, rule.test(metrics, self), step) then
+      lines[#lines + 1] = rule.argument
+        and rule.line:format(rule.argument(metrics, context.completions, self)) or rule.line
     end
   end
+  self.completions = nil
   return lines
 end
 

@@ -88,7 +88,8 @@ function Recorder:step(metrics)
   local run, completions = tr.directory, tr.batch and tr.batch.completions
   tr.view:step(tr, metrics)
   self:advise(self.watcher:step(metrics,
-    { fixed_length = follows_targets(config), completions = completions }))
+    { fixed_length = follows_targets(config), completions = completions,
+      reference = config.reference }))
   if tr.stage.method.samples then self:advise(self.detector:step(metrics, completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
