@@ -7,6 +7,8 @@ their own step.  --offline keeps everything in ./wandb; --dry-run prints instead
 grpo itself knows nothing of this: the files are its interface.
 """
 import argparse
+import contextlib
+import glob
 import json
 import os
 import socket
@@ -30,24 +32,44 @@ def read_json(path):
 
 
 class Tail:
-    """The whole lines that a file has gained since the last look.  A resume may cut the file: then from its start."""
+    """The whole lines that a log has gained since the last look.  A full file NAME.jsonl is renamed to NAME.000001.jsonl
+    and so on, and a new one is begun.  A resume may cut the log: then from the start of its last file."""
 
-    def __init__(self, path):
-        self.path, self.offset = path, 0
+    def __init__(self, run, name):
+        self.path, self.offset = os.path.join(run, name + ".jsonl"), 0
+        self.segments = os.path.join(run, name + ".[0-9]*.jsonl")
+        self.read = 0  # the number of the last full file that was read
 
-    def rows(self):
-        try:
-            if os.path.getsize(self.path) < self.offset:
-                self.offset = 0
-            with open(self.path, "rb") as file:
-                file.seek(self.offset)
-                text = file.read()
-        except FileNotFoundError:
-            return
+    def next_segment(self):
+        found = sorted(int(path.split(".")[-2]) for path in glob.glob(self.segments))
+        if found and found[-1] < self.read or not found and self.read:
+            self.read, self.offset = found[-1] if found else 0, 0
+        return next((number for number in found if number > self.read), None)
+
+    def lines(self, file):
+        if os.fstat(file.fileno()).st_size < self.offset:
+            self.offset = 0
+        file.seek(self.offset)
+        text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self.offset += len(whole)
-        for line in whole.splitlines():
-            yield json.loads(line)
+        return whole.splitlines()
+
+    def rows(self):
+        number = 0
+        while number is not None:
+            with contextlib.ExitStack() as stack:
+                try:  # opened before the look at the names: what is not renamed by then follows what was read
+                    file = stack.enter_context(open(self.path, "rb"))
+                except FileNotFoundError:
+                    file = None
+                number = self.next_segment()
+                if number is not None:
+                    file = stack.enter_context(open(f"{self.path[:-6]}.{number:06}.jsonl", "rb"))
+                lines = self.lines(file) if file else []
+            if number is not None:
+                self.read, self.offset = number, 0
+            yield from map(json.loads, lines)
 
 
 def is_over(path):
@@ -100,7 +122,7 @@ def main():
     except (FileNotFoundError, NotADirectoryError):
         sys.exit(f"wandb_forward: {options.run}: not a run directory: it has no run.json or config.json")
     out = sink(options, info, config)
-    metrics, evaluations = (Tail(os.path.join(options.run, f"{name}.jsonl")) for name in ("metrics", "eval"))
+    metrics, evaluations = (Tail(options.run, name) for name in ("metrics", "eval"))
     waiting, sent = [], -1  # evaluations that were read before their step
     while True:
         over = is_over(os.path.join(options.run, "run.json"))  # before the last look, which then sees everything

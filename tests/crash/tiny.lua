@@ -6,6 +6,7 @@
 --              ppo        a PPO stage with a critic of its own
 --              denoise    masked training
 --              changes    a reload after step 1, an attached session after step 2
+--              segments   logs that begin a new file at each step, of which three are kept
 --
 -- Environment: EDIT=TEXT is written into reward.lua after step 1.  ATTACH=FILE holds the lines of
 -- the attached session.
@@ -87,6 +88,8 @@ elseif kind == "denoise" then
   e.data.train = grpo.data.text("text", { window = 20, stride = 3 })
   e.data.eval = grpo.data.text("text", { window = 20, stride = 17 })
   e.data.max_prompt_tokens, e.checkpoint.best = 20, "eval/masked_loss"
+elseif kind == "segments" then
+  e.log.segment_mib, e.log.keep_segments = 0.0001, 3
 elseif kind == "changes" then
   function e.hooks.on_start(tr)
     tr.state.count = tr.state.count or 0

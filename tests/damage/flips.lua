@@ -80,11 +80,14 @@ local function of_resume(result, dir)
   return table.concat(list, "\n")
 end
 
--- A resume may lose no line of a log: it is still there, or in FILE.damaged, or is made again.
+-- A resume may lose no line of a log: it is still in a file of the log, or in FILE.damaged, or is
+-- made again.
 local function lost_line(dir, name, text)
   if not name:find("%.jsonl$") then return nil end
-  local now = (fs.read(("%s/%s"):format(dir, name)) or "")
-    .. (fs.read(("%s/%s.damaged"):format(dir, name)) or "")
+  local now = ""
+  for _, file in ipairs(fs.list(dir)) do
+    if file:find("%.jsonl") then now = now .. fs.read(dir .. "/" .. file) end
+  end
   for line in text:gmatch("[^\n]+") do
     local ok, row = pcall(core.json_decode, line)
     local made_again = ok and row.step == 2

@@ -56,18 +56,21 @@ local function has_lost_its_end(file, path, first, stop)
     and sums.state(read(file, path, first, stop - 1)) == "intact"
 end
 
--- Returns where the file ends when it is cut, and unreadable lines in the part that was looked at,
--- { first =, stop = } from the last one to the first.
+-- Returns where the file ends when it is cut; unreadable lines in the part that was looked at,
+-- { first =, stop = } from the last one to the first; and the step of the last row that stays.
 local function place_to_cut(file, path, size, last, rows)
   local next_end = line_ends(file, path, size)
   local stop = next_end() or 0
-  local place, unreadable = stop, {}
+  local place, unreadable, kept = stop, {}, nil
   local of_last = {} -- where the rows of step `last` begin, from the last one to the first
   if has_lost_its_end(file, path, stop, size) then unreadable[1] = { first = stop, stop = size } end
   while stop > 0 do
     local first = next_end() or 0
     local step = step_of(file, path, first, stop)
-    if step and (step < last or step == last and not rows) then break end
+    if step and (step < last or step == last and not rows) then
+      kept = step
+      break
+    end
     if not step then
       unreadable[#unreadable + 1] = { first = first, stop = stop }
     elseif step == last then
@@ -81,7 +84,7 @@ local function place_to_cut(file, path, size, last, rows)
   for _, line in ipairs(unreadable) do
     if line.stop == place then place = line.first end
   end
-  return place, unreadable
+  return place, unreadable, #of_last > 0 and (rows or 0) > 0 and last or kept
 end
 
 -- ---- unreadable lines -----------------------------------------------------------------------
@@ -131,13 +134,13 @@ end
 -- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
 -- the first `rows` ones (nil: none of them), and an incomplete last line.  Lines that cannot be
 -- read are moved to PATH.damaged if they stand behind the rows that stay.  Returns sentences about
--- lines that were not as they should be.
+-- lines that were not as they should be, how many bytes stay, and the step of the last row.
 return function(path, last, rows)
-  if not fs.exists(path) then return {} end
+  if not fs.exists(path) then return {}, 0 end
   local file <close> = must(io.open(path, "rb"))
   file:setvbuf("no") -- rows are read exactly
   local size = file:seek("end")
-  local place, unreadable = place_to_cut(file, path, size, last, rows)
+  local place, unreadable, kept = place_to_cut(file, path, size, last, rows)
   local remarks = {}
   if #unreadable > 0 then
     remarks[1] = said(file, path, unreadable, put_aside(file, path, place, unreadable))
@@ -147,5 +150,5 @@ return function(path, last, rows)
     remarks[#remarks + 1] = path:match("[^/]+$") .. ": the last line is incomplete and was cut"
   end
   if place < size then must(fs.truncate(path, place)) end
-  return remarks
+  return remarks, place, kept
 end

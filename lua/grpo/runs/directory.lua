@@ -2,14 +2,16 @@
 -- written atomically.
 --
 -- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
--- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log
--- (events), output.log (the text of the screen), and those of script_logs.lua.
+-- completions.jsonl, eval.jsonl and their segments (segments.lua), events.out.tfevents.*,
+-- checkpoints/, latest, best, run.log (events), output.log (the text of the screen), and those of
+-- script_logs.lua.
 
 local core = require "grpo.core"
-local cut_log = require "grpo.runs.cut_log"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
+local row_log = require "grpo.runs.row_log"
 local schema = require "grpo.runs.schema"
+local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local tensorboard = require "grpo.runs.tensorboard"
@@ -314,31 +316,27 @@ end
 
 -- ---- logs ------------------------------------------------------------------------
 
-local logs = { "metrics", "completions", "eval" }
+local logs = segments.logs
 
 -- Removes the rows that a resumed run will write again.  last_step: that of the checkpoint from
 -- which it resumes, -1 without one.  evaluations: how many of that step it knows of.
 function Run:cut_logs(last_step, evaluations)
   for _, name in ipairs(logs) do
-    local path = ("%s/%s.jsonl"):format(self.dir, name)
-    for _, line in ipairs(cut_log(path, last_step, name == "eval" and evaluations or nil)) do
-      self:remark(line)
-    end
+    self.log[name]:cut(last_step, name == "eval" and evaluations or nil)
   end
 end
 
 function Run:open_logs()
   self.log = {}
-  for _, name in ipairs(logs) do
-    self.log[name] = must(fs.append(self.dir .. "/" .. name .. ".jsonl"))
-  end
+  for _, name in ipairs(logs) do self.log[name] = row_log.open(self, name) end
   self.text_log = must(fs.append(self.dir .. "/run.log"))
   self.output = must(fs.append(self.dir .. "/output.log"))
   self.script_logs = {}
 end
 
-function Run:append(name, row)
-  must(self.log[name]:put(sums.line(row)))
+-- options: of the experiment, `log`
+function Run:append(name, row, options)
+  self.log[name]:append(row, options)
 end
 
 -- A note that is also shown.

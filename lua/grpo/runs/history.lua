@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local schema = require "grpo.runs.schema"
+local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 local rundir = require "grpo.runs.directory"
 local stage_options = require "grpo.runs.stage_options"
@@ -55,29 +56,38 @@ local function is_incomplete(line)
   return line:sub(-1) ~= "\n" and sums.state(line:sub(1, -2)) ~= "intact"
 end
 
--- Iterates over the rows of NAME.jsonl, or FOLDER/NAME.jsonl: number of the line, row.  A missing
--- file has no rows.
+-- Returns the row in a line of a file; nil if the file is still being written, and this is the
+-- beginning of a row.
+local function checked_row(shape, line, path, number, finished)
+  local row, problem = row_of(line)
+  if row then return schema.check(shape, row, path, number) end
+  if not finished and is_incomplete(line) then return nil end
+  return errors.raise_plain("EFORMAT", "%s:%d: %s; the file is damaged: restore the line from a "
+    .. "copy, or remove it", path, number, problem)
+end
+
+-- Iterates over the rows of NAME.jsonl, and of the segments before it, or of FOLDER/NAME.jsonl:
+-- number of the line in its file, row.  A missing file has no rows.
 function history.rows(dir, name)
-  local path = ("%s/%s.jsonl"):format(dir, name)
-  local file = fs.exists(path) and history.reader(path)
   local number, shape = 0, schema.shapes[name:match "^[^/]+"]
+  local file, path, segment = segments.open_next(dir, name, 0)
   return function()
     local line = file and file:read("L")
-    if not line then
-      if file then file:close() end
-      file = nil
-      return nil
+    while file and not line and segment do
+      file:close()
+      number, file, path, segment = 0, segments.open_next(dir, name, segment)
+      line = file and file:read("L")
     end
+    local row
     number = number + 1
-    local row, problem = row_of(line)
-    if row then return number, schema.check(shape, row, path, number) end
-    if is_incomplete(line) then return nil end
-    errors.raise_plain("EFORMAT", "%s:%d: %s; the file is damaged: restore the line from a copy, "
-      .. "or remove it", path, number, problem)
+    if line then row = checked_row(shape, line, path, number, segment) end
+    if row then return number, row end
+    if file then file:close() end
+    file = nil
   end
 end
 
--- Returns all rows of NAME.jsonl as a list; keep(row), optional, chooses.
+-- Returns all rows of a log as a list; keep(row), optional, chooses.
 function history.list(dir, name, keep)
   local list = {}
   for _, row in history.rows(dir, name) do
