@@ -1,36 +1,87 @@
 -- schedule.lua - numbers that change during training.
 --
--- A schedule is a pure function of `p`: p.step (0 at a stage's first step), p.steps, p.tokens
--- (completion tokens trained on so far), p.fraction (0..1) and p.metrics (of the last step).
--- A plain number is allowed wherever a schedule is.
+-- A schedule is a pure function of `p`: p.step (0 at a stage's first step), p.steps, p.update
+-- (updates of the stage before this one), p.updates, p.update_tokens (tokens that these updates
+-- trained on, each as often as one did), p.tokens (completion tokens of the steps before),
+-- p.fraction (0..1) and p.metrics (of the last step).  A plain number is allowed wherever a
+-- schedule is.
 --
--- A span in `steps` or `tokens` counts from 0; the default is the whole stage.  The types of the
--- parameters are in lua/grpo/meta/schedule.lua.
+-- `over` is what a schedule counts: "step" (the default), "update" or "tokens".  A schedule over
+-- updates or tokens is evaluated before each update, another once a step.  A span in `steps`,
+-- `updates` or `tokens` counts from 0; the default is the whole stage.  The types of the parameters
+-- are in lua/grpo/meta/schedule.lua.
 
 local options = require "grpo.options"
 
 local schedule = {}
 
+-- ---- what is counted ---------------------------------------------------------------------------
+
 local number = { type = "number", required = true }
 local span = { type = "number", above = 0 }
+local ratio = { type = "number", min = 0, max = 1 }
+local over = { type = "string", one_of = { "step", "update", "tokens" } }
 
--- Returns the part of a span that has passed, 0..1.
-local function progress(p, o)
-  local x
-  if o.steps then
-    x = p.step / o.steps
-  elseif o.tokens then
-    x = p.tokens / o.tokens
-  elseif p.steps and p.steps > 0 then
-    x = p.step / p.steps
-  else
-    x = p.fraction or 0
-  end
-  return math.min(math.max(x, 0), 1)
+-- By unit: the fields of p with the place and the end, and the option that names the end.  "once":
+-- p.tokens, which does not change between the updates of a step.
+local units = {
+  step = { at = "step", total = "steps", span = "steps" },
+  update = { at = "update", total = "updates", span = "updates" },
+  tokens = { at = "update_tokens", span = "tokens" },
+  once = { at = "tokens", span = "tokens" },
+}
+
+-- [schedule] = true: it is evaluated before each update.
+local evaluated_often = setmetatable({}, { __mode = "k" })
+
+-- Marks f as evaluated before each update if `unit` or one of the schedules in it asks for that.
+local function mark(f, unit, ...)
+  local often = unit == "update" or unit == "tokens"
+  for i = 1, select("#", ...) do often = often or evaluated_often[(select(i, ...))] end
+  evaluated_often[f] = often or nil
+  return f
 end
 
-local function one_span(o, where)
-  if o.steps and o.tokens then error(where .. ": give steps or tokens, not both", 3) end
+-- Checks the spans of o and returns what it counts, with its end: { at =, total =, last = or nil }.
+-- needs_end: without a span or a planned number there is no schedule.
+local function counted(o, where, needs_end)
+  local given
+  for _, name in ipairs { "steps", "updates", "tokens" } do
+    if o[name] and given then
+      error(("%s: give %s or %s, not both"):format(where, given, name), 3)
+    end
+    given = o[name] and name or given
+  end
+  local unit = o.over or given == "updates" and "update" or given == "tokens" and "once" or "step"
+  if given and given ~= units[unit].span then
+    error(("%s.%s: over = \"%s\" counts %s; give %s"):format(where, given, unit, units[unit].span,
+      units[unit].span), 3)
+  end
+  if needs_end and not given and not units[unit].total then
+    error(("%s.tokens: is required, because a run does not know its tokens beforehand"):format(
+      where), 3)
+  end
+  return { unit = unit, at = units[unit].at, total = units[unit].total, last = given and o[given] }
+end
+
+-- The place of p, and its end or nil.
+local function place(p, c)
+  return p[c.at] or 0, c.last or c.total and p[c.total]
+end
+
+-- The length of a warm-up: `warmup`, or warmup_ratio of the whole, rounded up as transformers does.
+local function warmup_of(o, total)
+  return o.warmup_ratio and math.ceil(o.warmup_ratio * (total or 0)) or o.warmup or 0
+end
+
+local function one_warmup(o, where)
+  if o.warmup and o.warmup_ratio then
+    error(where .. ": give warmup or warmup_ratio, not both", 3)
+  end
+end
+
+local function within(x)
+  return math.min(math.max(x, 0), 1)
 end
 
 -- Returns a schedule's value; numbers are constant schedules.
@@ -45,126 +96,197 @@ local function is_schedule(s)
   return type(meta) == "table" and meta.__call ~= nil
 end
 
+--- A schedule of your own that counts updates or tokens: f(p) is called before each update, and not
+--- once a step.
+function schedule.over(unit, f)
+  if not units[unit] or unit == "once" then
+    error(('schedule.over: wants "step", "update" or "tokens", got %s'):format(tostring(unit)), 2)
+  end
+  if type(f) ~= "function" then
+    error("schedule.over: wants a function(p), got a " .. type(f), 2)
+  end
+  return mark(function(p) return f(p) end, unit)
+end
+
+--- Whether a schedule is evaluated before each update, and not once a step.
+function schedule.is_per_update(s)
+  return s ~= nil and evaluated_often[s] == true
+end
+
+-- ---- the schedules -----------------------------------------------------------------------------
+
 --- Always v.
 function schedule.constant(v)
   if type(v) ~= "number" then error("schedule.constant: wants a number, got a " .. type(v), 2) end
   return function() return v end
 end
 
---- From `from` to `to` in a straight line, then `to`.  With power = 2, 3, ... as the distance
---- still to go to that power (the polynomial schedule of transformers).
-function schedule.linear(opts)
-  local o = options.check(opts, {
-    from = number, to = number, steps = span, tokens = span,
-    power = { type = "number", default = 1, above = 0 },
-  }, "schedule.linear")
-  one_span(o, "schedule.linear")
-  return function(p) return o.to + (o.from - o.to) * (1 - progress(p, o)) ^ o.power end
+-- The part of the way from the end of the warm-up to the end that has passed, 0..1.
+local function progress(p, now, total, warmup)
+  if not total or total <= 0 then return within(p.fraction or 0) end
+  if total <= warmup then return 1 end
+  return within((now - warmup) / (total - warmup))
 end
 
---- From `from` up to `to` in a straight line, then constant.
-function schedule.warmup(opts)
+--- From `from` to `to` in a straight line, then `to`.  With power = 2, 3, ... as the distance
+--- still to go to that power (the polynomial schedule of transformers).  With a warm-up it rises
+--- from 0 to `from` first, and the end counts the warm-up too.
+function schedule.linear(opts)
+  local where = "schedule.linear"
   local o = options.check(opts, {
-    from = { type = "number", default = 0 }, to = number, steps = span, tokens = span,
-  }, "schedule.warmup")
-  one_span(o, "schedule.warmup")
-  return function(p)
-    local x = progress(p, o)
-    return x < 1 and o.from + (o.to - o.from) * x or o.to
+    from = number, to = number, over = over, steps = span, updates = span, tokens = span,
+    warmup = { type = "number", min = 0 }, warmup_ratio = ratio,
+    power = { type = "number", default = 1, above = 0 },
+  }, where)
+  one_warmup(o, where)
+  local c = counted(o, where, true)
+  return mark(function(p)
+    local now, total = place(p, c)
+    local warmup = warmup_of(o, total)
+    if now < warmup then return o.from * now / math.max(1, warmup) end
+    return o.to + (o.from - o.to) * (1 - progress(p, now, total, warmup)) ^ o.power
+  end, c.unit)
+end
+
+--- From `from` up to `to` in a straight line, then constant.  The span is that of the rise;
+--- warmup_ratio instead is its share of the stage.
+function schedule.warmup(opts)
+  local where = "schedule.warmup"
+  local o = options.check(opts, {
+    from = { type = "number", default = 0 }, to = number, over = over, steps = span,
+    updates = span, tokens = span, warmup_ratio = ratio,
+  }, where)
+  local c = counted(o, where, true)
+  if o.warmup_ratio and c.last then
+    error(("%s: give %s or warmup_ratio, not both"):format(where, units[c.unit].span), 2)
   end
+  return mark(function(p)
+    local now, total = place(p, c)
+    if o.warmup_ratio then total = math.max(1, warmup_of(o, total)) end
+    local x = progress(p, now, total, 0)
+    return x < 1 and o.from + (o.to - o.from) * x or o.to
+  end, c.unit)
 end
 
 --- Linear warm-up from 0 to `peak`, then down to `final` along a cosine: that of transformers.
 --- `cycles` is the number of waves (0.5: peak to final, once); `restarts` instead is the number of
---- falls, each from the peak.  As there, a plain cosine climbs again past `steps`: chain it with a
+--- falls, each from the peak.  As there, a plain cosine climbs again past its end: chain it with a
 --- constant when the stage is longer.
---- `warmup` is in steps; `steps` is the end, warm-up included, by default the stage's last step.
+--- `warmup` counts what `over` says, or warmup_ratio is its share of the whole; the end, `steps`,
+--- `updates` or `tokens`, includes the warm-up and is by default the stage's.
 function schedule.cosine(opts)
+  local where = "schedule.cosine"
   local o = options.check(opts, {
     peak = number,
-    warmup = { type = "number", default = 0, min = 0 },
-    steps = span,
+    warmup = { type = "number", min = 0 }, warmup_ratio = ratio,
+    over = over, steps = span, updates = span, tokens = span,
     final = { type = "number", default = 0 },
     cycles = { type = "number", default = 0.5, above = 0 },
     restarts = { type = "integer", min = 1 },
-  }, "schedule.cosine")
-  return function(p)
-    if p.step < o.warmup then return o.peak * p.step / math.max(1, o.warmup) end
-    local total = o.steps or p.steps
-    local x = (p.step - o.warmup) / math.max(1, total - o.warmup)
+  }, where)
+  one_warmup(o, where)
+  local c = counted(o, where, true)
+  return mark(function(p)
+    local now, total = place(p, c)
+    local warmup = warmup_of(o, total)
+    if now < warmup then return o.peak * now / math.max(1, warmup) end
+    local x = (now - warmup) / math.max(1, total - warmup)
     local wave = 2 * o.cycles * x
     if o.restarts then
       if x >= 1 then return o.final end
       wave = o.restarts * x % 1
     end
     return o.final + (o.peak - o.final) * math.max(0, 0.5 * (1 + math.cos(math.pi * wave)))
-  end
+  end, c.unit)
 end
 
---- Linear warm-up to `peak`, then falling with the root of the step.
+--- Linear warm-up to `peak`, then falling with the root of the step, update or token.
 function schedule.inverse_sqrt(opts)
+  local where = "schedule.inverse_sqrt"
   local o = options.check(opts, {
-    peak = number, warmup = { type = "number", required = true, above = 0 },
-  }, "schedule.inverse_sqrt")
-  return function(p)
-    if p.step < o.warmup then return o.peak * p.step / o.warmup end
-    return o.peak * math.sqrt(o.warmup / p.step)
+    peak = number, warmup = span, warmup_ratio = ratio, over = over,
+  }, where)
+  one_warmup(o, where)
+  if not o.warmup and not o.warmup_ratio then error(where .. ".warmup: is required", 2) end
+  local c = counted(o, where, o.warmup_ratio ~= nil)
+  return mark(function(p)
+    local now, total = place(p, c)
+    local warmup = o.warmup or math.max(1, warmup_of(o, total))
+    if now < warmup then return o.peak * now / warmup end
+    return o.peak * math.sqrt(warmup / now)
+  end, c.unit)
+end
+
+-- The list of a piecewise or chain without its option `over`, and what it counts.
+local function pieces_of(list, where)
+  local c = counted(options.check({ over = list.over }, { over = over }, where, 4), where)
+  local rest = {}
+  for key, value in pairs(list) do
+    if key ~= "over" then rest[key] = value end
   end
+  return rest, c
 end
 
 --- Constant pieces: from step `at` on, `value` (a number or a schedule), until the next piece.
+--- With over = "update" or "tokens" beside the pieces, `at` counts that.
 function schedule.piecewise(pieces)
+  local where = "schedule.piecewise"
   if type(pieces) ~= "table" or #pieces == 0 then
-    error("schedule.piecewise: wants a list of { at =, value = }", 2)
+    error(where .. ": wants a list of { at =, value = }", 2)
   end
-  local list = {}
-  for i, piece in ipairs(pieces) do
-    local where = ("schedule.piecewise[%d]"):format(i)
+  local given, c = pieces_of(pieces, where)
+  local list, values = {}, {}
+  for i, piece in ipairs(given) do
+    local name = ("%s[%d]"):format(where, i)
     local o = options.check(piece, {
       at = { type = "number", required = true, min = 0 }, value = { required = true },
-    }, where)
-    if not is_schedule(o.value) then error(where .. ".value: wants a number or a schedule", 2) end
+    }, name)
+    if not is_schedule(o.value) then error(name .. ".value: wants a number or a schedule", 2) end
     if i > 1 and o.at <= list[i - 1].at then
-      error(where .. ".at: must be more than the one before", 2)
+      error(name .. ".at: must be more than the one before", 2)
     end
-    list[i] = o
+    list[i], values[i] = o, o.value
   end
-  return function(p)
-    local value = list[1].value
+  return mark(function(p)
+    local now, value = place(p, c), list[1].value
     for _, piece in ipairs(list) do
-      if p.step >= piece.at then value = piece.value end
+      if now >= piece.at then value = piece.value end
     end
     return at(value, p)
-  end
+  end, c.unit, table.unpack(values))
 end
 
 --- One schedule after the other, each seeing its own steps counted from 0.  The last needs no
---- `steps`: it lasts to the end of the stage, and so it does if it has.
+--- `steps`: it lasts to the end of the stage, and so it does if it has.  With over = "update" or
+--- "tokens" beside the parts, `steps` is a number of these, and that is what is counted from 0.
 function schedule.chain(parts)
+  local where = "schedule.chain"
   if type(parts) ~= "table" or #parts == 0 then
-    error("schedule.chain: wants a list of { schedule, steps = }", 2)
+    error(where .. ": wants a list of { schedule, steps = }", 2)
   end
-  local list = {}
-  for i, part in ipairs(parts) do
-    local where = ("schedule.chain[%d]"):format(i)
+  local given, c = pieces_of(parts, where)
+  local list, inner = {}, {}
+  for i, part in ipairs(given) do
+    local name = ("%s[%d]"):format(where, i)
     local o = options.check(part, {
-      { required = true }, steps = { type = "integer", min = 1, required = i < #parts },
-    }, where)
-    if not is_schedule(o[1]) then error(where .. ": wants a number or a schedule first", 2) end
-    list[i] = o
+      { required = true }, steps = { type = "integer", min = 1, required = i < #given },
+    }, name)
+    if not is_schedule(o[1]) then error(name .. ": wants a number or a schedule first", 2) end
+    list[i], inner[i] = o, o[1]
   end
-  return function(p)
+  return mark(function(p)
+    local now, total = place(p, c)
     local start = 0
     for i, part in ipairs(list) do
-      local steps = part.steps or math.max(1, (p.steps or 0) - start)
-      if p.step < start + steps or i == #list then
-        local mine = { step = p.step - start, steps = steps,
-          fraction = math.min((p.step - start) / steps, 1) }
+      local length = part.steps or math.max(1, (total or 0) - start)
+      if now < start + length or i == #list then
+        local mine = { [c.at] = now - start, fraction = math.min((now - start) / length, 1) }
+        if c.total then mine[c.total] = length end
         return at(part[1], setmetatable(mine, { __index = p }))
       end
-      start = start + steps
+      start = start + length
     end
-  end
+  end, c.unit, table.unpack(inner))
 end
 
 --- The KL coefficient that steers KL towards `target` (1909.08593).  It reads the last step's
@@ -191,7 +313,7 @@ function schedule.product(a, b)
   if not is_schedule(a) or not is_schedule(b) then
     error("schedule.product: wants two schedules or numbers", 2)
   end
-  return function(p) return at(a, p) * at(b, p) end
+  return mark(function(p) return at(a, p) * at(b, p) end, nil, a, b)
 end
 
 -- ---- schedules as text -------------------------------------------------------------------------
@@ -202,7 +324,7 @@ end
 --
 -- NAME is a function of this module, and KEY a field of its options.  constant and product have
 -- values without keys.  In piecewise KEY is the step from which a value holds, in chain the number
--- of steps that it lasts, which the last one may leave out:
+-- of steps that it lasts, which the last one may leave out; over=update counts updates there:
 --   cosine:peak=1e-4,warmup=20      piecewise:0=1e-4,100=5e-5      product:2,(linear:from=1,to=0)
 --   chain:20=(warmup:to=1e-4),100=1e-4,(linear:from=1e-4,to=0)
 
@@ -217,11 +339,11 @@ end
 -- Splits at the commas that stand outside of parentheses.
 local function items_of(text)
   local list, depth, from = {}, 0, 1
-  for place, sign in text:gmatch("()([(),])") do
+  for spot, sign in text:gmatch("()([(),])") do
     depth = depth + (sign == "(" and 1 or sign == ")" and -1 or 0)
     if depth < 0 then break end
     if sign == "," and depth == 0 then
-      list[#list + 1], from = text:sub(from, place - 1), place + 1
+      list[#list + 1], from = text:sub(from, spot - 1), spot + 1
     end
   end
   if depth ~= 0 then refuse(text, "its parentheses do not match") end
@@ -244,6 +366,14 @@ local function value_of(text, depth)
   if value then return math.tointeger(value) or value end
   if text:find("^[%a_]+$") then return text end
   refuse(text, "want a number, a word or a schedule in parentheses")
+end
+
+-- Moves the item over=UNIT of a list to the list's field.
+local function take_over(items, list)
+  for i, item in ipairs(items) do
+    if item.key == "over" then list.over = table.remove(items, i).value end
+  end
+  return list
 end
 
 local function step_of(item)
@@ -270,13 +400,13 @@ function arguments.product(items)
 end
 
 function arguments.piecewise(items)
-  local list = {}
+  local list = take_over(items, {})
   for i, item in ipairs(items) do list[i] = { at = step_of(item), value = item.value } end
   return list
 end
 
 function arguments.chain(items)
-  local list = {}
+  local list = take_over(items, {})
   for i, item in ipairs(items) do
     list[i] = { item.value, steps = (item.key or i < #items) and step_of(item) or nil }
   end
@@ -293,10 +423,12 @@ local function named(name, items)
   return o
 end
 
+local not_in_texts = { parse = true, text = true, over = true, is_per_update = true }
+
 local function names()
   local list = {}
   for name in pairs(schedule) do
-    if name ~= "parse" and name ~= "text" then list[#list + 1] = name end
+    if not not_in_texts[name] then list[#list + 1] = name end
   end
   table.sort(list)
   return list

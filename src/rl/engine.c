@@ -151,6 +151,8 @@ uint64_t engine_optimizer_steps(const Engine *e) {
   return e->optimizer ? optimizer_steps(e->optimizer) : 0;
 }
 
+uint64_t engine_update_tokens(const Engine *e) { return e->update_tokens; }
+
 const EngineOptions *engine_options(const Engine *e) { return &e->o; }
 Model *engine_policy(Engine *e) { return e->policy; }
 Model *engine_reference_model(Engine *e) { return e->reference; }

@@ -25,6 +25,7 @@ struct Engine {
   Arena step;                     /* the plan of an update */
   RolloutActivations activations; /* of BATCH_SAMPLE's rollout, where they are recorded */
   bool has_activations;           /* of the whole rollout */
+  uint64_t update_tokens;         /* that optimizer steps have trained on */
   bool told_large_unit;           /* the notice about micro_batch_tokens is given once */
   /* For tests: an update uses neither the record nor the rollout's activations; how many units have
    * used the one and the other so far. */

@@ -109,7 +109,9 @@ static Status step(Likelihood *l, const SftOptions *o, double *norm) {
   const Status s = measure(l, o, norm);
   if (s == GRPO_EDIVERGED) return explain(l, o);
   try(s);
-  return optimizer_step(l->e->optimizer, &l->e->tape.cx, o->lr, o->max_grad_norm, *norm);
+  try(optimizer_step(l->e->optimizer, &l->e->tape.cx, o->lr, o->max_grad_norm, *norm));
+  l->e->update_tokens += (uint64_t)l->tokens;
+  return GRPO_OK;
 }
 
 static void report(const Likelihood *l, const SftOptions *o, double norm, double seconds,

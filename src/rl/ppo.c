@@ -139,11 +139,13 @@ static Status read_scores(Arena *a, const Batch *b, const PpoOptions *o, double 
   return GRPO_OK;
 }
 
-static Status passes(Update *u, const PpoOptions *o, double *norms) {
+/* uo: the options that u reads */
+static Status passes(Update *u, const PpoOptions *o, UpdateOptions *uo, double *norms) {
   int done = 0;
   for (int epoch = 0; epoch < o->update.iterations; epoch++)
     for (int k = 0; k < o->minibatches; k++) {
       double norm = 0;
+      if (done) try(update_ask(u, uo));
       deal(u, o, epoch, k);
       try(update_iterate(u, done++, &norm));
       *norms += norm;
@@ -170,7 +172,7 @@ Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, S
   try(values_of_rollout(&u));
   try(targets(&u, o, score, &t));
   if (advantage) copy_advantages(&u.plan, advantage);
-  try(passes(&u, o, &norms));
+  try(passes(&u, o, &uo, &norms));
   update_report(&u, o->update.iterations * o->minibatches, norms, clock_seconds() - start, out);
   add_metrics(&u, o, &t, out);
   return GRPO_OK;

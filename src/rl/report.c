@@ -38,7 +38,7 @@ void update_report(const Update *u, int iterations, double norm, double seconds,
   m->learning_rate = u->o->lr;
   m->beta = u->o->loss.kl;
   m->ratio_max_deviation = u->ratio_deviation;
-  m->trained_tokens = u->plan.num_tokens;
+  m->trained_tokens = u->tokens;
   m->time_train = seconds;
   m->time_forward = u->forward;
   m->time_backward = u->backward;

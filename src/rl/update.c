@@ -279,6 +279,7 @@ Status update_iterate(Update *u, int iteration, double *norm) {
   if (iteration == 0) record_check_ratio(u);
   const double start = clock_seconds();
   try(optimize(u, *norm));
+  u->e->update_tokens += (uint64_t)u->plan.num_tokens;
   u->optimizer += clock_seconds() - start;
   return GRPO_OK;
 }
@@ -290,10 +291,8 @@ Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions
   return options_check(&update_option_set, o);
 }
 
-static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
+static Status check_kl(const Engine *e, const Batch *b, const UpdateOptions *o) {
   const LossOptions *l = &o->loss;
-  try(update_check_numbers(e, b, o));
-  if (!o->advantage && !o->token_advantage) return fail(GRPO_EARG, "update: no advantages");
   if (!o->loss_fn) try(loss_options_check(l));
   if (l->kl != 0 && !(e->reference || e->o.bigram))
     return fail(GRPO_EARG, "train.kl: %g needs a reference, but reference is false", l->kl);
@@ -305,6 +304,19 @@ static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   return GRPO_OK;
 }
 
+static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
+  try(update_check_numbers(e, b, o));
+  if (!o->advantage && !o->token_advantage) return fail(GRPO_EARG, "update: no advantages");
+  return check_kl(e, b, o);
+}
+
+Status update_ask(const Update *u, UpdateOptions *o) {
+  if (!o->before) return GRPO_OK;
+  try(o->before(o->before_user, &o->lr, &o->loss.kl));
+  try(options_check(&update_option_set, o));
+  return check_kl(u->e, u->b, o);
+}
+
 Status update_begin(Update *u, const bool *left_out, int end_below) {
   Engine *e = u->e;
   const PlanCut cut = {e->o.micro_batch_tokens, end_below, left_out};
@@ -313,18 +325,21 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
   if (!u->out) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
   loss_metrics_init(&u->sums);
   u->norder = u->plan.nunits;
+  u->tokens = u->plan.num_tokens;
   return GRPO_OK;
 }
 
 Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *out) {
   const double start = clock_seconds();
-  Update u = {.e = e, .b = b, .o = o};
+  UpdateOptions uo = *o;
+  Update u = {.e = e, .b = b, .o = &uo};
   double norms = 0;
   try(check(e, b, o));
   arena_reset(&e->step);
   try(update_begin(&u, NULL, 0));
   for (int i = 0; i < o->iterations; i++) {
     double norm = 0;
+    if (i) try(update_ask(&u, &uo));
     try(update_iterate(&u, i, &norm));
     norms += norm;
   }

@@ -21,10 +21,16 @@ typedef struct LossInput {
 /* Returns a number that depends on logp or entropy; the engine runs its backward. */
 typedef Status (*LossFn)(void *user, const LossInput *in, Value **loss);
 
+/* Sets the rate and the coefficient of a KL in the loss for the next optimizer step; they come as
+ * they were in the one before. */
+typedef Status (*BeforeUpdateFn)(void *user, double *lr, double *kl);
+
 typedef struct UpdateOptions {
   LossOptions loss; /* loss.kl > 0 wants engine_reference() before, or kl_estimator full */
   LossFn loss_fn;   /* NULL: loss.kind */
   void *loss_user;
+  BeforeUpdateFn before; /* called before each optimizer step but the first; NULL: none */
+  void *before_user;
   /* The advantage of a token is the sum of its completion's and its own.  One of the arrays may be
    * NULL.  Injected tokens have no advantage, whatever stands here. */
   const double *advantage;       /* [completions] */

@@ -42,6 +42,7 @@ typedef struct Update {
   Tensor **out; /* [units] log-probabilities, entropies (and full KLs): [2 or 3, tokens]; NULL: the
                      unit needs no forward */
   LossMetrics sums;
+  double tokens;                       /* in the loss, of the whole rollout */
   double loss;                         /* of the policy alone; update_loss() adds the critic's */
   double ratio_deviation;              /* largest |ratio - 1| in the first iteration */
   double forward, backward, optimizer; /* seconds */

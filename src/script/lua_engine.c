@@ -182,6 +182,11 @@ static int l_optimizer_steps(lua_State *L) {
   return 1;
 }
 
+static int l_update_tokens(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)engine_update_tokens(check_engine(L, 1)));
+  return 1;
+}
+
 static int l_save(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   const Status s = engine_save(e, check_string(L, 2, NULL));
@@ -204,7 +209,8 @@ CORE_PART(engine) {
   static const luaL_Reg functions[] = {FN(engine), {NULL, NULL}};
   static const luaL_Reg methods[] = {
       FN(save),          FN(load),  FN(reserve),         FN(estimate),
-      FN(eval_capacity), FN(close), FN(optimizer_steps), {NULL, NULL},
+      FN(eval_capacity), FN(close), FN(optimizer_steps), FN(update_tokens),
+      {NULL, NULL},
   };
   static const luaL_Reg meta[] = {META(gc), META(close), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

@@ -10,7 +10,8 @@
 static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
   static const OptionSet *const all[] = {&loss_option_set, &update_option_set, NULL};
   static const OptionSet *const own[] = {&ppo_option_set, NULL};
-  static const char *const others[] = {"scores", "token_rewards", "seed", "step", "ppo", NULL};
+  static const char *const others[] = {"scores", "token_rewards", "seed", "step",
+                                       "ppo",    "before",        NULL};
   int n;
   ppo_options_init(o);
   check_option_fields(L, 4, "ppo", all, others);
@@ -54,8 +55,14 @@ static int l_ppo(lua_State *L) {
   check_table(L, 4);
   lua_settop(L, 4);
   check_ppo(L, b, &o);
+  LuaBefore before;
+  read_before(L, &o.update, &before);
   double *advantage = push_scratch(L, (size_t)batch_tokens(b), sizeof *advantage);
-  want_ok(L, engine_ppo(e, b, &o, advantage, &m));
+  set_engine_busy(L, 1, true);
+  const Status s = engine_ppo(e, b, &o, advantage, &m);
+  set_engine_busy(L, 1, false);
+  raise_kept(L, before.error);
+  if (s) return raise_status(L, s);
   push_metrics(L, &m);
   push_advantages(L, b, advantage);
   return 2;

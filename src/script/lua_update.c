@@ -102,6 +102,39 @@ static Status call_lua_loss(void *user, const LossInput *in, Value **out) {
   return fail(GRPO_ESCRIPT, "train.loss raised an error");
 }
 
+/* ---- between the optimizer steps of a rollout ---------------------------------------- */
+
+static Status call_before(void *user, double *lr, double *kl) {
+  LuaBefore *b = user;
+  lua_State *L = b->L;
+  lua_pushvalue(L, b->function);
+  if (!call_protected(L, 0, 2)) {
+    b->error = luaL_ref(L, LUA_REGISTRYINDEX);
+    return fail(GRPO_ESCRIPT, "a schedule raised an error");
+  }
+  *lr = lua_tonumber(L, -2);
+  *kl = lua_tonumber(L, -1);
+  lua_pop(L, 2);
+  return GRPO_OK;
+}
+
+void read_before(lua_State *L, UpdateOptions *o, LuaBefore *b) {
+  const int type = lua_getfield(L, 4, "before");
+  *b = (LuaBefore){L, lua_gettop(L), LUA_NOREF};
+  if (type == LUA_TNIL) return;
+  if (type != LUA_TFUNCTION)
+    raise_new(L, GRPO_EARG, "update.before: a function expected, got %s", luaL_typename(L, -1));
+  o->before = call_before;
+  o->before_user = b;
+}
+
+void raise_kept(lua_State *L, int error) {
+  if (error == LUA_NOREF) return;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, error);
+  luaL_unref(L, LUA_REGISTRYINDEX, error);
+  lua_error(L);
+}
+
 /* ---- update ---------------------------------------------------------------------- */
 
 void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
@@ -117,7 +150,8 @@ void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
 
 static void check_update(lua_State *L, UpdateOptions *o) {
   static const OptionSet *const sets[] = {&loss_option_set, &update_option_set, NULL};
-  static const char *const others[] = {"loss", "max_new_tokens", "seed", "step", "p", NULL};
+  static const char *const others[] = {"loss", "max_new_tokens", "seed", "step",
+                                       "p",    "before",         NULL};
   LossKind kind = LOSS_grpo;
   check_option_fields(L, 4, "update", sets, others);
   if (lua_getfield(L, 4, "loss") == LUA_TSTRING)
@@ -147,17 +181,16 @@ static int l_update(lua_State *L) {
     o.loss_fn = call_lua_loss;
     o.loss_user = &loss;
   }
+  LuaBefore before;
+  read_before(L, &o, &before);
   o.token_advantage = push_token_numbers(L, 3, "advantage", b);
   luaL_checkstack(L, 20, "loss");
   set_engine_busy(L, 1, true);
   const Status s = engine_update(e, b, &o, &m);
   set_engine_busy(L, 1, false);
   if (o.loss_fn) end_step_values(L);
-  if (loss.error != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, loss.error);
-    luaL_unref(L, LUA_REGISTRYINDEX, loss.error);
-    return lua_error(L);
-  }
+  raise_kept(L, loss.error);
+  raise_kept(L, before.error);
   if (s) return raise_status(L, s);
   push_metrics(L, &m);
   return 1;

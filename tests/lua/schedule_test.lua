@@ -183,6 +183,125 @@ describe("an option with a schedule as text", function()
   end)
 end)
 
+-- tests/cases/schedules/transformers.jsonl, which tests/oracles/schedules.py wrote: factors of a
+-- peak of 1 from transformers itself, over steps and, because it counts updates, over these.
+local of_transformers = {
+  constant_with_warmup = function(o)
+    if o.warmup == 0 then return schedule.constant(1) end
+    return schedule.warmup { to = 1, steps = o.over == "step" and o.warmup or nil,
+      updates = o.over == "update" and o.warmup or nil, warmup_ratio = o.warmup_ratio,
+      over = o.over }
+  end,
+  linear = function(o) return schedule.linear(tiny.with(o, { from = 1, to = 0 })) end,
+  polynomial = function(o, more)
+    return schedule.linear(tiny.with(o, { from = 1, to = more.lr_end, power = more.power }))
+  end,
+  cosine = function(o, more)
+    return schedule.cosine(tiny.with(o, { peak = 1, cycles = more.num_cycles }))
+  end,
+  cosine_with_restarts = function(o, more)
+    return schedule.cosine(tiny.with(o, { peak = 1, restarts = more.num_cycles }))
+  end,
+  inverse_sqrt = function(o) return schedule.inverse_sqrt(tiny.with(o, { peak = 1 })) end,
+}
+
+describe("schedules of transformers", function()
+  local cases = {}
+  for line in io.lines("tests/cases/schedules/transformers.jsonl") do
+    cases[#cases + 1] = grpo.json.decode(line)
+  end
+
+  for _, over in ipairs { "step", "update" } do
+    it(("are ours over %ss in %d cases"):format(over, #cases), function()
+      for _, case in ipairs(cases) do
+        local s = of_transformers[case.schedule]({ over = over, warmup = case.warmup,
+          warmup_ratio = case.warmup_ratio }, case.options)
+        for i, factor in ipairs(case.factors) do
+          -- the other counts are of something else
+          local p = at(over == "step" and i - 1 or 77, over == "step" and case.total or 99,
+            { update = over == "update" and i - 1 or 55,
+              updates = over == "update" and case.total or 88 })
+          assert.near(factor, s(p), 1e-12, ("%s at %d of %d"):format(case.schedule, i - 1,
+            case.total))
+        end
+      end
+    end)
+  end
+end)
+
+describe("schedules over updates and tokens", function()
+  local function p(update, tokens)
+    return at(1, 10, { update = update, updates = 40, update_tokens = tokens or 0 })
+  end
+
+  it("count what they are asked to", function()
+    assert.near(0.5, schedule.linear { from = 1, to = 0, over = "update" }(p(20)), 1e-15)
+    assert.near(0.25, schedule.linear { from = 1, to = 0, updates = 8 }(p(6)), 1e-15)
+    assert.near(0.75, schedule.warmup { to = 1, tokens = 1000, over = "tokens" }(p(0, 750)), 1e-15)
+    local cosine = schedule.cosine { peak = 2, warmup_ratio = 0.1, tokens = 2000, over = "tokens" }
+    assert.near(1, cosine(p(0, 100)), 1e-15)
+    assert.near(1, cosine(p(0, 1100)), 1e-15)
+    assert.near(0.5, schedule.inverse_sqrt { peak = 1, warmup = 5, over = "update" }(p(20)), 1e-15)
+    local pieces = schedule.piecewise { { at = 0, value = 1 }, { at = 12, value = 2 },
+      over = "update" }
+    assert.same({ 1, 2 }, { pieces(p(11)), pieces(p(12)) })
+    local chain = schedule.chain { { schedule.warmup { to = 1, over = "update" }, steps = 10 },
+      { schedule.linear { from = 1, to = 0, over = "update" } }, over = "update" }
+    assert.near(0.5, chain(p(5)), 1e-15)
+    assert.near(0.5, chain(p(25)), 1e-15)
+    assert.equal(40, schedule.over("update", function(x) return x.updates end)(p(3)))
+  end)
+
+  it("are told apart from those that are called once a step", function()
+    local often = schedule.linear { from = 1, to = 0, over = "update" }
+    local user = schedule.over("tokens", function() return 1 end)
+    for _, s in ipairs { often, user, schedule.product(2, often), schedule.chain { { user } },
+      schedule.piecewise { { at = 0, value = often } }, schedule.parse("warmup:to=1,updates=3"),
+      schedule.parse("piecewise:over=update,0=1,3=2"), schedule.parse("chain:3=1,2,over=update"),
+      schedule.cosine { peak = 1, tokens = 9, over = "tokens" } } do
+      assert.is_true(schedule.is_per_update(s))
+    end
+    for _, s in ipairs { 1, function() return 1 end, schedule.cosine { peak = 1 },
+      schedule.cosine { peak = 1, over = "step" }, schedule.linear { from = 1, to = 0, tokens = 9 },
+      schedule.over("step", function() return 1 end), schedule.product(1, 2) } do
+      assert.is_false(schedule.is_per_update(s))
+    end
+  end)
+
+  it("say what is wrong", function()
+    for pattern, f in pairs {
+      ["over: must be one of step, update, tokens"] = function()
+        schedule.cosine { peak = 1, over = "epoch" }
+      end,
+      ["cosine%.steps: over = \"update\" counts updates; give updates"] = function()
+        schedule.cosine { peak = 1, steps = 3, over = "update" }
+      end,
+      ["cosine%.tokens: is required, because a run does not know its tokens"] = function()
+        schedule.cosine { peak = 1, over = "tokens" }
+      end,
+      ["give warmup or warmup_ratio, not both"] = function()
+        schedule.linear { from = 1, to = 0, warmup = 1, warmup_ratio = 0.1 }
+      end,
+      ["warmup_ratio: must be at most 1"] = function()
+        schedule.cosine { peak = 1, warmup_ratio = 10 }
+      end,
+      ["give steps or warmup_ratio, not both"] = function()
+        schedule.warmup { to = 1, steps = 3, warmup_ratio = 0.1 }
+      end,
+      ["inverse_sqrt%.warmup: is required"] = function() schedule.inverse_sqrt { peak = 1 } end,
+      ["steps or updates, not both"] = function()
+        schedule.linear { from = 1, to = 0, steps = 1, updates = 2 }
+      end,
+      ['over: wants "step", "update" or "tokens", got once'] = function()
+        schedule.over("once", print)
+      end,
+      ["over: wants a function"] = function() schedule.over("update", 1) end,
+    } do
+      assert.error_matches(f, pattern)
+    end
+  end)
+end)
+
 -- oracles/optim/schedules.json: what transformers computes
 local function after_warmup(case, rest)
   if case.warmup == 0 then return rest end

@@ -5,6 +5,7 @@ local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
+local kinds = require "grpo.train.steps"
 local modules = require "grpo.scripts.modules"
 local rescore = require "grpo.runs.rescore"
 local saved_row = require "grpo.runs.saved_row"
@@ -185,7 +186,7 @@ end
 
 -- The argument p of schedules at each step: { [step] = p }, where p.stage is the step's stage.
 local function arguments(run, e)
-  local list, tokens, last = {}, 0, {}
+  local list, tokens, last, before = {}, 0, {}, {}
   for _, m in history.rows(run.dir, "metrics") do
     if not e.stages[m.stage] then
       complain("EFORMAT", "%s/metrics.jsonl: step %d is of stage %d, but the run has %d", run.dir,
@@ -193,10 +194,16 @@ local function arguments(run, e)
     end
     local config = e.stages[m.stage].config
     local steps = config.train.steps or m.stage_step
-    if m.stage_step == 1 then tokens = (m.num_tokens or 0) - (m.trained_tokens or 0) end
+    if m.stage_step == 1 then
+      tokens, before = (m.num_tokens or 0) - (m.trained_tokens or 0), last
+    end
+    local per_step = kinds.updates(e.stages[m.stage].kind, config)
     list[m.step] = { stage = m.stage, step = m.stage_step - 1, steps = steps,
       fraction = steps > 0 and (m.stage_step - 1) / steps or 1.0,
-      tokens = (last.num_tokens or 0) - math.max(0, tokens), metrics = last }
+      tokens = (last.num_tokens or 0) - math.max(0, tokens), metrics = last,
+      update = last.update and last.update - (before.update or 0) or (m.stage_step - 1) * per_step,
+      updates = steps * per_step,
+      update_tokens = (last.update_tokens or 0) - (before.update_tokens or 0) }
     last = m
   end
   return list

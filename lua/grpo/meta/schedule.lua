@@ -1,16 +1,21 @@
 ---@meta grpo.schedule
 -- require "grpo.schedule": numbers that change during training.  A schedule is a
--- function(p) -> number, called once a step; a plain number is allowed wherever a schedule is.  A
--- span in steps or tokens counts from 0; the default is the whole stage.
+-- function(p) -> number; a plain number is allowed wherever a schedule is.  `over` is what it counts:
+-- "step" (the default: it is called once a step), "update" or "tokens" (it is called before each
+-- update).  A span in steps, updates or tokens counts from 0; the default is the whole stage.
 
 ---@class grpo.ScheduleArgument
 ---@field step integer 0 at a stage's first step
 ---@field steps integer steps of the stage
----@field tokens integer completion tokens trained on so far
+---@field update integer updates of the stage before this one
+---@field updates integer updates of the stage
+---@field update_tokens integer tokens that these updates trained on; one counts once in each of them
+---@field tokens integer completion tokens of the steps before; each counts once
 ---@field fraction number 0 to 1
 ---@field metrics table<string, number> of the step before; {} at first
 
 ---@alias grpo.Schedule fun(p: grpo.ScheduleArgument): number
+---@alias grpo.ScheduleUnit "step"|"update"|"tokens"
 
 ---@class grpo.schedule
 local schedule = {}
@@ -20,34 +25,38 @@ local schedule = {}
 ---@return grpo.Schedule
 function schedule.constant(v) end
 
----From `from` to `to` in a straight line (with `power`: a polynomial), then `to`.
----@param opts { from: number, to: number, steps?: number, tokens?: number, power?: number }
+---From `from` to `to` in a straight line (with `power`: a polynomial), then `to`; with a warm-up from
+---0 to `from` before.  warmup_ratio is the warm-up's share of the whole.
+---@param opts { from: number, to: number, over?: grpo.ScheduleUnit, steps?: number, updates?: number, tokens?: number, warmup?: number, warmup_ratio?: number, power?: number }
 ---@return grpo.Schedule
 function schedule.linear(opts) end
 
----From `from` (default 0) up to `to`, then constant.
----@param opts { to: number, from?: number, steps?: number, tokens?: number }
+---From `from` (default 0) up to `to`, then constant.  The span is that of the rise; warmup_ratio
+---instead is its share of the stage.
+---@param opts { to: number, from?: number, over?: grpo.ScheduleUnit, steps?: number, updates?: number, tokens?: number, warmup_ratio?: number }
 ---@return grpo.Schedule
 function schedule.warmup(opts) end
 
 ---Linear warm-up from 0 to `peak`, then down to `final` along a cosine; `restarts` is the number of
----falls, each from the peak.
----@param opts { peak: number, warmup?: number, steps?: number, final?: number, cycles?: number, restarts?: integer }
+---falls, each from the peak.  warmup_ratio is the warm-up's share of the whole.
+---@param opts { peak: number, over?: grpo.ScheduleUnit, warmup?: number, warmup_ratio?: number, steps?: number, updates?: number, tokens?: number, final?: number, cycles?: number, restarts?: integer }
 ---@return grpo.Schedule
 function schedule.cosine(opts) end
 
----Linear warm-up to `peak`, then falling with the root of the step.
----@param opts { peak: number, warmup: number }
+---Linear warm-up to `peak`, then falling with the root of the step, update or token.
+---@param opts { peak: number, warmup?: number, warmup_ratio?: number, over?: grpo.ScheduleUnit }
 ---@return grpo.Schedule
 function schedule.inverse_sqrt(opts) end
 
----From step `at` on, `value`, until the next piece.
----@param pieces { at: number, value: number|grpo.Schedule }[]
+---From step `at` on, `value`, until the next piece; over = "update" or "tokens" may stand beside the
+---pieces.
+---@param pieces { [integer]: { at: number, value: number|grpo.Schedule }, over?: grpo.ScheduleUnit }
 ---@return grpo.Schedule
 function schedule.piecewise(pieces) end
 
----One schedule after the other, each counting its own steps from 0; the last needs no `steps`.
----@param parts { [1]: number|grpo.Schedule, steps?: integer }[]
+---One schedule after the other, each counting its own steps from 0; the last needs no `steps`;
+---over = "update" or "tokens" may stand beside the parts.
+---@param parts { [integer]: { [1]: number|grpo.Schedule, steps?: integer }, over?: grpo.ScheduleUnit }
 ---@return grpo.Schedule
 function schedule.chain(parts) end
 
@@ -72,5 +81,16 @@ function schedule.parse(text) end
 ---@param s grpo.Schedule
 ---@return string|nil
 function schedule.text(s) end
+
+---A schedule of your own that counts updates or tokens: f(p) is called before each update.
+---@param unit grpo.ScheduleUnit
+---@param f grpo.Schedule
+---@return grpo.Schedule
+function schedule.over(unit, f) end
+
+---Whether a schedule is called before each update, and not once a step.
+---@param s number|grpo.Schedule
+---@return boolean
+function schedule.is_per_update(s) end
 
 return schedule

@@ -38,8 +38,7 @@ local function missed_evaluation(tr)
   if saved.evaluated or saved.stage < 1 then return nil end
   if saved.step == 0 then return "before" end
   if saved.stage_done then
-    tr:begin_stage(saved.stage)
-    tr.stage.step, tr.stage.tokens, tr.stage.done = saved.stage_step, saved.stage_tokens, true
+    tr:reopen_stage()
     return "after " .. tr.stage.kind
   end
   local every = tr.settings.eval.every

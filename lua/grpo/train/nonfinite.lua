@@ -63,7 +63,8 @@ local function keep(stage, p, message, number)
   local path = ("%s/step-%09d%s.jsonl"):format(dir, step,
     number > 1 and ("-%02d"):format(number) or "")
   local argument = { stage = stage.index, step = p.step, steps = p.steps, fraction = p.fraction,
-    tokens = p.tokens }
+    tokens = p.tokens, update = stage.update, updates = p.updates,
+    update_tokens = stage.update_tokens }
   for i, row in ipairs(rows) do
     row.p, row.problem = argument, message
     lines[i] = core.json_encode(row) .. "\n"

@@ -39,7 +39,7 @@ local function make_reference(tr, config, seed)
     not adapter
 end
 
--- How many optimizer steps a stage has: train.steps, else what train.epochs makes of the rows.
+-- How many steps a stage has: train.steps, else what train.epochs makes of the rows.
 function Stage.planned_steps(config)
   local train = config.train
   if train.steps then return train.steps end
@@ -54,6 +54,9 @@ function Stage.new(tr, spec, index)
     kind = spec.kind, method = steps[spec.kind], config = config, index = index, tr = tr, step = 0,
     tokens = 0, steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer),
     done = false,
+    update = 0, update_tokens = 0, -- updates of the stage, and the tokens that they trained on
+    engine_updates = 0, engine_tokens = 0, -- what the engine had counted when these were 0
+    per_step = steps.updates(spec.kind, config),
   }, Stage)
   preflight.stage(tr, spec)
   -- config.json says how it was trained
@@ -116,7 +119,27 @@ end
 -- The argument of schedules.
 function Stage:argument()
   return { step = self.step, steps = self.steps, tokens = self.tokens,
+    update = self.update, updates = self.steps * self.per_step, update_tokens = self.update_tokens,
     fraction = self.steps > 0 and self.step / self.steps or 1.0, metrics = self.tr.metrics or {} }
+end
+
+-- The updates of the stage and the tokens that they trained on, also within a step.
+function Stage:counted_updates()
+  local engine = self.engine
+  return engine:optimizer_steps() - self.engine_updates, engine:update_tokens() - self.engine_tokens
+end
+
+-- Continues from the place in the stage that a checkpoint's counters say.  Older checkpoints do not
+-- count updates: each step had as many as the options say.
+function Stage:take_place(counters)
+  local engine, config = self.engine, self.config
+  local passes = self.method.samples and config.train.iterations or 1
+  self.step, self.tokens = counters.stage_step, counters.stage_tokens
+  self.source.cursor = counters.cursor
+  self.update = counters.stage_update or self.step * self.per_step
+  self.update_tokens = counters.stage_update_tokens or self.tokens * passes
+  self.engine_updates = engine:optimizer_steps() - self.update
+  self.engine_tokens = engine:update_tokens() - self.update_tokens
 end
 
 -- Takes a batch and trains on it: true, metrics, tokens, or false and the error.
@@ -147,9 +170,12 @@ function Stage:advance()
     skipped = skipped + 1
     taken = self.engine:optimizer_steps() - before
     self.tr:check_interrupt()
+    self.update, self.update_tokens = self:counted_updates()
+    p.update, p.update_tokens = self.update, self.update_tokens
     ok, metrics, tokens = self:attempt(p)
   end
   self.work = nil
+  self.update, self.update_tokens = self:counted_updates()
   if skipped > 0 then metrics.batches_skipped = skipped end
   if taken > 0 then metrics.updates_of_skipped_batches = taken end
   self.step, self.tokens = self.step + 1, self.tokens + tokens

@@ -48,7 +48,8 @@ function trainer.new(e, options)
   end
   local tr = setmetatable({
     experiment = e, directory = options.directory, view = options.view or display.silent(),
-    step_count = 0, tokens_seen = 0, stage_index = 0, state = {}, kept = {}, metrics = {},
+    step_count = 0, tokens_seen = 0, update_count = 0, update_tokens = 0,
+    stage_index = 0, state = {}, kept = {}, metrics = {},
     settings = e.stages[1].config, extra = {}, resumed = false, evaluations = 0,
   }, Trainer)
   tr.recorder = recorder.new(tr)
@@ -71,11 +72,29 @@ function methods:begin_stage(index)
   if self.stage then self.stage:close() end
   self.stage = nil
   self.stage = Stage.new(self, spec, index)
+  self.updates_before, self.update_tokens_before = self.update_count, self.update_tokens
 end
 
-local function take_place(stage, counters)
-  stage.step, stage.tokens, stage.source.cursor = counters.stage_step, counters.stage_tokens,
-    counters.cursor
+-- The stage of a checkpoint's counters is begun, and the counts of updates are the run's; takes the
+-- stage's place in it.
+local function take_place(self, counters)
+  local stage = self.stage
+  stage:take_place(counters)
+  self.updates_before = self.update_count - stage.update
+  self.update_tokens_before = self.update_tokens - stage.update_tokens
+end
+
+-- The updates of a run and the tokens that they trained on, for checkpoints that do not hold them:
+-- as many as the options say.
+local function estimated_updates(self, counters)
+  local updates, passes = 0, 1
+  for i = 1, math.min(counters.stage, #self.experiment.stages) do
+    local spec = self.experiment.stages[i]
+    local done = i < counters.stage and Stage.planned_steps(spec.config) or counters.stage_step
+    updates = updates + done * steps.updates(spec.kind, spec.config)
+    passes = steps[spec.kind].samples and spec.config.train.iterations or 1
+  end
+  return updates, counters.tokens_seen * passes
 end
 
 -- Takes what the run had counted when the checkpoint in `dir` was written.
@@ -83,6 +102,9 @@ local function take_counters(self, dir)
   local counters = self.counters
   self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen,
     counters.state
+  self.update_count, self.update_tokens = estimated_updates(self, counters)
+  self.update_count = counters.update or self.update_count
+  self.update_tokens = counters.update_tokens or self.update_tokens
   self.best, self.best_step = counters.best, counters.best_step
   self.evaluated = counters.evaluated
   self.evaluations = counters.evaluations or counters.evaluated and 1 or 0
@@ -103,7 +125,6 @@ function methods:restore(dir)
   if counters.stage_done then return end
   self:begin_stage(counters.stage)
   local stage = self.stage
-  take_place(stage, counters)
   stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
   stage.engine:load(dir)
   if stage.reference then
@@ -113,6 +134,7 @@ function methods:restore(dir)
     stage:build_engine()
     stage.engine:load(dir)
   end
+  take_place(self, counters)
 end
 
 -- Takes the place of the checkpoint in `dir` to measure its weights there.  No step follows, so
@@ -120,16 +142,20 @@ end
 function methods:measure_at(dir)
   take_counters(self, dir)
   self:begin_stage(math.max(1, self.counters.stage))
-  take_place(self.stage, self.counters)
+  take_place(self, self.counters)
+end
+
+-- Begins the last stage again, which is done, as the checkpoint left it.
+function methods:reopen_stage()
+  self:begin_stage(self.stage_index)
+  take_place(self, self.counters)
+  self.stage.done = true
 end
 
 -- The last stage of a run that is finished, for further steps in memory: schedules are at their
 -- end.
 local function go_beyond(tr)
-  if not tr.stage then
-    tr:begin_stage(tr.stage_index)
-    take_place(tr.stage, tr.counters)
-  end
+  if not tr.stage then tr:reopen_stage() end
   tr.stage.done = false
   return tr.stage
 end
@@ -172,6 +198,9 @@ local function step(self)
   self.tokens_seen = self.tokens_seen + tokens
   metrics.step, metrics.stage, metrics.stage_step = self.step_count, stage.index, stage.step
   metrics.kind, metrics.num_tokens = stage.kind, self.tokens_seen
+  self.update_count = self.updates_before + stage.update
+  self.update_tokens = self.update_tokens_before + stage.update_tokens
+  metrics.update, metrics.update_tokens = self.update_count, self.update_tokens
   metrics.step_time = core.clock() - started
   metrics["memory/peak_bytes"] = core.mem().peak_rss
   self.metrics = metrics
@@ -183,7 +212,7 @@ local function step(self)
   return metrics
 end
 
--- One optimizer step of the current stage; nil when all stages are done.  Ctrl-C at a prompt finds
+-- One step of the current stage, a rollout with all its updates; nil when all stages are done.  Ctrl-C at a prompt finds
 -- it done or not begun.
 function methods:step()
   self:refuse_inside("step", true)

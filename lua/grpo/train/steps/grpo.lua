@@ -9,6 +9,7 @@ local schedule_value = require "grpo.experiment.schedule_value"
 local scoring = require "grpo.train.scoring"
 local step_log = require "grpo.train.step_log"
 local turns = require "grpo.dialogue.turns"
+local update_schedules = require "grpo.train.update_schedules"
 
 local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true }
 
@@ -107,6 +108,8 @@ local function update(stage, batch, chosen)
   chosen.loss = limited_loss(train.loss, config.limits.hook, asked)
   chosen.max_new_tokens, chosen.seed = config.sampling.max_new_tokens, config.seed
   chosen.step = stage.tr.step_count + 1
+  chosen.before = update_schedules.between(stage, chosen, "train.kl",
+    train.kl_in == "loss" and train.kl or 0.0)
   local metrics = stage.engine:update(batch.record, batch.completions,
     setmetatable(chosen, { __index = train }))
   advise_about_kl(stage, asked)
@@ -127,9 +130,10 @@ function grpo.step(stage, p)
   sampling.publish(stage, batch) -- hooks.on_rollout
   nonfinite.check_rewards(batch.completions)
   advantage(config, batch.completions, weights)
-  local metrics = update(stage, batch, { lr = lr, p = p,
-    kl = train.kl_in == "loss" and beta or 0.0 })
-  metrics.beta, metrics.learning_rate = beta, lr
+  local in_loss = train.kl_in == "loss"
+  local chosen = { lr = lr, p = p, kl = in_loss and beta or 0.0 }
+  local metrics = update(stage, batch, chosen)
+  metrics.beta, metrics.learning_rate = in_loss and chosen.kl or beta, chosen.lr
   return metrics, step_log.add(config, batch.completions, log, metrics)
 end
 
@@ -150,6 +154,10 @@ function grpo.check(config, complain)
       .. "use 2 or more, train.advantage.baseline = \"none\" with scale = \"none\", or a stage of "
       .. "kind \"ppo\"")
   end
+end
+
+function grpo.updates(config)
+  return config.train.iterations
 end
 
 function grpo.needs_reference(config)

@@ -20,6 +20,7 @@
 --                      held-out prompts
 --   eval_names         names of the numbers in that report
 --   sample(tr, n)      texts to show beside the steps: a list of { text= }
+--   updates(config)    optimizer updates of a step; 1 if it is not there
 --   engine_options(config)   fields of core.engine beside the common ones
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
@@ -47,6 +48,11 @@ end
 function steps.lengths(kind, config)
   if steps[kind].lengths then return steps[kind].lengths(config) end
   return config.data.max_prompt_tokens, config.sampling.max_new_tokens
+end
+
+-- How many optimizer updates a step has.
+function steps.updates(kind, config)
+  return steps[kind].updates and steps[kind].updates(config) or 1
 end
 
 -- The sizes of core.engine for a stage, and what it may keep.

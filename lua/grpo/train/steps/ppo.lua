@@ -11,6 +11,7 @@ local scoring = require "grpo.train.scoring"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 local step_log = require "grpo.train.step_log"
+local update_schedules = require "grpo.train.update_schedules"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
   critic = true }
@@ -57,6 +58,10 @@ function ppo.needs_reference(config)
   return type(coef) == "function" or coef > 0
 end
 
+function ppo.updates(config)
+  return config.train.iterations * config.train.ppo.minibatches
+end
+
 function ppo.first_row(source)
   source:next()
 end
@@ -73,20 +78,21 @@ function ppo.line(tr, m)
 end
 
 -- Values, advantages, losses, backward pass, optimizer.  The engine takes what it knows of `train`;
--- what this step decides goes before it.
-local function update(stage, batch, weights, coef, lr)
+-- what this step decides goes before it.  The third result is the rate of the last update.
+local function update(stage, batch, weights, coef, p, lr)
   local config, completions = stage.config, batch.completions
   local scores, token_rewards = scoring.apart(config.reward_entries, completions, weights)
   for i, c in ipairs(scores and completions or {}) do
     if scores[i] == core.none and c.reward ~= nil then scores[i] = 0.0 end -- its tokens alone have
   end
+  local chosen = { lr = lr, p = p, kl = 0.0 }
   local metrics, of_tokens = stage.engine:ppo(batch.record, completions, setmetatable({ lr = lr,
     seed = config.seed, step = stage.tr.step_count + 1, scores = scores, -- nil: each c.reward
-    token_rewards = token_rewards,
+    token_rewards = token_rewards, before = update_schedules.between(stage, chosen),
     ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
     { __index = config.train }))
   batch.token_advantages = of_tokens -- for tr:inspect
-  return metrics
+  return metrics, chosen.lr
 end
 
 function ppo.step(stage, p)
@@ -104,8 +110,8 @@ function ppo.step(stage, p)
   if stage.reference and ppo.needs_reference(config) then sampling.reference(stage, batch, log) end
   sampling.publish(stage, batch) -- hooks.on_rollout
   nonfinite.check_rewards(batch.completions)
-  local metrics = update(stage, batch, weights, coef, lr)
-  metrics.beta, metrics.learning_rate = coef, lr
+  local metrics, last_lr = update(stage, batch, weights, coef, p, lr)
+  metrics.beta, metrics.learning_rate = coef, last_lr
   local tokens = step_log.add(config, batch.completions, log, metrics)
   -- a group is not a baseline here, so the spread is that of the whole step
   local rewards = scoring.rewards(batch.completions)
