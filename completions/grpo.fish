@@ -19,7 +19,7 @@ complete -c grpo -n __fish_use_subcommand -a run -d 'train a model as an experim
 complete -c grpo -n '__fish_seen_subcommand_from run' -a '(__fish_complete_suffix .lua) (__fish_complete_suffix .json) (__fish_complete_suffix .yaml) (__grpo_options)'
 complete -c grpo -n '__fish_seen_subcommand_from run' -l resume -a '(__grpo_runs)' -d 'resume RUN from its own saved sources'
 complete -c grpo -n '__fish_seen_subcommand_from run' -l force -d 'resume even if the script or its inputs changed, or files of the run are damaged'
-complete -c grpo -n '__fish_seen_subcommand_from run' -l steps -x -d 'stop after N optimizer steps, counted from the beginning of the run'
+complete -c grpo -n '__fish_seen_subcommand_from run' -l steps -x -d 'stop after N steps, counted from the beginning of the run'
 complete -c grpo -n '__fish_seen_subcommand_from run' -l arg -x -d 'set an argument of the script\'s own'
 complete -c grpo -n '__fish_seen_subcommand_from run' -l memory -x -d 'end with one line and status 5 instead of holding more than SIZE, such as 500M or 8G'
 complete -c grpo -n '__fish_seen_subcommand_from run' -l threads -x -d 'use N threads'

@@ -314,7 +314,7 @@ typedef struct grpo_loss_batch {
   const float *old_logp;  /* [N]; NULL: the log-probabilities themselves, so that the ratio is 1 */
   const float *ref_logp;  /* [N]; needed if kl > 0 */
   const float *sampler_logp; /* [N]; needed for a sampler correction */
-  double num_sequences;      /* of the whole optimizer step; 0: of the batch */
+  double num_sequences;      /* of the whole update; 0: of the batch */
   double num_tokens;         /* normaliser: masked tokens of the whole step; 0: of the batch */
 } grpo_loss_batch;
 GRPO_API grpo_status grpo_loss_batch_init(grpo_loss_batch *b, size_t size);
@@ -408,7 +408,7 @@ typedef struct grpo_update_options {
   size_t size;
   const grpo_loss_options *loss; /* NULL: "grpo" with its defaults */
   double lr, max_grad_norm;      /* defaults 1e-6, 1; max_grad_norm 0: no clipping */
-  int32_t iterations;            /* optimizer steps from this rollout; default 1 */
+  int32_t iterations;            /* updates from this rollout; default 1 */
   int32_t skip_zero_std_groups;  /* 1: leave groups out whose rewards are all equal; default 0 */
   uint64_t seed, step;           /* of an adapter's dropout */
 } grpo_update_options;
@@ -424,7 +424,7 @@ typedef struct grpo_example {
   const int32_t *target;
   size_t target_length;
 } grpo_example;
-/* Makes one optimizer step of maximum likelihood; it reads only lr, max_grad_norm, seed and step of
+/* Makes one update of maximum likelihood; it reads only lr, max_grad_norm, seed and step of
  * o. */
 GRPO_API grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t count,
                                       const grpo_update_options *o, const grpo_metrics **metrics);
@@ -451,7 +451,7 @@ typedef struct grpo_run_options {
   size_t arg_count;
   const char *directory; /* where the run's directory is made; NULL: nothing is written */
   const char *resume;    /* directory of a run to resume, which needs neither path nor script */
-  int64_t max_steps;     /* optimizer steps in all; 0: as the script says */
+  int64_t max_steps;     /* steps in all, each a rollout with its updates; 0: as the script says */
 } grpo_run_options;
 GRPO_API grpo_status grpo_run_options_init(grpo_run_options *o, size_t size);
 

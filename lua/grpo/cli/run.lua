@@ -15,7 +15,7 @@ local run = {
       doc = "resume even if the script or its inputs changed, or files of the run are damaged; if "
         .. "SCRIPT is given, use its current version instead of the saved copy" },
     { name = "steps", type = "integer", min = 1,
-      doc = "stop after N optimizer steps, counted from the beginning of the run" },
+      doc = "stop after N steps, counted from the beginning of the run" },
     flags.arg, flags.memory, flags.threads, flags.dir,
     { name = "detach",
       doc = "run in the background, also after this terminal is closed: 'grpo logs -f RUN' shows "

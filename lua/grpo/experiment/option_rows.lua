@@ -159,7 +159,8 @@ add {
     default = "auto", choices = { "auto", "chat", "json", "compact" } },
 
   { "train.steps", "int",
-    "optimizer steps of the stage; default: as many as epochs needs",
+    "steps of the stage, each one rollout with all its updates (iterations); default: as many as "
+    .. "epochs needs",
     min = 0, max = 1000000000, live = true },
   { "train.epochs", "number",
     "passes over the rows, where steps is not set", default = 1.0, min = 0, max = 1000000 },

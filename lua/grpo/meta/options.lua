@@ -96,10 +96,10 @@
 ---@field format? "auto"|"chat"|"json"|"compact"|grpo.CallForm how a call of a tool and its answer are written: chat: as the chat template does; json: <tool_call>{...}</tool_call>; compact: <<name argument>>; auto: chat where prompts are messages, else json; or { stop=, read=, write= } (default "auto")
 
 ---@class grpo.Options.train
----@field steps? integer optimizer steps of the stage; default: as many as epochs needs
+---@field steps? integer steps of the stage, each one rollout with all its updates (iterations); default: as many as epochs needs
 ---@field epochs? number passes over the rows, where steps is not set (default 1)
----@field prompts_per_step? integer prompts of one optimizer step; rows, for kind="sft" (default 8)
----@field iterations? integer optimizer steps from one rollout (default 1)
+---@field prompts_per_step? integer prompts of one step; rows, for kind="sft" (default 8)
+---@field iterations? integer passes over one rollout, an optimizer update each; all of them are one step (default 1)
 ---@field micro_batch_tokens? integer rows in memory at once; default: what fits; never changes a result, except bnpo's
 ---@field lr? number|grpo.Schedule|string learning rate (default 1e-6)
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: never (default 1)
@@ -167,7 +167,7 @@
 ---@field lambda? number lambda of GAE: 0 trusts the values, 1 the rewards (default 0.95)
 ---@field value_coef? number weight of the value loss (default 0.1)
 ---@field clip_value? number a value that moves further than this from the rollout's earns no further gradient (default 0.2)
----@field minibatches? integer optimizer steps of one iteration, each on its share of the prompts (default 1)
+---@field minibatches? integer updates of one iteration, each on its share of the prompts (default 1)
 ---@field whiten_rewards? boolean scale the step's rewards to standard deviation 1 before GAE (default false)
 ---@field kl_coef? number|grpo.Schedule|string coefficient of the KL in the reward of each token; with 0 the reference is not run at all (default 0.05)
 ---@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")

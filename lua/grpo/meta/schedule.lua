@@ -1,8 +1,8 @@
 ---@meta grpo.schedule
 -- require "grpo.schedule": numbers that change during training.  A schedule is a
--- function(p) -> number; a plain number is allowed wherever a schedule is.  `over` is what it counts:
--- "step" (the default: it is called once a step), "update" or "tokens" (it is called before each
--- update).  A span in steps, updates or tokens counts from 0; the default is the whole stage.
+-- function(p) -> number; a plain number is allowed wherever a schedule is.  `over` is what it
+-- counts: "step" (the default: it is called once a step), "update" or "tokens" (it is called before
+-- each update).  A span in steps, updates or tokens counts from 0; the default is the whole stage.
 
 ---@class grpo.ScheduleArgument
 ---@field step integer 0 at a stage's first step
@@ -25,8 +25,8 @@ local schedule = {}
 ---@return grpo.Schedule
 function schedule.constant(v) end
 
----From `from` to `to` in a straight line (with `power`: a polynomial), then `to`; with a warm-up from
----0 to `from` before.  warmup_ratio is the warm-up's share of the whole.
+---From `from` to `to` in a straight line (with `power`: a polynomial), then `to`; with a warm-up
+---from 0 to `from` before.  warmup_ratio is the warm-up's share of the whole.
 ---@param opts { from: number, to: number, over?: grpo.ScheduleUnit, steps?: number, updates?: number, tokens?: number, warmup?: number, warmup_ratio?: number, power?: number }
 ---@return grpo.Schedule
 function schedule.linear(opts) end
@@ -48,8 +48,8 @@ function schedule.cosine(opts) end
 ---@return grpo.Schedule
 function schedule.inverse_sqrt(opts) end
 
----From step `at` on, `value`, until the next piece; over = "update" or "tokens" may stand beside the
----pieces.
+---From step `at` on, `value`, until the next piece; over = "update" or "tokens" may stand beside
+---the pieces.
 ---@param pieces { [integer]: { at: number, value: number|grpo.Schedule }, over?: grpo.ScheduleUnit }
 ---@return grpo.Schedule
 function schedule.piecewise(pieces) end

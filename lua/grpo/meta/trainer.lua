@@ -117,8 +117,8 @@
 ---@field mask grpo.Tensor
 ---@field sequence integer[] 1-based sequence index of each token
 ---@field lengths integer[]
----@field num_sequences number of the whole optimizer step
----@field num_tokens number of the whole optimizer step
+---@field num_sequences number of the whole update
+---@field num_tokens number of the whole update
 ---@field normalizer number num_tokens
 ---@field beta number train.kl in this step; 0 with train.kl_in = "reward"
 ---@field max_new_tokens integer
@@ -137,7 +137,7 @@
 ---@field resumed boolean
 local Trainer = {}
 
----One optimizer step; nil when all stages are done.
+---One step, a rollout with all its updates; nil when all stages are done.
 ---@return table<string, number>|nil metrics
 function Trainer:step() end
 

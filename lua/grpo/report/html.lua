@@ -75,7 +75,8 @@ end
 
 -- Metrics that every step records and that no panel shows.
 local unshown = { "step", "update", "update_tokens", "stage", "stage_step", "num_tokens",
-  "num_sequences", "trained_tokens", "loss", "ratio_max_deviation", "time/forward", "time/backward", "time/optimizer",
+  "num_sequences", "trained_tokens", "loss", "ratio_max_deviation", "time/forward",
+  "time/backward", "time/optimizer",
   "tokens_per_second/generate", "tokens_per_second/train", "memory/peak_bytes",
   "completions/mean_terminated_length", "clip_ratio/low_min", "clip_ratio/high_max" }
 
