@@ -37,7 +37,8 @@ void engine_free(Engine *e); /* NULL is fine */
 Status engine_check_policy(const Engine *e);
 /* Optimizer steps that were taken, also before a load that continues them; 0 without training. */
 uint64_t engine_optimizer_steps(const Engine *e);
-/* Tokens that optimizer steps of this engine have trained on: a token counts once in each of them. */
+/* Tokens that optimizer steps of this engine have trained on; a token counts once in each of
+ * them. */
 uint64_t engine_update_tokens(const Engine *e);
 const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO has been decided */
 Model *engine_policy(Engine *e);

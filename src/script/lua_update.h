@@ -18,8 +18,8 @@ typedef struct LuaBefore {
   int error;    /* registry reference of what it raised, or LUA_NOREF */
 } LuaBefore;
 
-/* Reads `before` from the table at index 4 and pushes it; fills in o->before if it is given.  b must
- * live as long as o. */
+/* Reads `before` from the table at index 4 and pushes it; fills in o->before if it is given.  b
+ * must live as long as o. */
 void read_before(lua_State *L, UpdateOptions *o, LuaBefore *b);
 /* Raises what was raised in a function that the engine called; error: LUA_NOREF if nothing was. */
 void raise_kept(lua_State *L, int error);

@@ -212,8 +212,8 @@ local function step(self)
   return metrics
 end
 
--- One step of the current stage, a rollout with all its updates; nil when all stages are done.  Ctrl-C at a prompt finds
--- it done or not begun.
+-- One step of the current stage, a rollout with all its updates; nil when all stages are done.
+-- Ctrl-C at a prompt finds it done or not begun.
 function methods:step()
   self:refuse_inside("step", true)
   return core.edit.holding("the step", step, self)
