@@ -61,7 +61,7 @@ describe("diagnosis", function()
     local lines = watcher:step({ step = 1, reward_errors = 2 }, { completions = cs })
     assert.same({ "2 calls of rewards or the environment failed in this step (reward_errors); the "
       .. "first: "
-      .. "rewards.b: x.lua:3: bad" }, lines)
+      .. "rewards.b: x.lua:3: bad (docs/troubleshooting.md#errors)" }, lines)
     assert.same({}, watcher:step({ step = 2, reward_errors = 2 }, { completions = cs }))
   end)
 
@@ -144,6 +144,17 @@ describe("diagnosis", function()
       local m = { step = step, stage = second and 2 or 1, reward = 0.5, reward_std = 0.1,
         ["completions/mean_length"] = second and 300 or 20 }
       assert.same({}, watcher:step(m))
+    end
+  end)
+
+  it("has an entry in docs/troubleshooting.md for each note", function()
+    local page = require("grpo.core").fs.read("docs/troubleshooting.md")
+    local names = diagnose.names()
+    for _, name in ipairs(require("grpo.reward_checks.reward_hacking").names()) do
+      names[#names + 1] = name
+    end
+    for _, name in ipairs(names) do
+      assert.equal(name, page:match("\n### (" .. name .. ")\n") or "no entry for " .. name)
     end
   end)
 end)

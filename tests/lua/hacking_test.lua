@@ -99,7 +99,8 @@ describe("the detector of reward hacking", function()
     assert.equal(1, #lines)
     assert.matches("^reward 'layout' is at its highest for every completion, while 'correct' is "
       .. "no higher", lines[1])
-    assert.matches('For instance %(reward 2%) "c d" to the prompt "prompt 1"$', lines[1])
+    assert.matches('For instance %(reward 2%) "c d" to the prompt "prompt 1" '
+      .. "%(docs/troubleshooting.md#saturated%)$", lines[1])
   end)
 
   it("sees a format that is full for nearly every completion, while nothing is right", function()
@@ -255,7 +256,7 @@ describe("the detector of reward hacking", function()
     local lines = told(30, rising, { [10] = report(0.7, 10, good), [30] = report(0.5, 30, bad) },
       { [30] = { entries = other } })
     assert.equal(1, #lines)
-    assert.matches("the rewards are others than at step 10, so the two values cannot be compared$",
+    assert.matches("the rewards are others than at step 10, so the two values cannot be compared ",
       lines[1])
   end)
 

@@ -1,7 +1,7 @@
 -- Signs that a policy earns its reward in an unintended way: a sentence, and the completion that
 -- shows it.
 --
---   rises_alone  the reward rises while the held-out metric falls (held_out.lua)
+--   held_out     the reward rises while the held-out metric falls (held_out.lua)
 --   saturated    one entry is at its highest nearly everywhere while another is no higher than at
 --                first
 --   length       completions grow (or shrink) and within groups the longer (shorter) ones win
@@ -14,6 +14,7 @@
 
 local core = require "grpo.core"
 local held_out = require "grpo.reward_checks.held_out"
+local note_entry = require "grpo.base.note_entry"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 
@@ -222,6 +223,13 @@ function rules.nothing(_, _, cs, config)
   end
 end
 
+-- Returns the names of all notes.
+function reward_hacking.names()
+  local names = { "held_out" }
+  for name in sorted_pairs(rules) do names[#names + 1] = name end
+  return names
+end
+
 -- ---- over time -------------------------------------------------------------------------
 
 -- highest, lowest: the values of each entry so far in the stage.
@@ -294,7 +302,7 @@ function Detector:tell(name, step, line, c, lines)
   local told = self.told[name]
   if self.held[name] >= WINDOW and not self.active[name] and (not told or step - told >= AGAIN) then
     self.told[name], self.active[name] = step, true
-    lines[#lines + 1] = sentence(line, c)
+    lines[#lines + 1] = note_entry.added(sentence(line, c), name)
   end
 end
 
@@ -328,7 +336,7 @@ function Detector:evaluation(report, context)
   local line, c = held_out.explain(best, now, report.samples)
   if not line then return {} end
   self.best = now -- told once for each fall
-  return { sentence(line, c) }
+  return { note_entry.added(sentence(line, c), "held_out") }
 end
 
 return reward_hacking

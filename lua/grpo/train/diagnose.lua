@@ -1,5 +1,6 @@
 -- Patterns in the metrics that a user should hear about: what is seen, what it means, what to try.
 
+local note_entry = require "grpo.base.note_entry"
 local statistics = require "grpo.statistics"
 
 local diagnose = {}
@@ -64,7 +65,7 @@ local rules = {
     argument = function(m, _, watcher) return watcher:penalty(m) end,
   },
   {
-    name = "length",
+    name = "runaway_length",
     test = function(_, watcher)
       local of = watcher:trend "completions/mean_length"
       local cut = watcher:trend "completions/clipped_ratio"
@@ -127,6 +128,13 @@ rules[#rules + 1] = {
 
 local Watcher = {}
 Watcher.__index = Watcher
+
+-- Returns the names of all rules.
+function diagnose.names()
+  local names = {}
+  for i, rule in ipairs(rules) do names[i] = rule.name end
+  return names
+end
 
 function diagnose.watcher()
   return setmetatable({ held = {}, told = {}, gone = {}, active = {}, first = {}, last = {} },
@@ -224,8 +232,9 @@ function Watcher:step(metrics, context)
   self:remember(metrics)
   for _, rule in ipairs(rules) do
     if self:is_due(rule, rule.test(metrics, self), step) then
-      lines[#lines + 1] = rule.argument
+      local line = rule.argument
         and rule.line:format(rule.argument(metrics, context.completions, self)) or rule.line
+      lines[#lines + 1] = note_entry.added(line, rule.name)
     end
   end
   self.completions = nil
