@@ -53,6 +53,7 @@ local later = {
   calc = function() return require "grpo.calc" end,
   sandbox = function() return require "grpo.sandbox" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
+  reward_model = function() return require("grpo.models.reward_model").load end,
   trainer = function() return require("grpo.train.trainer").new end,
   template = function() return require("grpo.jinja").compile end,
   experiment = function()

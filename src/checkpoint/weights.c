@@ -119,7 +119,25 @@ static Status check_shape(const SourceTensor *t, const Param *p) {
               t->file, t->name, has, want->dim[transposed], want->dim[!transposed]);
 }
 
-static Status match_one(const Model *m, const SourceTensor *t, const SourceTensor **found) {
+static const char score_name[] = "score.weight"; /* the head of a sequence classifier */
+
+/* The tensors of a source that belong to a model. */
+typedef struct Matches {
+  const SourceTensor **param; /* [nparams] */
+  const SourceTensor **score; /* NULL: of a language model, which has no such head */
+} Matches;
+
+static Status match_score(const Matches *found, const SourceTensor *t) {
+  if (found->score) return *found->score = t, GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: it is a classifier or a reward model, because it has '%s', and predicts no "
+              "tokens; grpo.reward_model loads it",
+              t->file, t->name);
+}
+
+static Status match_one(const Model *m, const SourceTensor *t, const Matches *matches) {
+  const SourceTensor **found = matches->param;
+  if (!strcmp(t->name, score_name)) return match_score(matches, t);
   if (ignored(&m->config, t->name)) return GRPO_OK;
   const int i = parameter_of(m, t->name);
   if (i < 0)
@@ -136,11 +154,16 @@ static Status match_one(const Model *m, const SourceTensor *t, const SourceTenso
 }
 
 static Status match_all(const Model *m, const WeightSource *s, const char *dir,
-                        const SourceTensor **found) {
+                        const Matches *found) {
   int missing = 0, first = 0;
   for (size_t i = 0; i < s->count; i++) try(match_one(m, &s->tensor[i], found));
+  if (found->score && !*found->score)
+    return fail(GRPO_EFORMAT,
+                "%s: it has no '%s', so it is neither a classifier nor a reward model; "
+                "grpo.model.load loads language models",
+                dir, score_name);
   for (int i = m->nparams; i-- > 0;)
-    if (!found[i]) {
+    if (!found->param[i]) {
       missing++;
       first = i;
     }
@@ -189,11 +212,12 @@ static void describe(const Model *m, const SourceTensor *const *found, ModelPlan
 }
 
 /* Shapes are checked before memory is taken, so that a wrong config.json costs nothing. */
-static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
+static Status read_weights(Model *m, const WeightSource *s, const char *dir,
+                           const SourceTensor **score) {
   const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
   if (!found) return fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", dir);
   ModelPlan plan;
-  Status st = match_all(m, s, dir, found);
+  Status st = match_all(m, s, dir, &(Matches){found, score});
   if (st == GRPO_OK) {
     describe(m, found, &plan);
     st = model_plan_check_memory(&plan, dir);
@@ -204,8 +228,8 @@ static Status read_weights(Model *m, const WeightSource *s, const char *dir) {
   return st;
 }
 
-static Status open_model(const char *path, Config *c, Model **out, Pool *pool, WeightSource *s) {
-  try(weights_config(c, path));
+static Status open_model(const char *path, const Config *c, Model **out, Pool *pool,
+                         WeightSource *s) {
   try(model_layout(out, pool, c));
   const Status st = gguf_is(path) ? gguf_source_open(s, path) : safetensors_source_open(s, path);
   if (st != GRPO_OK) model_release(*out);
@@ -216,9 +240,10 @@ Status weights_plan(ModelPlan *p, const char *path, Storage storage) {
   Config c;
   Model *m;
   WeightSource s;
+  try(weights_config(&c, path));
   try(open_model(path, &c, &m, NULL, &s));
   const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
-  Status st = found ? match_all(m, &s, path, found)
+  Status st = found ? match_all(m, &s, path, &(Matches){found, NULL})
                     : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   m->storage = storage;
   if (st == GRPO_OK) describe(m, found, p);
@@ -232,20 +257,64 @@ Status weights_load(Model **out, Pool *pool, const char *dir, Storage storage) {
   return weights_load_compute(out, pool, dir, storage, COMPUTE_F32);
 }
 
-Status weights_load_compute(Model **out, Pool *pool, const char *dir, Storage storage, Compute c) {
-  Config config;
+/* score: where the head of a classifier is wanted, and read by `finish`; else NULL. */
+typedef Status (*Finish)(void *to, Model *m, const WeightSource *s, const SourceTensor *score);
+
+static Status load(Model **out, Pool *pool, const char *dir, const Config *config, Storage storage,
+                   Compute compute, Finish finish, void *to) {
   Model *m;
   WeightSource s;
+  const SourceTensor *score = NULL;
   try(run_checkpoint_check(dir, CHECKPOINT_MODEL));
-  try(open_model(dir, &config, &m, pool, &s));
+  try(open_model(dir, config, &m, pool, &s));
   m->storage = storage;
-  m->compute = c;
-  const Status st = read_weights(m, &s, dir);
+  m->compute = compute;
+  Status st = read_weights(m, &s, dir, finish ? &score : NULL);
+  if (st == GRPO_OK && finish) st = finish(to, m, &s, score);
   source_close(&s);
-  if (st != GRPO_OK) {
+  if (st != GRPO_OK)
     model_release(m);
-    return st;
+  else
+    *out = m;
+  return st;
+}
+
+Status weights_load_compute(Model **out, Pool *pool, const char *dir, Storage storage, Compute c) {
+  Config config;
+  try(weights_config(&config, dir));
+  return load(out, pool, dir, &config, storage, c, NULL, NULL);
+}
+
+/* ---- classifiers ------------------------------------------------------------------ */
+
+enum { LABELS_MAX = 65536 };
+
+static Status read_head(void *to, Model *m, const WeightSource *s, const SourceTensor *t) {
+  const uint64_t width = (uint64_t)model_config(m)->hidden_size;
+  Classifier **out = to;
+  if (t->ndim != 2 || t->dim[0] < 1 || t->dim[0] > LABELS_MAX || t->dim[1] != width)
+    return fail(GRPO_EFORMAT, "%s: '%s' does not have the shape [labels, %d]", t->file, t->name,
+                (int)width);
+  if (t->type != SOURCE_F32 && t->type != SOURCE_F16 && t->type != SOURCE_BF16)
+    return fail(GRPO_EFORMAT, "%s: '%s' is %s; F32, F16 and BF16 are supported", t->file, t->name,
+                t->type_name);
+  try(classifier_new(out, model_retain(m), (int)t->dim[0]));
+  return s->read(s, t, 0, t->dim[0] * width, (*out)->score);
+}
+
+Status weights_load_classifier(Classifier **out, Pool *pool, const char *dir, Storage storage,
+                               Compute c) {
+  Config config;
+  Model *m;
+  Classifier *made = NULL;
+  try(weights_config(&config, dir));
+  config.tie_word_embeddings = true; /* such a checkpoint has no output projection */
+  const Status s = load(&m, pool, dir, &config, storage, c, read_head, &made);
+  if (s != GRPO_OK) {
+    classifier_free(made);
+    return s;
   }
-  *out = m;
+  model_release(m);
+  *out = made;
   return GRPO_OK;
 }

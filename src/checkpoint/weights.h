@@ -6,6 +6,7 @@
 #ifndef GRPO_CHECKPOINT_WEIGHTS_H
 #define GRPO_CHECKPOINT_WEIGHTS_H
 
+#include "model/classifier.h"
 #include "model/model.h"
 #include "model/model_plan.h"
 
@@ -19,6 +20,11 @@ Status weights_config(Config *out, const char *path);
 Status weights_load(Model **out, Pool *pool, const char *path, Storage storage);
 /* For a model that computes in bf16 from the start: its panels take less memory. */
 Status weights_load_compute(Model **out, Pool *pool, const char *path, Storage storage, Compute c);
+/* A checkpoint with a sequence-classification head, score.weight, in place of an output projection,
+ * in Hugging Face's layout.  EFORMAT when there is none; the functions above refuse one that has
+ * it. */
+Status weights_load_classifier(Classifier **out, Pool *pool, const char *path, Storage storage,
+                               Compute c);
 /* From the headers of a checkpoint; its tensors are checked as for loading. */
 Status weights_plan(ModelPlan *p, const char *path, Storage storage);
 

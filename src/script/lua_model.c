@@ -56,8 +56,7 @@ void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
     raise_new(L, GRPO_EARG, "%s: the model is generating, so on_token cannot change it", what);
 }
 
-/* From dtype and quantize. */
-static Storage field_storage(lua_State *L, int index, const char *where) {
+Storage field_storage(lua_State *L, int index, const char *where) {
   static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
   static const char *const quantised[] = {"int8", "nf4", NULL};
   static const Storage plain[] = {STORE_F32, STORE_AUTO, STORE_BF16};

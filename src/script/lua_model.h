@@ -35,6 +35,8 @@ void want_trainable(lua_State *L, LuaModel *lm);
 
 /* Pushes the directory to load for a path; a run directory stands for its newest checkpoint. */
 const char *push_model_dir(lua_State *L, const char *path);
+/* From dtype and quantize. */
+Storage field_storage(lua_State *L, int index, const char *where);
 Compute field_compute(lua_State *L, int index, const char *where); /* the default is auto */
 
 #endif

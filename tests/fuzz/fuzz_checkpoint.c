@@ -28,6 +28,22 @@ static bool as_before(Storage storage, Status s, Status before) {
          (storage == STORE_NF4 && s == GRPO_EFORMAT && strstr(err_message(), "not finite"));
 }
 
+static void check_classifier(void) {
+  static const int32_t ids[] = {0, 0, 0};
+  Classifier *c = NULL;
+  const Status s = weights_load_classifier(&c, NULL, fuzz_dir, STORE_F32, COMPUTE_F32);
+  FUZZ_CHECK((s == GRPO_OK) == (c != NULL));
+  if (c) {
+    real *logits = malloc((size_t)c->labels * sizeof *logits);
+    const int most = model_config(c->trunk)->max_position_embeddings;
+    if (logits) (void)classifier_logits(c, 1, &(Sequence){ids, most < 3 ? most : 3}, logits);
+    free(logits);
+  } else {
+    FUZZ_CHECK(strstr(err_message(), fuzz_dir) && !strchr(err_message(), '\n'));
+  }
+  classifier_free(c);
+}
+
 static void check_folder(void) {
   Status first = GRPO_OK;
   for (int storage = STORE_F32; storage <= STORE_NF4; storage++) {
@@ -44,6 +60,7 @@ static void check_folder(void) {
     }
     model_release(m);
   }
+  check_classifier();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

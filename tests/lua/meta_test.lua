@@ -78,7 +78,7 @@ describe("annotations", function()
   it("name exactly the functions of grpo", function()
     local names = {}
     for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs",
-      "template" } do assert.equal("function", type(grpo[name])) end
+      "template", "reward_model" } do assert.equal("function", type(grpo[name])) end
     assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
     for name, v in pairs(grpo) do
       if type(v) == "function" then

@@ -82,6 +82,13 @@ function grpo.model.new(config, opts) end
 ---@return grpo.Model frozen
 function grpo.model.clone(model) end
 
+---Loads a checkpoint with a sequence-classification head, a classifier or a reward model:
+---rewards = { { name = "judge", group_fn = grpo.reward_model(path).group_fn } }
+---@param path string a directory in Hugging Face layout, with score.weight
+---@param opts? grpo.RewardModelOptions
+---@return grpo.RewardModel
+function grpo.reward_model(path, opts) end
+
 ---@param nested number|table
 ---@param opts? { requires_grad?: boolean }
 ---@return grpo.Tensor

@@ -128,3 +128,33 @@ function Model:load_adapter(path) end
 ---@param f fun(...): T
 ---@return T
 function Model:without_adapter(f, ...) end
+
+---@class grpo.RewardModelOptions
+---@field label? string whose logit counts; needed where there are several
+---@field output? "logit"|"probability" default "logit"; probability: softmax over the labels, or the logistic function of one label or of labels that do not exclude each other
+---@field text? fun(c: grpo.Completion): string|grpo.Message[]|integer[] what is judged; default: the prompt's messages and the completion as the assistant's, in the reward model's chat template, or, without messages, prompt and completion
+---@field tokenizer? grpo.Tokenizer|string default: the one beside the weights
+---@field dtype? "f32"|"bf16"|"auto" storage of the weights (default "f32")
+---@field quantize? "nf4"|"int8" storage of the projections
+---@field compute? "f32"|"bf16" default "f32"
+
+---@class grpo.RewardModel
+---@field labels string[] of config.json
+---@field tokenizer grpo.Tokenizer|nil
+---@field group_fn fun(texts: string[], row: table, cs: grpo.Completion[]): number[] for an entry of rewards
+local RewardModel = {}
+
+---The ids of a text with special tokens, of messages by the chat template, or of ids.
+---@param text string|grpo.Message[]|integer[]
+---@return integer[]
+function RewardModel:encode(text) end
+
+---One logit for each label, for each text.
+---@param texts (string|grpo.Message[]|integer[])[]
+---@return number[][]
+function RewardModel:logits(texts) end
+
+---One number for each text, by label and output.
+---@param texts (string|grpo.Message[]|integer[])[]
+---@return number[]
+function RewardModel:score(texts) end

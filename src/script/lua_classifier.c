@@ -1,0 +1,71 @@
+/* lua_classifier.c - core.classifier_load: a decoder with a sequence-classification head. */
+#include "checkpoint/weights.h"
+#include "model/classifier.h"
+#include "script/lua_model.h"
+#include "script/read_prompts.h"
+
+#define CLASSIFIER_TYPE "grpo.Classifier"
+
+typedef struct ClassifierHandle {
+  Classifier *classifier; /* NULL: not loaded */
+} ClassifierHandle;
+
+static Classifier *check_classifier(lua_State *L) {
+  return ((ClassifierHandle *)check_object(L, 1, CLASSIFIER_TYPE))->classifier;
+}
+
+/* classifier_load(dir, { dtype=, quantize=, compute= }) -> c */
+static int l_classifier_load(lua_State *L) {
+  static const char *const known[] = {"dtype", "quantize", "compute", NULL};
+  const char *where = "reward_model", *dir = check_string(L, 1, NULL);
+  lua_settop(L, 2);
+  check_fields(L, 2, where, known);
+  const Storage storage = field_storage(L, 2, where);
+  const Compute compute = field_compute(L, 2, where);
+  Pool *pool = script_pool(L);
+  ClassifierHandle *h = new_object(L, sizeof *h, 0);
+  *h = (ClassifierHandle){NULL};
+  luaL_setmetatable(L, CLASSIFIER_TYPE);
+  want_ok(L, weights_load_classifier(&h->classifier, pool, dir, storage, compute));
+  return 1;
+}
+
+/* c:labels() -> number of labels */
+static int l_labels(lua_State *L) {
+  lua_pushinteger(L, check_classifier(L)->labels);
+  return 1;
+}
+
+/* c:logits(texts) -> a list of logits for each list of ids */
+static int l_logits(lua_State *L) {
+  Classifier *c = check_classifier(L);
+  check_table(L, 2);
+  Prompts texts = read_completions(L, 2, NULL, "texts");
+  const size_t n = (size_t)texts.n;
+  Sequence *s = push_scratch(L, n, sizeof *s);
+  real *logits = push_scratch(L, n * (size_t)c->labels, sizeof *logits);
+  for (int i = 0; i < texts.n; i++)
+    s[i] = (Sequence){texts.ids->data + texts.at[i], prompt_len(&texts, i)};
+  want_ok(L, classifier_logits(c, texts.n, s, logits));
+  lua_createtable(L, texts.n, 0);
+  for (int i = 0; i < texts.n; i++) {
+    push_floats(L, logits + (size_t)i * (size_t)c->labels, c->labels);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int l_gc(lua_State *L) {
+  ClassifierHandle *h = check_object(L, 1, CLASSIFIER_TYPE);
+  classifier_free(h->classifier);
+  h->classifier = NULL;
+  return 0;
+}
+
+CORE_PART(classifier) {
+  static const luaL_Reg methods[] = {FN(labels), FN(logits), {NULL, NULL}};
+  static const luaL_Reg meta[] = {META(gc), {NULL, NULL}};
+  make_type(L, CLASSIFIER_TYPE, meta, methods);
+  lua_pushcfunction(L, l_classifier_load);
+  lua_setfield(L, -2, "classifier_load");
+}
