@@ -26,6 +26,7 @@
 #include "kern/gemm_quant.h"
 #include "kern/logits.h"
 #include "kern/norm_rope.h"
+#include "kern/optimizers.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -441,9 +442,16 @@ static void run_rmsnorm(Bench *b) {
 static void run_logp(Bench *b) {
   logits_logp(&b->cx, LOGIT_ROWS, VOCAB, b->x, 1, targets, b->g, b->g + 8, b->g + 16);
 }
-static void run_adamw(Bench *b) {
-  const AdamW a = {1e-9, 0.9, 0.999, 1e-8, 0, 1, 1, 1};
-  adamw_step(&b->cx, N, b->y, b->w, b->g, b->packed, &a);
+static const AdamW adamw = {1e-9, 0.9, 0.999, 1e-8, 0, 1, 1, 1};
+static void run_adamw(Bench *b) { adamw_step(&b->cx, N, b->y, b->w, b->g, b->packed, &adamw); }
+static void run_lion(Bench *b) { lion_step(&b->cx, N, b->y, b->w, b->g, &adamw); }
+
+static Moment8Map maps[2];
+static uint8_t codes[2][N];
+static float scales[2][N / MOMENT8_BLOCK];
+static void run_adamw8(Bench *b) {
+  const Moment8 first = {&maps[0], codes[0], scales[0]}, second = {&maps[1], codes[1], scales[1]};
+  adamw8_step(&b->cx, N, b->y, b->w, &first, &second, &adamw);
 }
 
 static void rows(Bench *b) {
@@ -452,12 +460,15 @@ static void rows(Bench *b) {
   b->packed = numbers(n);
   lse = numbers(N / 512);
   for (size_t i = 0; i < n; i++) b->packed[i] += 1;
+  moment8_map_init(&maps[0], true);
+  moment8_map_init(&maps[1], false);
   printf(
       "billions of elements a second: exp, one thread, in cache %.2f; swiglu %.2f; rmsnorm %.2f; "
-      "logits_logp %.2f; adamw %.2f\n",
+      "logits_logp %.2f; adamw %.2f; adamw_8bit %.2f; lion %.2f\n",
       4.096e-6 / best_of(run_exp, b), N * 1e-9 / best_of(run_swiglu, b),
       N * 1e-9 / best_of(run_rmsnorm, b), (double)n * 1e-9 / best_of(run_logp, b),
-      N * 1e-9 / best_of(run_adamw, b));
+      N * 1e-9 / best_of(run_adamw, b), N * 1e-9 / best_of(run_adamw8, b),
+      N * 1e-9 / best_of(run_lion, b));
 }
 
 int main(int argc, char **argv) {
