@@ -8,6 +8,7 @@
 -- A wrong option is an error at the line that called our caller; it names the field, the value
 -- and the allowed values, or the closest known name.
 
+local number_text = require "grpo.base.number_text"
 local sorted_pairs = require "grpo.base.sorted"
 
 local options = {}
@@ -99,7 +100,7 @@ end
 
 local function shown(value)
   if type(value) == "string" then return ("%q"):format(value:sub(1, 40)) end
-  if type(value) == "number" or type(value) == "boolean" then return tostring(value) end
+  if type(value) == "number" or type(value) == "boolean" then return number_text(value) end
   return "a " .. type(value)
 end
 

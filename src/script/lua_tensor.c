@@ -481,6 +481,9 @@ static int l_newindex(lua_State *L) {
   return raise_new(L, GRPO_EARG, "a tensor cannot be changed; compute a new one");
 }
 
+/* A NaN without its sign, which depends on the machine. */
+static double unsigned_nan(double x) { return isnan(x) ? fabs(x) : x; }
+
 static int l_tostring(lua_State *L) {
   const TensorHandle *h = check_object(L, 1, TENSOR_TYPE);
   if (!h->v) {
@@ -489,19 +492,20 @@ static int l_tostring(lua_State *L) {
   }
   const Tensor *t = value_tensor(h->v);
   if (t->ndim == 0) {
-    lua_pushfstring(L, "tensor %f", (LUAI_UACNUMBER)t->data[0]);
+    lua_pushfstring(L, "tensor %f", (LUAI_UACNUMBER)unsigned_nan((double)t->data[0]));
     return 1;
   }
   char stats[128] = "";
   double min = INFINITY, max = -INFINITY, sum = 0;
   for (size_t i = 0; i < t->n; i++) {
     double x = (double)t->data[i];
-    min = x < min ? x : min;
-    max = x > max ? x : max;
+    min = x < min || isnan(x) ? x : min; /* no number is less than a NaN */
+    max = x > max || isnan(x) ? x : max;
     sum += x;
   }
   if (t->n)
-    snprintf(stats, sizeof stats, " min %.4g mean %.4g max %.4g", min, sum / (double)t->n, max);
+    snprintf(stats, sizeof stats, " min %.4g mean %.4g max %.4g", unsigned_nan(min),
+             unsigned_nan(sum / (double)t->n), unsigned_nan(max));
   push_shape(L, t);
   lua_pushfstring(L, "tensor %s%s%s", lua_tostring(L, -1), stats, t->needs_grad ? " (grad)" : "");
   return 1;

@@ -147,7 +147,7 @@ describe("checkpoints", function()
         script = "none", args = {}, overrides = {}, config = {}, env = {}, inputs = {} })
       local tr = require("grpo.train.trainer").new(grpo.experiment(e), { directory = directory })
       tr:current_stage()
-      tr.step_count = step
+      require("grpo.train.trainer").set(tr, "step_count", step)
       f(tr, directory.dir)
       directory:close()
     end)

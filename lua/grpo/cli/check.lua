@@ -10,6 +10,7 @@ local rollout = require "grpo.train.rollout"
 local script = require "grpo.scripts.script"
 local Stage = require "grpo.train.stage"
 local statistics = require "grpo.statistics"
+local trainer = require "grpo.train.trainer"
 
 local command = {
   name = "check",
@@ -210,7 +211,7 @@ local function time_steps(tr, stage, count, sampled)
     stage:advance()
     times[i] = core.clock() - started
     if stage.method.samples then note_rewards(tr.batch.completions, sampled) end
-    tr.step_count = tr.step_count + 1
+    trainer.set(tr, "step_count", tr.step_count + 1)
   end
   table.remove(times, 1) -- the first one warms up
   return statistics.median(times)
@@ -292,7 +293,7 @@ end
 function command.run(o)
   local e = script.load(o.words[1], o)
   local findings = {}
-  local tr = require("grpo.train.trainer").new(e, {})
+  local tr = trainer.new(e, {})
   out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
   out("key/value cache: %d bytes a token (%d if every head kept its own)",

@@ -1,6 +1,7 @@
 -- The options of an experiment as a tree, and what a value of an option must be.  The rows are in
 -- option_rows.lua.
 
+local number_text = require "grpo.base.number_text"
 local option_rows = require "grpo.experiment.option_rows"
 local options = require "grpo.options"
 
@@ -107,7 +108,7 @@ end
 
 function option_tree.shown(v)
   if type(v) == "string" then return ("'%s'"):format(#v > 40 and v:sub(1, 40) .. "..." or v) end
-  if type(v) == "number" or type(v) == "boolean" then return tostring(v) end
+  if type(v) == "number" or type(v) == "boolean" then return number_text(v) end
   return "a " .. type(v)
 end
 

@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local number_text = require "grpo.base.number_text"
 local origins = require "grpo.experiment.origins"
 
 -- name: the option's path, for limits and messages; p: the argument of schedules.
@@ -12,7 +13,7 @@ return function(config, name, v, p)
   if not ok then error(errors.naming(name, result), 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
     errors.raise_at(origins.position(config, name), "EARG",
-      "%s: the schedule returned %s at step %d, want a finite number", name, tostring(result),
+      "%s: the schedule returned %s at step %d, want a finite number", name, number_text(result),
       p.step)
   end
   return result

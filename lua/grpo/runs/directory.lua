@@ -408,21 +408,42 @@ end
 
 -- ---- looking at runs ----------------------------------------------------------------
 
+-- The step of the last whole line of a file; nil if there is none.  Only the file's end is read.
+local function step_at_end(path)
+  local file <close> = io.open(path, "rb")
+  if not file then return nil end
+  file:seek("set", math.max(0, file:seek("end") - (1 << 18)))
+  local lines = {}
+  for line in (file:read("a") or ""):gmatch("([^\n]*)\n") do lines[#lines + 1] = line end
+  for i = #lines, 1, -1 do
+    local ok, row = pcall(core.json_decode, lines[i])
+    local step = ok and type(row) == "table" and math.tointeger(row.step)
+    if step and sums.state(lines[i]) ~= "damaged" then return step end
+  end
+end
+
+-- The last step in the log of metrics, whose newest file may be empty.
+local function last_step(dir)
+  local numbers = segments.numbers(dir, "metrics")
+  return step_at_end(segments.path(dir, "metrics"))
+    or #numbers > 0 and step_at_end(segments.path(dir, "metrics", numbers[#numbers]))
+end
+
 -- { name=, dir=, state=, step=, steps=, started= } of one directory; only state "damaged"
 -- when its run.json cannot be read, nil when it has none.
 function rundir.describe(dir)
   local ok, info = pcall(rundir.read, dir, "run")
   if not ok then return { name = dir:match("[^/]+$"), dir = dir, state = "damaged" } end
   if not info then return nil end
-  local state = info.state
+  local state, step = info.state, info.step
   if state == "running" then
     local lock = fs.lock(dir .. "/.lock")
     if lock then
       lock:close()
-      state = "crashed"
+      state, step = "crashed", last_step(dir) or step -- run.json may be a second older
     end
   end
-  return { name = dir:match("[^/]+$"), dir = dir, state = state, step = info.step,
+  return { name = dir:match("[^/]+$"), dir = dir, state = state, step = step,
     steps = info.steps,
     started = info.started, script = info.script, summary = info.summary, pid = info.pid,
     host = info.host }

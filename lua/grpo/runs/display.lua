@@ -283,8 +283,9 @@ function View:evaluation(_, report)
       sampled and (", %.4f sampled"):format(sampled) or "")
   end
   if report["eval/loss"] then
-    parts[#parts + 1] = ("loss %.4f nats a token, %.3f bits a character")
-      :format(report["eval/loss"], report["eval/bits_per_character"] or 0 / 0)
+    local bits = report["eval/bits_per_character"]
+    parts[#parts + 1] = ("loss %.4f nats a token%s"):format(report["eval/loss"],
+      bits and (", %.3f bits a character"):format(bits) or "")
   end
   local names = {}
   for name in pairs(report) do

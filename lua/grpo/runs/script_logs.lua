@@ -62,14 +62,37 @@ function script_logs.keep_sizes(dir, step)
   write_sizes(dir, sizes)
 end
 
+-- Are there files, but no sizes of theirs?  Those that were damaged have been spoken of.
+local function sizes_are_missing(dir)
+  if fs.exists(dir .. "/log_sizes.json") or fs.exists(dir .. "/log_sizes.json.damaged") then
+    return false
+  end
+  return fs.isdir(dir .. "/logs") and #(fs.list(dir .. "/logs") or {}) > 0
+end
+
+local function bytes(n)
+  return n == 1 and "1 byte" or ("%d bytes"):format(n)
+end
+
 -- Cuts the files to what they were at the checkpoint of a step; nil: the run begins again.
+-- Returns a list of sentences about files that could not be brought back to that.
 function script_logs.cut(dir, step)
-  local sizes = read_sizes(dir)
+  local sizes, list = read_sizes(dir), {}
   local then_ = sizes.checkpoints[tostring(step)] or {}
   for name, begun in sorted_pairs(sizes.begun) do
-    local size = then_[name] or begun
-    if size_of(dir, name) > size then must(fs.truncate(path_of(dir, name), size)) end
+    local want, size = then_[name] or begun, size_of(dir, name)
+    if size > want then must(fs.truncate(path_of(dir, name), want)) end
+    if size < want then
+      list[#list + 1] = ("%s has %s, but had %d %s, so that text of it is missing"):format(
+        path_of(dir, name), bytes(size), want,
+        then_[name] and ("at the checkpoint of step %d"):format(step) or "when the run began")
+    end
   end
+  if sizes_are_missing(dir) then
+    list[#list + 1] = ("%s/log_sizes.json is missing, so files in %s/logs that tr:append wrote are "
+      .. "not cut to step %d; text of later steps may be in them twice"):format(dir, dir, step or 0)
+  end
+  return list
 end
 
 return script_logs

@@ -163,8 +163,9 @@ local function resume(request, directory)
   return e, function(tr)
     local events = require "grpo.runs.events"
     local at, saved = tr.step_count, tr.counters
-    require("grpo.runs.script_logs").cut(directory.dir, saved and at)
+    local notes = require("grpo.runs.script_logs").cut(directory.dir, saved and at)
     directory:open_logs()
+    for _, line in ipairs(notes) do directory:remark(line) end
     for _, line in ipairs(directory.remarks) do directory:remark(line) end
     directory:cut_logs(saved and at or -1, tr.evaluations)
     directory:set_state("running")

@@ -1,6 +1,7 @@
 -- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of
 -- held-out targets.
 
+local number_text = require "grpo.base.number_text"
 local row_random = require "grpo.train.row_random"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -33,7 +34,7 @@ local function measure(config, c, weights)
   if type(value) ~= "number" or value - value ~= 0 then
     errors.raise_at(origins.position(config, "eval.metric"), "ESCRIPT",
       "eval.metric: the function returned %s, want a finite number, a boolean or nil",
-      type(value) == "number" and tostring(value) or "a " .. type(value))
+      type(value) == "number" and number_text(value) or "a " .. type(value))
   end
   return value, value >= 1
 end

@@ -8,6 +8,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local number_text = require "grpo.base.number_text"
 local recorder = require "grpo.train.recorder"
 
 local fs = core.fs
@@ -16,15 +17,20 @@ local nonfinite = {}
 -- Batches that may be skipped one after the other.  Weights that are not finite would skip all.
 local MOST_IN_A_ROW = 10
 
--- Raises if a hook has left a reward that is not finite.
+-- Raises if a hook has left a reward that is not finite, or something else than a number or nil.
 function nonfinite.check_rewards(completions)
   for i, c in ipairs(completions) do
     local r = c.reward
+    local slot = (i - 1) // #c.group + 1
     if type(r) == "number" and r - r ~= 0 then
-      local slot = (i - 1) // #c.group + 1
       errors.raise("EDIVERGED", "the reward of prompt %d, completion %d is %s, so the weights were "
         .. "not changed; look at the rewards and at hooks.on_rollout", slot, c.index,
-        r ~= r and "nan" or r)
+        number_text(r))
+    elseif r ~= nil and r ~= core.none
+      and (type(r) ~= "number" or math.abs(r) > core.largest_reward) then
+      errors.raise_plain("ESCRIPT", "hooks.on_rollout: the reward of prompt %d, completion %d is "
+        .. "%s, want a number up to %g in size, or nil", slot, c.index,
+        type(r) == "number" and tostring(r) or "a " .. type(r), core.largest_reward)
     end
   end
 end

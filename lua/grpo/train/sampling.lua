@@ -94,7 +94,7 @@ end
 -- Shows the batch to scripts: tr.batch, and hooks.on_rollout, which may change rewards.  A signal
 -- is looked at before, because a step that is abandoned must leave no trace.
 function sampling.publish(stage, batch)
-  stage.tr.batch = batch
+  stage.tr:take_batch(batch)
   stage.tr:check_interrupt()
   stage.tr:hook("on_rollout", batch)
 end

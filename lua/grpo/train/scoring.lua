@@ -6,6 +6,8 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local name_problem = require "grpo.base.name_problem"
+local number_text = require "grpo.base.number_text"
 local options = require "grpo.options"
 local schedule_value = require "grpo.experiment.schedule_value"
 
@@ -95,6 +97,8 @@ function scoring.entries(rewards, where)
     for k, v in pairs(item.source) do entry[k] = v end
     check_entry(entry, where)
     entry.label = "rewards." .. entry.name -- in messages
+    local problem = name_problem(entry.name)
+    if problem then complain(where, "rewards: the name of entry %d, %s", i, problem) end
     if seen[entry.name] then complain(where, "rewards: two entries are named '%s'", entry.name) end
     seen[entry.name] = true
     list[i] = entry
@@ -146,7 +150,7 @@ local function number_of(v, what)
   end
   if v ~= v or v == math.huge or v == -math.huge then
     local e = core.error("ESCRIPT", ("%s returned %s; a reward must be finite"):format(what,
-      tostring(v)))
+      number_text(v)))
     e.nonfinite = true
     error(e, 0)
   end

@@ -11,6 +11,8 @@ local interrupt = require "grpo.train.interrupt"
 local live_options = require "grpo.experiment.live_options"
 local loading = require "grpo.models.loading"
 local loop = require "grpo.train.loop"
+local name_problem = require "grpo.base.name_problem"
+local number_text = require "grpo.base.number_text"
 local recorder = require "grpo.train.recorder"
 local run = require "grpo.train.run"
 local script_logs = require "grpo.runs.script_logs"
@@ -20,10 +22,31 @@ local steps = require "grpo.train.steps"
 local Trainer = { __name = "grpo.Trainer" }
 local methods = {}
 
+-- Fields that scripts only read: [trainer] = { [name] = value }.
+local own = setmetatable({}, { __mode = "k" })
+
 function Trainer.__index(tr, key)
+  local value = own[tr][key]
+  if value ~= nil then return value end
   if key == "engine" then return tr.stage and tr.stage.engine end
   if key == "config" then return live_options.view(tr.settings, tr) end
   return methods[key]
+end
+
+local advice = {
+  kept = "assign its fields, as in tr.kept.file = ...",
+  config = "assign a live option, as in tr.config.train.lr = 1e-5",
+}
+local read_only = { kept = true, config = true, engine = true, experiment = true, model = true,
+  tokenizer = true, step_count = true, tokens_seen = true, resumed = true, batch = true,
+  metrics = true }
+
+function Trainer.__newindex(tr, key, value)
+  if read_only[key] or methods[key] then
+    errors.raise("EARG", "tr.%s: cannot be assigned; %s", key,
+      advice[key] or "take a field of tr.state or tr.kept")
+  end
+  rawset(tr, key, value)
 end
 
 Trainer.__tostring = function(tr)
@@ -31,6 +54,11 @@ Trainer.__tostring = function(tr)
 end
 
 local trainer = {}
+
+-- Sets a field that scripts only read.
+function trainer.set(tr, name, value)
+  own[tr][name] = value
+end
 
 local function needs_mask(e)
   for _, spec in ipairs(e.stages) do
@@ -47,16 +75,17 @@ function trainer.new(e, options)
     errors.raise("EARG", "grpo.trainer: got %s, want what grpo.experiment returned", type(e))
   end
   local tr = setmetatable({
-    experiment = e, directory = options.directory, view = options.view or display.silent(),
-    step_count = 0, tokens_seen = 0, update_count = 0, update_tokens = 0,
-    stage_index = 0, state = {}, kept = {}, metrics = {},
-    settings = e.stages[1].config, extra = {}, resumed = false, evaluations = 0,
+    directory = options.directory, view = options.view or display.silent(), stage_index = 0,
+    update_count = 0, update_tokens = 0, state = {}, settings = e.stages[1].config, extra = {},
+    evaluations = 0, noted = {},
   }, Trainer)
+  own[tr] = { experiment = e, step_count = 0, tokens_seen = 0, kept = {}, metrics = {},
+    resumed = false }
   tr.recorder = recorder.new(tr)
   local at = options.from or options.weights
   if at then tr.counters = checkpoint.read(at) end
-  tr.model, tr.tokenizer, tr.about = loading.model(e.config.model, e.config,
-    at, needs_mask(e))
+  own[tr].model, own[tr].tokenizer, tr.about = loading.model(e.config.model, e.config, at,
+    needs_mask(e))
   if options.from then tr:restore(options.from) end
   if options.weights then tr:measure_at(options.weights) end
   return tr
@@ -99,16 +128,16 @@ end
 
 -- Takes what the run had counted when the checkpoint in `dir` was written.
 local function take_counters(self, dir)
-  local counters = self.counters
-  self.step_count, self.tokens_seen, self.state = counters.step, counters.tokens_seen,
-    counters.state
+  local counters, mine = self.counters, own[self]
+  mine.step_count, mine.tokens_seen = counters.step, counters.tokens_seen
+  self.state = counters.state
   self.update_count, self.update_tokens = estimated_updates(self, counters)
   self.update_count = counters.update or self.update_count
   self.update_tokens = counters.update_tokens or self.update_tokens
   self.best, self.best_step = counters.best, counters.best_step
   self.evaluated = counters.evaluated
   self.evaluations = counters.evaluations or counters.evaluated and 1 or 0
-  self.metrics, self.resumed = counters.last_metrics or {}, true
+  mine.metrics, mine.resumed = counters.last_metrics or {}, true
   self.saved_step = counters.step
   if counters.stage >= 1 and not self.experiment.stages[counters.stage] then
     errors.raise_plain("EARG", "%s: is of stage %d, the script has %d", dir, counters.stage,
@@ -194,8 +223,8 @@ local function step(self)
   local started = core.clock()
   self.evaluated, self.evaluations = nil, 0
   local metrics, tokens = stage:advance()
-  self.step_count = self.step_count + 1
-  self.tokens_seen = self.tokens_seen + tokens
+  local mine = own[self]
+  mine.step_count, mine.tokens_seen = mine.step_count + 1, mine.tokens_seen + tokens
   metrics.step, metrics.stage, metrics.stage_step = self.step_count, stage.index, stage.step
   metrics.kind, metrics.num_tokens = stage.kind, self.tokens_seen
   self.update_count = self.updates_before + stage.update
@@ -203,7 +232,7 @@ local function step(self)
   metrics.update, metrics.update_tokens = self.update_count, self.update_tokens
   metrics.step_time = core.clock() - started
   metrics["memory/peak_bytes"] = core.mem().peak_rss
-  self.metrics = metrics
+  mine.metrics = metrics
   add_logged(self, metrics)
   self:hook("on_step", metrics)
   add_logged(self, metrics)
@@ -302,7 +331,13 @@ function methods:log(name, value)
   if type(name) ~= "string" or type(value) ~= "number" then
     errors.raise("EARG", "tr:log: want a name and a number, got %s and %s", type(name), type(value))
   end
+  local problem = name_problem(name)
+  if problem then errors.raise("EARG", "tr:log: the name %s", problem) end
   self.extra[name] = value
+  if value - value == 0 or self.noted[name] then return end
+  self.noted[name] = true
+  self.recorder:advise { ("tr:log: %s is %s at step %d; the logs have null for it, and say no more "
+    .. "of this name"):format(name, number_text(value), self.step_count) }
 end
 
 function methods:log_text(name, s)
@@ -339,6 +374,11 @@ function methods:run()
 end
 
 -- ---- what the loop and its parts call ----------------------------------------------------
+
+-- The batch of this step is to be seen by scripts.
+function methods:take_batch(batch)
+  own[self].batch = batch
+end
 
 methods.check_interrupt = interrupt.check
 methods.run_evaluation = loop.evaluate

@@ -116,7 +116,7 @@ function paint.number(v)
   if type(v) ~= "number" then return "-" end
   if math.type(v) == "integer" then return tostring(v) end
   if v == math.floor(v) and math.abs(v) < 1e6 then return ("%d"):format(v) end
-  return ("%.4g"):format(v)
+  return v == v and ("%.4g"):format(v) or "nan"
 end
 
 return paint

@@ -1,0 +1,188 @@
+-- Mistakes of scripts that were taken without a word: each has one line that names it.
+
+local core = require "grpo.core"
+local grpo = require "grpo"
+local rundir = require "grpo.runs.directory"
+local script_logs = require "grpo.runs.script_logs"
+local tiny = require "tests.lua.tiny"
+local trainer = require "grpo.train.trainer"
+
+local experiment = tiny.experiments(function()
+  return {
+    name = "tiny", seed = 3,
+    model = { config = tiny.llama { max_position_embeddings = 48 },
+      tokenizer = grpo.tokenizer.chars("abcdefgh ") },
+    data = { train = grpo.data.list { { prompt = "ab" } }, max_prompt_tokens = 8 },
+    sampling = { group_size = 4, max_new_tokens = 4 },
+    rewards = { { name = "as", fn = tiny.count_a } },
+    train = { steps = 3, prompts_per_step = 1, lr = 1e-3 },
+  }
+end)
+
+local function with_hook(name, hook)
+  return trainer.new(experiment(function(t) t.hooks = { [name] = hook } end))
+end
+
+-- A new run's directory in `root`, as nobody's process has it.
+local function directory(root)
+  return rundir.create(root, { name = "tiny", script = "none", args = {}, overrides = {},
+    config = {}, env = {}, inputs = {} })
+end
+
+-- Calls f(root) with a directory for runs.
+local function in_root(f)
+  local root = tiny.path()
+  assert(core.fs.mkdirs(root))
+  local ok, err = pcall(f, root)
+  core.fs.remove_tree(root)
+  if not ok then error(err, 0) end
+end
+
+describe("a field of the trainer that is not the script's", function()
+  it("cannot be assigned", function()
+    local tr = trainer.new(experiment(function() end))
+    local kept = tr.kept
+    for _, name in ipairs { "kept", "config", "engine", "experiment", "model", "tokenizer",
+      "step_count", "tokens_seen", "resumed", "batch", "metrics", "log", "stop" } do
+      local before = tr[name]
+      tiny.refused("mistakes_test%.lua:%d+: tr%." .. name .. ": cannot be assigned",
+        function() tr[name] = 3 end)
+      if name ~= "config" then assert.equal(before, tr[name]) end
+    end
+    tiny.refused("tr%.kept: cannot be assigned; assign its fields, as in tr%.kept%.file = ",
+      function() tr.kept = {} end)
+    tr.kept.file, tr.state, tr.paused = 3, { seen = 1 }, true
+    assert.equal(kept, tr.kept)
+    assert.equal(3, tr.kept.file)
+  end)
+
+  it("is named with the hook", function()
+    local tr = with_hook("on_step", function(_, t) t.step_count = 0 end)
+    tiny.refused("hooks%.on_step: .*mistakes_test%.lua:%d+: tr%.step_count: cannot be assigned",
+      function() tr:step() end)
+  end)
+end)
+
+describe("tr:log", function()
+  it("says once of a name that its value is not finite", function()
+    local lines = {}
+    local tr = with_hook("on_step", function(m, t)
+      t:log("ratio", m.step > 1 and 0 / 0 or 1)
+      t:log("bound", 1 / 0)
+    end)
+    tr.recorder.advise = function(_, list) table.move(list, 1, #list, #lines + 1, lines) end
+    tiny.steps(tr)
+    table.sort(lines)
+    assert.same({
+      "tr:log: bound is inf at step 1; the logs have null for it, and say no more of this name",
+      "tr:log: ratio is nan at step 2; the logs have null for it, and say no more of this name",
+    }, lines)
+  end)
+
+  it("refuses names with control characters", function()
+    for _, name in ipairs { "a\nb", "\27[31m", "a\0", "a\u{85}" } do
+      local tr = with_hook("on_step", function(_, t) t:log(name, 1) end)
+      tiny.refused("tr:log: the name .* has a control character", function() tr:step() end)
+    end
+  end)
+end)
+
+describe("the name of a reward", function()
+  it("has no control characters", function()
+    for _, name in ipairs { "a\nb", "\27[31m", "a\127", "a\u{9b}" } do
+      tiny.refused("rewards: the name of entry 1, .*, has a control character", experiment,
+        function(t) t.rewards = { { name = name, fn = tiny.count_a } } end)
+      tiny.refused("has a control character", experiment,
+        function(t) t.rewards = { [name] = tiny.count_a } end)
+    end
+    experiment(function(t) t.rewards = { ["größe in %"] = tiny.count_a } end)
+  end)
+end)
+
+describe("a reward that hooks.on_rollout sets", function()
+  it("is named with the hook if it is not a number, or too large", function()
+    for value, text in pairs { x = "a string", [true] = "a boolean", [{}] = "a table",
+      [1e31] = "1e%+31", [-1e300] = "%-1e%+300" } do
+      local tr = with_hook("on_rollout", function(batch) batch.completions[2].reward = value end)
+      tiny.refused("hooks%.on_rollout: the reward of prompt 1, completion 2 is " .. text
+        .. ", want a number up to 1e%+30 in size, or nil", function() tr:step() end)
+    end
+  end)
+end)
+
+describe("a number that is not one", function()
+  it("is shown without a sign, which depends on the machine", function()
+    for _, nan in ipairs { 0 / 0, -(0 / 0) } do
+      local tr = trainer.new(experiment(function(t)
+        t.rewards[1].fn = function() return nan end
+      end))
+      tiny.refused("returned nan; a reward must be finite", function() tr:step() end)
+      tiny.refused("returned nan at step 0", function()
+        trainer.new(experiment(function(t) t.train.lr = function() return nan end end)):step()
+      end)
+      tiny.refused("got nan", experiment, function(t) t.train.clip = nan end)
+      assert.equal("nan", require("grpo.repl.pretty.paint").number(nan))
+      assert.matches("min nan mean nan max nan", tostring(grpo.tensor { nan }))
+    end
+  end)
+end)
+
+describe("a run that was killed", function()
+  it("has the step of its last whole line of metrics", function()
+    in_root(function(root)
+      local run = directory(root)
+      run:set_state("running", { step = 3, steps = 99 })
+      local options = { segment_mib = 1e-6 } -- a file for each
+      run:append("metrics", { step = 41, stage = 1 }, options)
+      run:append("metrics", { step = 42, stage = 1, more = ("x"):rep(100000) }, options)
+      run:close()
+      assert.equal("crashed", rundir.describe(run.dir).state)
+      assert.equal(42, rundir.describe(run.dir).step)
+      local f <close> = assert(io.open(run.dir .. "/metrics.jsonl", "a"))
+      f:write('{"step": 43, "stage"')
+      f:flush()
+      assert.equal(42, rundir.describe(run.dir).step)
+      f:write("\nnonsense\n")
+      f:flush()
+      assert.equal(42, rundir.describe(run.dir).step)
+      assert(core.fs.truncate(run.dir .. "/metrics.jsonl", 0))
+      assert.equal(41, rundir.describe(run.dir).step)
+    end)
+  end)
+end)
+
+describe("files of tr:append", function()
+  local function begun(root)
+    local run = directory(root)
+    script_logs.append(run, "a.txt", "one\n")
+    run.script_logs["a.txt"]:close()
+    run.script_logs = {}
+    script_logs.keep_sizes(run.dir, 0)
+    return run
+  end
+
+  it("whose sizes are missing are noted", function()
+    in_root(function(root)
+      local run = begun(root)
+      assert.same({}, script_logs.cut(run.dir, 0))
+      assert(os.remove(run.dir .. "/log_sizes.json"))
+      local notes = script_logs.cut(run.dir, 0)
+      assert.equal(1, #notes)
+      assert.matches("log_sizes%.json is missing, so .*/logs that tr:append wrote are not cut",
+        notes[1])
+      run:close()
+    end)
+  end)
+
+  it("that are shorter than at the checkpoint are noted", function()
+    in_root(function(root)
+      local run = begun(root)
+      assert(core.fs.truncate(run.dir .. "/logs/a.txt", 1))
+      local notes = script_logs.cut(run.dir, 0)
+      assert.equal(1, #notes)
+      assert.matches("logs/a%.txt has 1 byte.*, but had 4 .*, so that text of it is missing",
+        notes[1])
+      run:close()
+    end)
+  end)
+end)
