@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/pool.h"
@@ -146,25 +147,40 @@ size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind) {
 
 /* ---- refusing ----------------------------------------------------------------------------- */
 
+/* Appends "dtype = "bf16" (450 MiB)" to the list of forms that fit. */
+static void add_form(Buf *list, const char *how, size_t bytes) {
+  buf_printf(list, "%s%s (%zu MiB)", list->len ? ", " : "", how, bytes >> 20);
+}
+
 Status model_plan_check_memory(const ModelPlan *p, const char *path) {
   static const Storage smaller[] = {STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
   static const char *const how[] = {"dtype = \"auto\"", "dtype = \"bf16\"", "quantize = \"int8\"",
                                     "quantize = \"nf4\""};
+  enum { FORMS = sizeof smaller / sizeof *smaller };
   const size_t need = model_plan_weight_bytes(p, false), free = mem_available();
   if (!free || need <= free) return GRPO_OK;
-  for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++) {
+  Buf fitting = {0}, all = {0};
+  for (int i = 0; i < FORMS; i++) {
     ModelPlan q = *p;
     q.storage = smaller[i];
+    q.packed_in_place = false;
     const size_t bytes = model_plan_weight_bytes(&q, false);
-    if (bytes < need && bytes <= free / 10 * 9)
-      return fail(
-          GRPO_ENOMEM,
-          "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; load with %s "
-          "(%zu MiB)",
-          path, need >> 20, param_storage_name(p->storage), free >> 20, how[i], bytes >> 20);
+    if (bytes >= need) continue;
+    add_form(&all, how[i], bytes);
+    if (bytes <= free / 10 * 9) add_form(&fitting, how[i], bytes);
   }
-  return fail(GRPO_ENOMEM,
-              "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of them "
-              "fits, take a smaller model",
-              path, need >> 20, param_storage_name(p->storage), free >> 20);
+  const Status s =
+      fitting.len
+          ? fail(GRPO_ENOMEM,
+                 "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; frozen, "
+                 "beside an adapter or to generate, they fit with %s",
+                 path, need >> 20, param_storage_name(p->storage), free >> 20, fitting.data)
+          : fail(GRPO_ENOMEM,
+                 "%s: the weights take %zu MiB in the form '%s' and %zu MiB are free; no form of "
+                 "them fits%s%s%s, so take a smaller model",
+                 path, need >> 20, param_storage_name(p->storage), free >> 20, all.len ? ", " : "",
+                 all.len ? "not even " : "", all.len ? all.data : "");
+  buf_free(&fitting);
+  buf_free(&all);
+  return s;
 }

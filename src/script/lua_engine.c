@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "model/lora.h"
 #include "model/sampler.h"
 #include "rl/engine_memory.h"
 #include "script/lua_bigram.h"
@@ -96,14 +97,15 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
   field_reuse(L, index, where, &o->reuse_rollout);
 }
 
-static void check_engine_options(lua_State *L, EngineOptions *o) {
+/* estimate: fields of engine_estimate alone are known too. */
+static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) {
   static const OptionSet *const sets[] = {&engine_option_set, NULL};
-  static const char *const others[] = {"model",          "tokenizer", "reference", "bigram",
-                                       "optimizer",      "examples",  "turns",     "reuse_rollout",
-                                       "max_new_tokens", NULL};
+  static const char *const others[] = {"storage",   "lora",          "model",          "tokenizer",
+                                       "reference", "bigram",        "optimizer",      "examples",
+                                       "turns",     "reuse_rollout", "max_new_tokens", NULL};
   engine_options_init(o);
   check_table(L, 1);
-  check_option_fields(L, 1, "engine", sets, others);
+  check_option_fields(L, 1, "engine", sets, estimate ? others : others + 2);
   read_engine_options(L, 1, "engine", o);
   o->train = get_table(L, 1, "optimizer", "engine.");
   if (o->train) read_optimizer(L, lua_gettop(L), &o->optimizer);
@@ -114,7 +116,7 @@ static void check_engine_options(lua_State *L, EngineOptions *o) {
 static int l_engine(lua_State *L) {
   EngineOptions o;
   lua_settop(L, 1);
-  check_engine_options(L, &o);
+  check_engine_options(L, false, &o);
   lua_getfield(L, 1, "model");
   lua_getfield(L, 1, "reference");
   lua_getfield(L, 1, "tokenizer");
@@ -162,6 +164,62 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   }
 }
 
+/* ---- memory before there is an engine ---------------------------------------------------- */
+
+/* The fields storage and lora of the table at 1: how else the policy's weights might be stored, and
+ * an adapter that it might have.  A policy with an adapter has its base as reference. */
+static void read_plans(lua_State *L, ModelPlan *policy, ModelPlan *reference) {
+  static const char *const storages[] = {"f32", "auto", "bf16", "int8", "nf4", NULL};
+  enum { MOST_TARGETS = 64 };
+  const char *targets[MOST_TARGETS];
+  int storage = 0, rank = 8, n = 0;
+  const bool restored = field_choice(L, 1, "engine", "storage", storages, &storage);
+  if (restored) {
+    policy->storage = (Storage)storage;
+    policy->packed_in_place &= storage == STORE_F32;
+  }
+  if (get_table(L, 1, "lora", "engine.")) {
+    const int table = lua_gettop(L);
+    field_int(L, table, "engine.lora", "rank", 1, 4096, &rank);
+    get_table(L, table, "targets", "engine.lora.");
+    for (int count = (int)lua_rawlen(L, -1); n < count && n < MOST_TARGETS; n++) {
+      lua_rawgeti(L, table + 1, n + 1);
+      targets[n] = luaL_checkstring(L, -1);
+      luaL_checkstack(L, 4, "targets");
+    }
+    want_ok(L, model_plan_add_lora(policy, rank, n, targets));
+    if (reference) reference->shared = true;
+  }
+  lua_settop(L, 1);
+}
+
+/* engine_estimate{ as of core.engine, storage=, lora={ rank=, targets={} } } -> { total=, weights=,
+ * ... } in bytes, and of these `held`, which the models that there are take already */
+static int l_engine_estimate(lua_State *L) {
+  EngineOptions o;
+  EngineBytes b;
+  ModelPlan policy, reference;
+  lua_settop(L, 1);
+  check_engine_options(L, true, &o);
+  lua_getfield(L, 1, "model");
+  lua_getfield(L, 1, "reference");
+  lua_getfield(L, 1, "bigram");
+  const Model *m = check_model(L, 2), *r = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
+  if (lua_toboolean(L, 4)) o.bigram = check_bigram(L, 4);
+  want_ok(L, engine_options_check(&o, lora_dropout(m)));
+  model_plan_of_model(&policy, m);
+  if (r) model_plan_of_model(&reference, r);
+  const size_t held =
+      model_plan_weight_bytes(&policy, false) + (r ? model_plan_weight_bytes(&reference, false)
+                                                 : o.bigram ? bigram_bytes(o.bigram)
+                                                            : 0);
+  read_plans(L, &policy, r ? &reference : NULL);
+  engine_estimate(&policy, r ? &reference : NULL, &o, &b);
+  push_engine_bytes(L, &b);
+  set_integer(L, "held", (lua_Integer)held);
+  return 1;
+}
+
 /* estimate() -> { total=, weights=, ... } in bytes */
 static int l_estimate(lua_State *L) {
   Engine *e = check_engine(L, 1);
@@ -206,7 +264,7 @@ static int l_tostring(lua_State *L) {
 }
 
 CORE_PART(engine) {
-  static const luaL_Reg functions[] = {FN(engine), {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(engine), FN(engine_estimate), {NULL, NULL}};
   static const luaL_Reg methods[] = {
       FN(save),          FN(load),  FN(reserve),         FN(estimate),
       FN(eval_capacity), FN(close), FN(optimizer_steps), FN(update_tokens),

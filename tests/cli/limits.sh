@@ -75,6 +75,44 @@ limited "a tensor" 40M tensor.lua 'tensor\.lua:1: zeros: the result takes 64 MiB
 sed 's/hidden_size = 32, intermediate_size = 64/hidden_size = 1024, intermediate_size = 4096/' plain.lua >wide.lua
 limited "a model" 40M wide.lua 'model: no memory for 128 MiB of weights'
 result "whose advice has the figures" "$(grep -qE 'and [0-9] MiB in use and 12[89] more do not fit: raise it to at least 1[0-9]+M' err || show err)"
+# a stage or a model that does not fit: what would, each with its figure, and what is advised is enough
+# long FILE MODEL : an experiment with long texts
+long() {
+  cat >"$1" <<END
+local grpo = require "grpo"
+return grpo.experiment { name = "long", model = { $2 },
+  data = { train = grpo.data.list { { prompt = "a" } }, max_prompt_tokens = 512 }, sampling = { group_size = 16, max_new_tokens = 2048 },
+  rewards = { function(text) return #text end }, train = { steps = 1, prompts_per_step = 2 } }
+END
+}
+long long.lua 'tokenizer = grpo.tokenizer.chars("ab"), config = { model_type = "llama", hidden_size = 128, intermediate_size = 256,
+  num_hidden_layers = 2, num_attention_heads = 2, max_position_embeddings = 4096 }'
+long frozen.lua 'path = "saved", dtype = "f32", lora = { rank = 4 }'
+needs='the stage needs up to [0-9]+ MiB \(weights and gradients [0-9]+, optimizer [0-9]+, activations [0-9]+, cache [0-9]+\) and [0-9]+ are free for it'
+limited "a stage" 200M long.lua "$needs; it fits with sampling\\.max_new_tokens = [0-9]+ \\([0-9]+ MiB\\).*"
+fitting=$(grep -oE 'sampling\.max_new_tokens = [0-9]+' err | tr -d ' ')
+timeout 60 "$GRPO" run long.lua "$fitting" --memory 200M --quiet >out 2>err; status=$?
+result "runs with what is advised ($fitting)" "$([ $status = 0 ] || show err)"
+limited "a stage that one change does not make fit" 40M long.lua \
+  "$needs; it fits with all of these: model\\.gradient_checkpointing = true, sampling\\.max_new_tokens = [0-9]+, .* \\([0-9]+ MiB\\)"
+limited "a stage that nothing makes fit" 6M long.lua "$needs; it does not fit even with all of these: .*, so take a smaller model"
+cat >save.lua <<'END'
+local grpo = require "grpo"
+grpo.model.new({ model_type = "llama", hidden_size = 512, intermediate_size = 1024, num_hidden_layers = 4, num_attention_heads = 8,
+  max_position_embeddings = 4096 }, { tokenizer = grpo.tokenizer.chars("ab") }):save("saved")
+END
+echo 'dofile "save.lua"' | "$GRPO" repl >/dev/null 2>&1
+timeout 60 "$GRPO" run frozen.lua --memory 45M --quiet >out 2>err; status=$?
+result "weights" "$([ $status = 5 ] && grep -qE "^grpo: saved: the weights take [0-9]+ MiB in the form 'f32' and 4[0-9] MiB are free; frozen, beside an adapter or to generate, they fit with dtype = \"bf16\" \([0-9]+ MiB\), quantize = \"int8\" \([0-9]+ MiB\), quantize = \"nf4\" \([0-9]+ MiB\)" err || { echo "status $status"; cat err; })"
+timeout 60 "$GRPO" run frozen.lua --memory 4M --quiet >out 2>err; status=$?
+result "weights that fit in no form" "$([ $status = 5 ] && grep -qE "no form of them fits, not even dtype .*quantize = \"nf4\" \([0-9]+ MiB\), so take a smaller model" err || { echo "status $status"; cat err; })"
+short='sampling.max_new_tokens=16 data.max_prompt_tokens=16 sampling.group_size=2 train.prompts_per_step=1'
+# shellcheck disable=SC2086
+timeout 60 "$GRPO" run frozen.lua $short --memory 90M --quiet >out 2>err; status=$?
+result "a stage beside a base that may be stored smaller" "$([ $status = 5 ] && grep -qE "^grpo: $needs; it fits with model\.dtype = \"bf16\" \([0-9]+ MiB\), or model\.quantize = \"int8\" \([0-9]+ MiB\), or model\.quantize = \"nf4\" \([0-9]+ MiB\)" err || { echo "status $status"; cat err; })"
+# shellcheck disable=SC2086
+timeout 60 "$GRPO" run frozen.lua $short model.dtype=bf16 --memory 90M --quiet >out 2>err; status=$?
+result "which then runs" "$([ $status = 0 ] || show err)"
 experiment hungry.lua 'train = { steps = 2, prompts_per_step = 2 }, limits = { reward = { memory = 2^30 } }, reward = { on_error = "zero" }' \
   '{ name = "hungry", fn = function() local t = {} for i = 1, 1e6 do t[i] = { i } end return 1 end }'
 limited "a reward, whatever on_error says" 40M hungry.lua '.*rewards\.hungry: not enough memory.*'

@@ -3,8 +3,8 @@
 
 local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local loading = require "grpo.models.loading"
+local memory_advice = require "grpo.train.memory_advice"
 local nonfinite = require "grpo.train.nonfinite"
 local preflight = require "grpo.train.preflight"
 local prompts = require "grpo.train.prompts"
@@ -68,35 +68,6 @@ function Stage.new(tr, spec, index)
   return stage
 end
 
--- Options that make a stage smaller, the most helpful first.
-local function memory_advice(need, config)
-  local advice = {}
-  if need.kept > 0 then advice[#advice + 1] = "set train.reuse_rollout = false" end
-  if need.activations > need.cache and not config.model.gradient_checkpointing then
-    advice[#advice + 1] = "set model.gradient_checkpointing = true"
-  end
-  if config.train.micro_batch_tokens then advice[#advice + 1] = "lower train.micro_batch_tokens" end
-  advice[#advice + 1] =
-    "lower sampling.max_new_tokens, sampling.group_size or data.max_prompt_tokens"
-  if config.model.lora and not config.model.quantize then
-    advice[#advice + 1] = 'set model.quantize = "nf4"'
-  end
-  return table.concat(advice, ", or ")
-end
-
--- Refuses a stage whose worst-case lengths cannot fit, before a page of it is touched.
-local function check_memory(engine, config)
-  local need = engine:estimate()
-  local more = need.total - need.weights - need.reference -- the models are there already
-  local available = core.mem().available
-  if available > 0 and more > available then
-    errors.raise("ENOMEM",
-      "the stage needs up to %d MiB more (optimizer %d, activations %d, cache %d) and %d are "
-      .. "free; %s", more >> 20, need.optimizer >> 20, (need.activations + need.kept) >> 20,
-      need.cache >> 20, available >> 20, memory_advice(need, config))
-  end
-end
-
 function Stage:build_engine()
   local config, tr = self.config, self.tr
   local is_bigram = self.reference and config.reference == "bigram"
@@ -106,8 +77,8 @@ function Stage:build_engine()
   options.reference = not is_bigram and self.reference or nil
   options.bigram = is_bigram and self.reference or nil
   options.turns = turns.wanted(config)
+  memory_advice.check(self.kind, config, options)
   self.engine = core.engine(options)
-  check_memory(self.engine, config)
   self.engine:reserve()
 end
 
