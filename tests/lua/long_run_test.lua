@@ -6,6 +6,7 @@ local core = require "grpo.core"
 local history = require "grpo.runs.history"
 local html = require "grpo.report.html"
 local logs = require "grpo.cli.logs"
+local row_checksum = require "grpo.train.row_checksum"
 local run_diff = require "grpo.runs.diff"
 local svg = require "grpo.report.svg"
 local tiny = require "tests.lua.tiny"
@@ -109,6 +110,72 @@ describe("a long run", function()
       assert.equal(fs.size(dir .. "/output.log"), all)
       assert.matches("^step 5999 %.+\nstep 6000 %.+\n$", last)
       assert.equal(#last, bytes)
+    end)
+  end)
+end)
+
+-- The script of a run whose rows are 0, 1, 2 ...
+local SCRIPT = [[
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "llama", hidden_size = 8, intermediate_size = 8,
+    num_hidden_layers = 1, num_attention_heads = 1, max_position_embeddings = 8 },
+    tokenizer = grpo.tokenizer.chars "01=" },
+  data = { train = grpo.data.generate(function() return { prompt = "1=" } end, { n = 8 }),
+    max_prompt_tokens = 4 },
+  sampling = { group_size = 2, max_new_tokens = 1 }, train = { steps = 9, prompts_per_step = 1 },
+  rewards = { right = function(text) return #text end },
+}
+]]
+
+describe("a long run of a script", function()
+  local cli = require "grpo.cli"
+  -- A script that is run makes globals strict, which is not to reach other tests.
+  local globals = package.loaded._G
+  local of_globals = getmetatable(globals)
+  after_each(function() setmetatable(globals, of_globals) end)
+
+  -- Calls f(dir, path of a script) with a run that is so long only by its logs.
+  local function with_script(f)
+    with_run(function(dir)
+      local script = dir .. "/source/main.lua"
+      assert(fs.mkdirs(dir .. "/source/modules"))
+      assert(fs.write(script, SCRIPT))
+      write(dir .. "/completions.jsonl", function(step)
+        local row = { step = step, prompt_index = 1, index = 1, prompt = "1=", row = 0,
+          row_crc32c = row_checksum.of { prompt = "1=" }, text = tostring(step), reward = step,
+          rewards = { right = step }, advantage = 0.5, finish = "eos", length = 1 }
+        local first = core.json_encode(row)
+        row.index = 2
+        return first .. "\n" .. core.json_encode(row)
+      end)
+      f(dir, script)
+    end)
+  end
+
+  -- Returns what a command prints, which must need less than MOST bytes at once.
+  local function printed(words)
+    local parts, out, err = {}, core.out, core.err
+    core.out = function(text) parts[#parts + 1] = text end
+    core.err = core.out
+    local ok, status = pcall(bounded, cli.main, words)
+    core.out, core.err = out, err
+    if not ok or status ~= 0 then error(tostring(status) .. table.concat(parts), 0) end
+    return table.concat(parts)
+  end
+
+  it("is scored again step by step", function()
+    with_script(function(dir, script)
+      -- the reward is the number of digits of the step: another one for all steps but the first
+      assert.matches(("%d completions scored again with .*: %d have another reward"):format(
+        2 * STEPS, 2 * STEPS - 2), printed { "replay", dir, "--reward", script, "--n", "1" })
+    end)
+  end)
+
+  it("gives tests without being kept", function()
+    with_script(function(dir)
+      local text = printed { "test", "--record", dir, "--n", "3", "-" }
+      assert.matches("^[^\n]*3 completions of long%-001", text)
     end)
   end)
 end)

@@ -167,27 +167,37 @@ local function none(run)
   complain("ENOENT", "%s has no completions; steps of kind grpo and ppo save them", run.dir)
 end
 
--- Lists of rows, one for each step that is asked for.
+-- Iterates over lists of rows, one for each step that is asked for; there is at least one.
 local function steps_of(run, step)
-  local list, last = {}, nil
-  for _, row in history.rows(run.dir, "completions") do
-    if not step or row.step == step then
-      if row.step ~= last then list[#list + 1] = {} end
-      last = row.step
-      list[#list][#list[#list] + 1] = row
+  local next_row = history.rows(run.dir, "completions")
+  local function next_wanted()
+    for _, row in next_row do
+      if not step or row.step == step then return row end
     end
   end
-  if #list > 0 then return list end
-  if step then
+  local row = next_wanted()
+  if not row and step then
     complain("EARG", "%s has no completion of step %d; %s", run.dir, step, which_steps(run, step))
   end
-  none(run)
+  if not row then none(run) end
+  return function()
+    local list = {}
+    while row and (#list == 0 or row.step == list[1].step) do
+      list[#list + 1] = row
+      row = next_wanted()
+    end
+    return list[1] and list
+  end
 end
 
--- The argument p of schedules at each step: { [step] = p }, where p.stage is the step's stage.
+-- Returns a function that gives the argument p of schedules at a step, where p.stage is the step's
+-- stage; nil if the run has no such step.  It is called for later and later steps.
 local function arguments(run, e)
-  local list, tokens, last, before = {}, 0, {}, {}
-  for _, m in history.rows(run.dir, "metrics") do
+  local next_row = history.rows(run.dir, "metrics")
+  local tokens, last, before, p = 0, {}, {}, nil
+  local function advance()
+    local _, m = next_row()
+    if not m then return nil end
     if not e.stages[m.stage] then
       complain("EFORMAT", "%s/metrics.jsonl: step %d is of stage %d, but the run has %d", run.dir,
         m.step, m.stage, #e.stages)
@@ -198,15 +208,19 @@ local function arguments(run, e)
       tokens, before = (m.num_tokens or 0) - (m.trained_tokens or 0), last
     end
     local per_step = kinds.updates(e.stages[m.stage].kind, config)
-    list[m.step] = { stage = m.stage, step = m.stage_step - 1, steps = steps,
+    p = { stage = m.stage, step = m.stage_step - 1, steps = steps,
       fraction = steps > 0 and (m.stage_step - 1) / steps or 1.0,
       tokens = (last.num_tokens or 0) - math.max(0, tokens), metrics = last,
       update = last.update and last.update - (before.update or 0) or (m.stage_step - 1) * per_step,
       updates = steps * per_step,
       update_tokens = (last.update_tokens or 0) - (before.update_tokens or 0) }
     last = m
+    return m
   end
-  return list
+  return function(step)
+    while (last.step or -1) < step and advance() do end
+    return last.step == step and p or nil
+  end
 end
 
 local function show_change(c)
@@ -240,20 +254,28 @@ local function keep_most(most, c, n)
   most[n + 1] = nil
 end
 
+local function one_by_one(list)
+  local i = 0
+  return function()
+    i = i + 1
+    return list[i]
+  end
+end
+
 local function score_again(run, step, o, n)
   local kept = o.flags.nonfinite
   local e = script.of_run(run.dir, run.info)
   modules.forget_saved()
   local entries = script.rewards(o.flags.reward, o.args)
-  local ps, most = kept and {} or arguments(run, e), {}
+  local argument_at, most = arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
-  local steps = (kept and kept_batches or steps_of)(run, step)
-  saved_row.notice_unchecked(steps[1][1], run.dir)
-  for _, rows in ipairs(steps) do
+  for rows in kept and one_by_one(kept_batches(run, step)) or steps_of(run, step) do
+    if count == 0 then saved_row.notice_unchecked(rows[1], run.dir) end
     if not rows[1].text then
       complain("EARG", "the batch of step %d has no completions to score", rows[1].step)
     end
-    local p = kept and kept_argument(run, rows) or ps[rows[1].step]
+    local p
+    if kept then p = kept_argument(run, rows) else p = argument_at(rows[1].step) end
     if not p then complain("EFORMAT", "%s: metrics.jsonl has no step %d", run.dir, rows[1].step) end
     local stage = e.stages[p.stage]
     local config = stage.config
@@ -290,7 +312,7 @@ local function before(run, step)
 end
 
 local function regenerate(run, step, n)
-  local rows = steps_of(run, step)[1]
+  local rows = steps_of(run, step)()
   local from = before(run, step)
   local start = from and ("the checkpoint of step %d"):format(from.at) or "the beginning"
   core.err(("replay: from %s to step %d\n"):format(start, step))
@@ -335,7 +357,7 @@ function command.run(o)
   if o.flags.nonfinite then return show_kept(run, step, n, o.flags.json) end
   step = step or last_step(run)
   if o.flags.regenerate then return regenerate(run, step, n) end
-  show_step(steps_of(run, step)[1], n, o.flags.json)
+  show_step(steps_of(run, step)(), n, o.flags.json)
 end
 
 return command

@@ -41,19 +41,21 @@ end
 -- ---- choosing --------------------------------------------------------------------------
 
 -- Chooses up to n rows, no two with the same prompt and text, in the run's order.  Every
--- combination of rewards' values occurs once before one occurs twice.
+-- combination of rewards' values occurs once before one occurs twice.  So no more than n rows of
+-- each of the first n combinations can be chosen, and others are not kept.
 local function choose(run, n)
   local by_score, kinds, seen = {}, {}, {}
   for _, row in history.rows(run.dir, "completions") do
     local key = literal(row.rewards)
-    local text = row.prompt .. "\0" .. row.text
-    if not seen[text] and row.row and not row.errors then
+    local list, text = by_score[key], row.prompt .. "\0" .. row.text
+    local fits = list and #list < n or not list and #kinds < n
+    if fits and not seen[text] and row.row and not row.errors then
       seen[text] = true
-      if not by_score[key] then
-        by_score[key] = {}
-        kinds[#kinds + 1] = key
+      if not list then
+        list = {}
+        by_score[key], kinds[#kinds + 1] = list, key
       end
-      if #by_score[key] < n then table.insert(by_score[key], row) end
+      list[#list + 1] = row
     end
   end
   local chosen, round = {}, 1
@@ -80,7 +82,10 @@ function record_tests.test_file(run, e, script, n)
     errors.raise_plain("ENOENT", "%s: has no completion to make a test of", run.dir)
   end
   saved_row.notice_unchecked(rows[1], run.dir)
-  for _, m in history.rows(run.dir, "metrics") do stage_of[m.step] = m.stage end
+  for _, row in ipairs(rows) do stage_of[row.step] = 0 end
+  for _, m in history.rows(run.dir, "metrics") do
+    if stage_of[m.step] then stage_of[m.step] = m.stage end
+  end
   local lines = {
     ("-- %d completions of %s and what its rewards gave them."):format(#rows, run.name),
     ("-- Run:   grpo test FILE"), "",
