@@ -378,7 +378,8 @@ TEST_BOTH(weight_bytes_is_what_a_model_takes) {
   const size_t with = mem_live_bytes();
   optimizer_options_init(&options);
   REQUIRE(optimizer_new(&o, m, &options));
-  check_estimate("optimizer", mem_live_bytes() - with, model_plan_optimizer_bytes(&plan));
+  check_estimate("optimizer", mem_live_bytes() - with,
+                 model_plan_optimizer_bytes(&plan, OPTIMIZER_ADAMW));
   optimizer_free(o);
   model_release(m);
   CHECK(mem_live_bytes() == before);
