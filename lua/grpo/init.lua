@@ -52,6 +52,7 @@ local later = {
   losses = function() return require "grpo.losses" end,
   calc = function() return require "grpo.calc" end,
   sandbox = function() return require "grpo.sandbox" end,
+  jail = function() return require "grpo.jail" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
   reward_model = function() return require("grpo.models.reward_model").load end,
   trainer = function() return require("grpo.train.trainer").new end,

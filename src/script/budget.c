@@ -161,6 +161,11 @@ void spend_time(lua_State *L, uint64_t instructions) {
   if (b->spent) raise_spent(L, b);
 }
 
+void excuse_time(lua_State *L, double seconds) {
+  for (Budget *b = script_of(L)->budget; b; b = b->outer)
+    if (b->deadline > 0) b->deadline += seconds;
+}
+
 void make_room(lua_State *L, size_t n) {
   Budget *b = script_of(L)->budget;
   if (!b || !b->quota || b->lifted) return;

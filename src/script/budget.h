@@ -21,6 +21,8 @@ void charge_work(lua_State *L, uint64_t instructions);
 /* The work takes as long as this many instructions and has been charged for, or must be free:
  * raises if the time is over. */
 void spend_time(lua_State *L, uint64_t instructions);
+/* So much time has passed in work that has a limit of its own: it does not count. */
+void excuse_time(lua_State *L, double seconds);
 /* C code calls this before it allocates n bytes that the collector does not see coming, so that
  * garbage cannot decide whether they fit.  Raises if the quota is too small. */
 void make_room(lua_State *L, size_t n);

@@ -2,6 +2,7 @@
 local core = require "grpo.core"
 local rollout = require "grpo.train.rollout"
 local scoring = require "grpo.train.scoring"
+local step_log = require "grpo.train.step_log"
 
 local limits = { instructions = 1e6, memory = 2^24, seconds = 600 }
 
@@ -46,6 +47,34 @@ local changes = {
   { "c.text", function(c) c.group[3 - c.index].text = "x" end } }
 
 describe("what scoring keeps beside the rewards", function()
+  it("has the columns of a group, one table for each completion", function()
+    local cs = group()
+    score({ { name = "g", group_fn = function()
+      return { 1, 2 }, { { counts = { runs = 3 } }, { note = "x" } }
+    end } }, cs)
+    assert.same({ ["g.counts"] = { runs = 3 } }, cs[1].extra)
+    assert.same({ ["g.note"] = "x" }, cs[2].extra)
+    assert.error_matches(function()
+      score({ { name = "g", group_fn = function() return { 1, 2 }, 5 end } }, group())
+    end, "the columns %(second result%): got a number, want a list")
+    assert.error_matches(function()
+      score({ { name = "g", group_fn = function() return { 1, 2 }, { 7 } end } }, group())
+    end, "got a number, want a table")
+  end)
+
+  it("gives sums of counts to the metrics", function()
+    local cs, metrics = group(), {}
+    for i, c in ipairs(cs) do
+      c.rewards, c.reward = { g = 1.0 }, 1.0
+      c.extra = { ["g.counts"] = { runs = 3, passed = i > 1 and i or nil } }
+    end
+    step_log.add({ reward_entries = { { name = "g" } } }, cs,
+      { reward_seconds = {}, reward_errors = 0 }, metrics)
+    assert.equal(6, metrics["rewards/g/runs"])
+    assert.equal(2, metrics["rewards/g/passed"])
+    assert.equal(1.0, metrics["rewards/g/mean"])
+  end)
+
   it("is not a reward's to set", function()
     local cs = group()
     score({ { name = "first", token_fn = function(c) return { c.index, 1 } end },

@@ -223,6 +223,12 @@ local function configs_of(e)
   return list
 end
 
+-- Shows the programs that rewards run.
+local function show_programs()
+  local jail = package.loaded["grpo.jail"] or { needed = {} }
+  for _, line in ipairs(jail.needed) do out("rewards run in a jail: %s", line) end
+end
+
 -- The memory that the stage needs when every prompt and completion is as long as is allowed.
 local function memory_line(stage)
   local need = stage.engine:estimate()
@@ -298,6 +304,7 @@ function command.run(o)
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
   out("key/value cache: %d bytes a token (%d if every head kept its own)",
     tr.model:cache_bytes_per_token())
+  show_programs()
   local ok, problem = core.protected(try, tr, e, findings)
   for _, line in ipairs(findings) do out("finding: %s", line) end
   if not ok then error(problem, 0) end -- a row with a fault may stop a step

@@ -18,6 +18,7 @@ end
 
 function command.run(o)
   local rows = core.doctor()
+  rows[#rows + 1] = { "jail for code", require("grpo.jail").problem() or "Linux namespaces" }
   if o.flags.json then
     local t = {}
     for _, row in ipairs(rows) do t[row[1]] = row[2] end

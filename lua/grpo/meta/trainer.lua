@@ -98,7 +98,7 @@
 ---@field name? string default: "reward1", ... or the entry's key
 ---@field weight? number|grpo.Schedule default 1
 ---@field fn? grpo.RewardFunction
----@field group_fn? fun(texts: string[], row: table, cs: grpo.Completion[]): (number|boolean|userdata)[]
+---@field group_fn? fun(texts: string[], row: table, cs: grpo.Completion[]): (number|boolean|userdata)[], table[]? second, columns for the log
 ---@field token_fn? fun(c: grpo.Completion): number[] one reward for each token
 
 ---@class grpo.RolloutBatch

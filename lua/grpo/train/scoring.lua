@@ -187,11 +187,14 @@ local function failure(entry, text_of_completion, err)
 end
 
 -- It may take long to call all rewards, so a signal that came meanwhile ends the step here.
+local function stop_at_signal()
+  if not core.signal_waits() then return end
+  core.reseed_math(nil)
+  error(core.error("ELIMIT", "rewards: interrupted by a signal"), 0)
+end
+
 local function call(limits, entry, f, rng, ...)
-  if core.signal_waits() then
-    core.reseed_math(nil)
-    error(core.error("ELIMIT", "rewards: interrupted by a signal"), 0)
-  end
+  stop_at_signal()
   core.reseed_math(rng) -- the completion's own stream
   return core.limited(limits, entry.label or "rewards." .. entry.name, f, ...)
 end
@@ -204,10 +207,10 @@ end
 
 -- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here,
 -- where it came from.
-local function keep_extra(own, entry, extra)
+local function keep_extra(own, entry, f, extra)
   local ok, problem = pcall(core.json_encode, extra)
   if type(extra) ~= "table" or not ok then
-    error(("%s: the columns (second result): %s"):format(definition(entry.fn),
+    error(("%s: the columns (second result): %s"):format(definition(f),
       ok and "got a " .. type(extra) .. ", want a table" or tostring(problem)), 0)
   end
   own.extra = own.extra or {}
@@ -227,7 +230,7 @@ function kinds.fn(entry, limits, cs, kept, give, fail)
       ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function")
     end
     if ok and extra ~= nil then
-      local stored, problem = pcall(keep_extra, own, entry, extra)
+      local stored, problem = pcall(keep_extra, own, entry, entry.fn, extra)
       if not stored then ok, value = false, problem end
     end
     if ok then give(c, value) else fail(c, value) end
@@ -242,18 +245,26 @@ function kinds.group_fn(entry, limits, cs, kept, give, fail)
   for _, group in ipairs(groups) do
     local texts, own, members = {}, kept[group[1]], table.move(group, 1, #group, 1, {})
     for i, c in ipairs(group) do texts[i] = kept[c][TEXT] end
-    local ok, list = call(limits, entry, entry.group_fn, own[RNG], texts, own[ROW], group)
+    local ok, list, columns = call(limits, entry, entry.group_fn, own[RNG], texts, own[ROW], group)
     if ok and type(list) ~= "table" then
       ok, list = false,
         ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
     elseif ok and #list ~= #members then
       ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says "
         .. "\"does not apply\""):format(definition(entry.group_fn), #list, #members)
+    elseif ok and columns ~= nil and type(columns) ~= "table" then
+      ok, list = false, ("%s: group_fn: the columns (second result): got a %s, want a list"):format(
+        definition(entry.group_fn), type(columns))
     end
     for i, c in ipairs(members) do
       local good, value = ok, list
       if ok then
         good, value = pcall(number_of, list[i], definition(entry.group_fn) .. ": item " .. i)
+      end
+      local extra = good and columns and columns[i]
+      if extra then
+        local stored, why = pcall(keep_extra, kept[c], entry, entry.group_fn, extra)
+        if not stored then good, value = false, why end
       end
       if good then give(c, value) else fail(c, value) end
     end
@@ -313,6 +324,7 @@ local function score(entry, limits, cs, kept, on_error)
     own[REWARDS][entry.name], own[GIVEN][entry.name] = value, value
   end
   local function fail(c, err)
+    stop_at_signal() -- it may be what ended the call
     local e = failure(entry, kept[c][TEXT], err)
     if on_error == "stop" or e.fatal then
       core.reseed_math(nil)

@@ -12,6 +12,17 @@ local turns = require "grpo.dialogue.turns"
 
 local step_log = {}
 
+-- Sums of the numbers `counts` among the columns that an entry has returned.
+local function count_metrics(entry, completions, metrics)
+  for _, c in ipairs(completions) do
+    local counts = c.extra and c.extra[entry.name .. ".counts"]
+    for name, n in sorted_pairs(type(counts) == "table" and counts or {}) do
+      local key = ("rewards/%s/%s"):format(entry.name, name)
+      if type(n) == "number" then metrics[key] = (metrics[key] or 0) + n end
+    end
+  end
+end
+
 local function reward_metrics(config, completions, metrics)
   local totals, stds, tied, groups = {}, {}, 0, 0
   for _, c in ipairs(completions) do
@@ -26,6 +37,7 @@ local function reward_metrics(config, completions, metrics)
   metrics.frac_reward_zero_std = tied / groups
   for _, entry in ipairs(config.reward_entries) do
     local values = scoring.column(completions, entry.name)
+    count_metrics(entry, completions, metrics)
     metrics[("rewards/%s/mean"):format(entry.name)] = statistics.mean(values)
     metrics[("rewards/%s/std"):format(entry.name)] = statistics.std(values)
   end

@@ -1,0 +1,139 @@
+local code = require "rewards.code"
+local grpo = require "grpo"
+
+local no_jail = grpo.jail.problem()
+
+-- A test that runs programs.
+local function runs(name, f)
+  it(name, function()
+    if no_jail then pending(no_jail) end
+    f()
+  end)
+end
+
+local function fenced(body, language) return ("```%s\n%s\n```"):format(language or "sh", body) end
+
+-- The reward of one program, and its columns.
+local function score(opts, body, tests)
+  local rewards, columns = code.passes(opts)({ fenced(body, opts.language) }, { tests = tests })
+  return rewards[1], columns[1]
+end
+
+describe("code.block", function()
+  it("is the last block of the language, or the first", function()
+    local text = "a\n```python\nx = 1\n```\nb\n```sh\nls\n```\n```py\nx = 2\n\ny = 3\n```\nc"
+    assert.equal("x = 2\n\ny = 3", code.block(text, "python"))
+    assert.equal("x = 1", code.block(text, "python", "first"))
+    assert.equal("ls", code.block(text, "sh"))
+    assert.equal("x = 1", code.block(text, nil, "first"))
+    assert.is_nil(code.block(text, "lua"))
+  end)
+
+  it("reads fences as Markdown does", function()
+    for _, case in ipairs {
+      { "```python\nx", nil },                                  -- not closed
+      { "```python\n```", "" },
+      { "```python\nx\n``` ", "x" },
+      { "````python\n```\nx\n```\n````", "```\nx\n```" },       -- shorter fences are text
+      { "~~~python\nx\n```\n~~~", "x\n```" },
+      { "   ```python\nx\n   ```", "x" },
+      { "    ```python\nx\n    ```", nil },                     -- indented code
+      { "say ```python\nx\n```", nil },                         -- the line begins with a word
+      { "```Python title=\"a\"\nx\n```", "x" },
+      { "```python3\nx\n```", "x" },
+      { "```pythonic\nx\n```", nil },
+      { "```\nx\n```", nil },
+      { "```text\n```python\n```\nno", nil },
+      { "```python\nx\n```x\n```", "x\n```x" },                 -- a closing fence has no word
+      { "", nil }, { "```", nil },
+    } do assert.equal(case[2], code.block(case[1], "python"), case[1]) end
+  end)
+end)
+
+describe("code.passes", function()
+  local reads = { { input = "2 3\n", output = "5" }, { input = "4 4\n", output = "8\n" },
+    { input = "1 1", output = "2" }, { input = "0 9\n", output = "10" } }
+
+  runs("is the share of the tests that pass", function()
+    local reward, columns = score({ language = "sh" }, "read a b; echo $((a + b))", reads)
+    assert.equal(0.75, reward)
+    assert.same({ runs = 4, passed = 3, failed = 1 }, columns.counts)
+    assert.equal("test 4: wrong output", columns.problem)
+    assert.equal(0, score({ language = "sh", all = true }, "read a b; echo $((a + b))", reads))
+  end)
+
+  runs("puts a test that is code behind the program", function()
+    local add = "add() { echo $(($1 + $2)); }"
+    local tests = { '[ "$(add 1 2)" = 3 ]', '[ "$(add 1 2)" = 4 ]\n[ 1 = 1 ]' }
+    assert.equal(0.5, score({ language = "sh" }, add, tests))
+  end)
+
+  runs("gives nothing to a program that ends before its tests", function()
+    for _, body in ipairs { "exit 0", "kill -9 $$", "exec true", "echo passed; exit 0" } do
+      assert.equal(0, score({ language = "sh" }, body, { "true" }))
+    end
+  end)
+
+  runs("tells how runs ended", function()
+    local function counts(body, opts)
+      local o = { language = "sh" }
+      for name, v in pairs(opts or {}) do o[name] = v end
+      local reward, columns = score(o, body, { { output = "x" } })
+      assert.equal(0, reward)
+      return columns.counts, columns.problem
+    end
+    assert.same({ runs = 1, passed = 0, failed = 1 }, (counts "echo y"))
+    assert.same({ runs = 1, passed = 0, crashed = 1 }, (counts "kill -11 $$"))
+    assert.same({ runs = 1, passed = 0, out_of_time = 1 },
+      (counts("while :; do :; done", { seconds = 0.5, wall_seconds = 60 })))
+    assert.same({ runs = 1, passed = 0, waited = 1 }, (counts("sleep 99", { wall_seconds = 0.5 })))
+    assert.same({ runs = 1, passed = 0, flooded = 1 }, (counts("yes", { output_bytes = 100 })))
+    local _, problem = counts "echo first >&2; echo last >&2; exit 7"
+    assert.equal("test 1: exit status 7: last", problem)
+    local rewards, columns = code.passes { language = "sh" }({ "no code", "" },
+      { tests = { "true" } })
+    assert.same({ 0, 0 }, rewards)
+    assert.same({ without_code = 1 }, columns[2].counts)
+  end)
+
+  runs("gives each program its own reward, in order", function()
+    local texts = {}
+    for i = 1, 7 do texts[i] = fenced("echo " .. i % 3) end
+    local rewards = code.passes { language = "sh", at_once = 3 }(texts,
+      { tests = { { output = "1" } } })
+    assert.same({ 1, 0, 0, 1, 0, 0, 1 }, rewards)
+  end)
+
+  runs("gives the program more files", function()
+    local opts = { language = "sh", files = function(row) return { ["in/a.txt"] = row.text } end }
+    local rewards = code.passes(opts)({ fenced "cat in/a.txt" },
+      { text = "hello", tests = { { output = "hello" } } })
+    assert.equal(1, rewards[1])
+  end)
+
+  runs("knows Python, where it is installed", function()
+    if grpo.jail.problem { command = { "python3" } } then return end
+    local opts = { language = "python" }
+    local tests = { "assert add(1, 2) == 3", "assert add(2, 2) == 5" }
+    assert.equal(0.5, score(opts, "def add(a, b):\n  return a + b", tests))
+    for _, body in ipairs { "import os; os._exit(0)", "import sys; sys.exit()", "raise SystemExit",
+      "import socket; socket.create_connection(('127.0.0.1', 22))", "x = 'a' * 10**10" } do
+      assert.equal(0, score(opts, body, { "pass" }))
+    end
+  end)
+
+  runs("names what is wrong", function()
+    local function fails(opts, row, pattern)
+      assert.error_matches(function() code.passes(opts)({ fenced "true" }, row) end, pattern)
+    end
+    fails({ language = "sh", second = 1 }, {}, "did you mean 'seconds'")
+    fails({ language = "cobol" }, {}, "how cobol is run is not known %(javascript, lua, python, sh")
+    fails({ language = "cobol", command = { "no-such-program" }, file = "x" }, {},
+      "cannot run 'no%-such%-program'")
+    fails({ language = "sh" }, {}, "row.tests is nil, want a list of tests")
+    fails({ language = "sh" }, { tests = {} }, "row.tests is empty")
+    fails({ language = "sh" }, { tests = { 7 } }, "row.tests%[1%]: got a number, want code")
+    assert.error_matches(function() code.passes { language = "sh" }("text", {}) end,
+      "is a group_fn")
+  end)
+end)
