@@ -86,7 +86,11 @@ killed() {
   local name=$1 dir=$2 exp=${exp:-exp} pid status; shift 2
   env "$@" "$GRPO" run "$exp.lua" --quiet --dir "$dir" >/dev/null 2>err & pid=$!
   for word; do
-    case $word in KILL_AFTER=*) sleep "${word#*=}"; kill -9 $pid 2>/dev/null ;; esac
+    case $word in
+      KILL_AFTER=*) # counted from when there is something to resume, however slow the program is
+        until [ -e "$dir/$exp-001/run.json" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+        sleep "${word#*=}"; kill -9 $pid 2>/dev/null ;;
+    esac
   done
   wait $pid 2>/dev/null; status=$?
   if [ $status != 137 ]; then
