@@ -6,7 +6,8 @@
 -- A prompt asks for a shell program that reads two numbers and writes one.  A short first stage
 -- shows the model how such programs look, with an operator that is chosen by chance, so that one in
 -- four is right.  Then GRPO rewards the share of tests that a program passes, and nothing else:
--- which operator a word means, the model learns from the tests alone.
+-- which operator a word means, the model learns from the tests alone.  For one word in four the
+-- likeliest program is right before, and for three in four after 40 steps (seed 0).
 --
 -- Each program is run once per test in a jail of its own (docs/lua-api.md, "Code rewards").
 

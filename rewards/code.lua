@@ -246,7 +246,7 @@ function code.passes(opts)
   local o = options.check(opts, spec_of(jail), "code.passes")
   local way = way_of(o)
   local problem_here = jail.problem(task_of(o, way, {}, { text = "" }))
-  if problem_here then errors.raise("EIO", "code.passes: %s", problem_here) end
+  if problem_here then errors.raise("EARG", "code.passes: %s", problem_here) end
   jail.needed[#jail.needed + 1] = ("%s (%g s of processor time, %g MiB, %d processes)"):format(
     table.concat(way.command, " "), o.seconds, o.memory_mib, o.processes)
   return function(texts, row)

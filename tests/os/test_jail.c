@@ -83,7 +83,7 @@ static void attack_flood(void) {
 }
 
 static void attack_loop(void) {
-  for (volatile int i = 0;; i++) continue;
+  for (volatile unsigned i = 0;; i++) continue;
 }
 
 /* Each process stays below the limit of one. */
