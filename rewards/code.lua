@@ -71,7 +71,7 @@ end
 -- Output as it is compared: without white space at the ends of lines and of the whole.
 local function trimmed(text)
   local kept = {}
-  for line in lines(text) do kept[#kept + 1] = line:match("^(.-)%s*$") end
+  for line in lines(text) do kept[#kept + 1] = line:match("^(.*%S)") or "" end
   while kept[#kept] == "" do kept[#kept] = nil end
   return table.concat(kept, "\n")
 end
@@ -114,7 +114,8 @@ local function problem(r, index)
     or r.ended == "signal" and "signal " .. r.code
     or r.ended == "output" and "too much output"
     or r.ended == "cpu" and "used up its processor time" or "used up its wall-clock time"
-  local last = trimmed(r.errors):match("([^\n]*)$")
+  local errors_of_run = trimmed(r.errors)
+  local last = errors_of_run:match("^.*\n(.*)$") or errors_of_run
   return ("test %d: %s%s"):format(index, how, last ~= "" and ": " .. last:sub(1, 200) or "")
 end
 

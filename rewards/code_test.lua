@@ -1,4 +1,5 @@
 local code = require "rewards.code"
+local core = require "grpo.core"
 local grpo = require "grpo"
 
 local no_jail = grpo.jail.problem()
@@ -102,6 +103,19 @@ describe("code.passes", function()
     local rewards = code.passes { language = "sh", at_once = 3 }(texts,
       { tests = { { output = "1" } } })
     assert.same({ 1, 0, 0, 1, 0, 0, 1 }, rewards)
+  end)
+
+  runs("judges any output within the limits of a reward", function()
+    local passes = code.passes { language = "sh" }
+    local spaces = "head -c 65000 /dev/zero | tr '\\0' ' '"
+    local letters = "head -c 65000 /dev/zero | tr '\\0' x"
+    local body = ("%s; echo x; (%s; echo; echo last) >&2; exit 1"):format(spaces, letters)
+    local limits = core.limits { instructions = 5e6, memory = 2^26 }
+    local ok, rewards, columns = core.limited(limits, "reward", passes, { fenced(body) },
+      { tests = { { output = "x" } } })
+    assert.is_true(ok, tostring(rewards))
+    assert.same({ 0 }, rewards)
+    assert.equal("test 1: exit status 1: last", columns[1].problem)
   end)
 
   runs("gives the program more files", function()
