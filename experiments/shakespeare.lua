@@ -18,9 +18,10 @@
 --     partial_of=reference|sampled      ... of the text's character, or of the sampled one
 --     reference=bigram|random|initial   beta_kl=X  kl_warmup_tokens=N: full KL, its weight
 --                                       annealed from 0
---     batch_size=32 (windows per step)  steps  lr  clip  clip_high
+--     batch_size=32 (windows per step)  steps  lr  clip  clip_high  weight_decay  max_grad_norm=1
+--     lr_warmup=N steps (default: a twentieth of all)  iterations=1 (updates from one rollout)
 --   mode=ppo      the same rewards with a critic; its KL is in the reward
---     gamma lambda value_coef
+--     gamma lambda value_coef  minibatches=1
 --   mode=denoise  masked training with bidirectional attention: held-out loss on masked characters,
 --                 beside the entropy of single ones
 --     steps window batch_size lr  mask_ratio=X (default: from 0.1 to 1)
@@ -223,7 +224,7 @@ end
 function learners.ppo(beta)
   return { ppo = {
     kl_coef = beta, gamma = number_arg("gamma", 0.9), lambda = number_arg("lambda", 0.95),
-    value_coef = number_arg("value_coef", 0.1),
+    value_coef = number_arg("value_coef", 0.1), minibatches = integer_arg("minibatches", 1),
   } }
 end
 
@@ -258,9 +259,13 @@ if learners[mode] then
   if beta > 0 and warmup > 0 then beta = schedule.warmup { to = beta, tokens = warmup } end
   local train = learners[mode](beta)
   train.steps, train.prompts_per_step = steps, integer_arg("batch_size", 32)
-  train.lr = schedule.warmup { to = number_arg("lr", 2e-4), steps = math.max(1, steps // 20) }
+  local lr, rise = number_arg("lr", 2e-4), integer_arg("lr_warmup", math.max(1, steps // 20))
+  train.lr = rise > 0 and schedule.warmup { to = lr, steps = rise } or lr
+  train.iterations = integer_arg("iterations", 1)
+  train.max_grad_norm = number_arg("max_grad_norm", 1)
   train.clip, train.clip_high = clip, number_arg("clip_high", clip)
-  train.optimizer = { beta1 = 0.9, beta2 = 0.99 }
+  local decay = number_arg("weight_decay", 0)
+  train.optimizer = { beta1 = 0.9, beta2 = 0.99, weight_decay = decay }
   local pieces = windows({ window = prompt + horizon, prompt = prompt, stride = 1 }, 0, HELD_OUT)
   experiment.stages = { { kind = mode, data = { train = pieces }, train = train } }
   if pretrain > 0 then

@@ -111,14 +111,28 @@ def init(**options):
     print("init", options["project"], options["name"], options["config"]["train.lr"] is not None)
     return Run()
 class Run:
-    def log(self, values, step): print(step, len(values), values.get("reward") is not None)
+    def log(self, values, step):
+        for name, table in values.items():
+            if isinstance(table, Table): print("table", name, step, len(table.data), json.dumps([table.columns, table.data[-1]]))
+        print(step, len(values), values.get("reward") is not None)
     def finish(self): print("finished")
+class Table:
+    def __init__(self, columns, data):
+        assert all(len(row) == len(columns) for row in data), "a row of another width"
+        self.columns, self.data = columns, data
 PYTHON
   run=$work/runs/custom_reward-001
   PYTHONPATH=$work/fake timeout 60 python3 examples/wandb_forward.py "$run" --project p >"$work/out" 2>&1
   result "examples/wandb_forward.py forwards a run" "$(
     [ "$(head -n 1 "$work/out")" = "init p custom_reward-001 True" ] && [ "$(tail -n 1 "$work/out")" = finished ] &&
       [ "$(grep -c ' True$' "$work/out")" = 61 ] || head -n 5 "$work/out")"
+  result "with tables of completions and notes" "$(
+    [ "$(grep -c '^table completions [0-9]* 8 ' "$work/out")" = 60 ] || { echo completions; grep -m 2 '^table' "$work/out"; }
+    grep -q '^table completions 1 8 \[\["step", "prompt", "text", "reward", "advantage", "rewards/[a-z]*"' "$work/out" || echo columns
+    [ "$(grep '^table notes ' "$work/out" | tail -n 1 | cut -d' ' -f4)" = "$(wc -l <"$run/run.log")" ] || echo notes)"
+  PYTHONPATH=$work/fake timeout 60 python3 examples/wandb_forward.py "$run" --completions 0 >"$work/out" 2>&1
+  result "and without completions where none are wanted" "$(
+    grep -m 2 '^table completions' "$work/out"; [ "$(grep -c ' True$' "$work/out")" = 61 ] || head -n 5 "$work/out")"
   timeout 60 python3 examples/wandb_forward.py --dry-run "$work/fake" >"$work/out" 2>&1
   result "and says what is no run" "$(grep -qE '^wandb_forward: .*: not a run directory' "$work/out" || show "$work/out")"
 else

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# experiments/recipes: each runs on a small model of the same form, with the settings that its header names.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+recipes=$root/experiments/recipes
+
+# A Llama of 2 layers with a chat template, and rows of GSM8K's form.
+cat >small.lua <<'LUA'
+local grpo = require "grpo"
+local text = {}
+for c = 32, 126 do text[#text + 1] = string.char(c) end
+local tokenizer = grpo.tokenizer.chars(table.concat(text) .. "\n")
+grpo.model.new({ model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 512 },
+  { seed = 1, tokenizer = tokenizer }):save("small")
+tokenizer:save("small")
+LUA
+"$GRPO" repl <small.lua >out 2>err || cat out err
+printf '%s' "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}" >small/chat_template.jinja
+mkdir rows
+for i in 1 2 3 4 5 6 7 8; do
+  printf '{"question": "What is %d+%d?", "answer": "It is <<%d+%d=%d>>%d.\\n#### %d"}\n' $i $i $i $i $((i + i)) $((i + i)) $((i + i))
+done | tee rows/train.jsonl >rows/test.jsonl
+
+# recipe NAME SCRIPT ARGUMENT... : it runs into the directory NAME
+recipe() {
+  local name=$1 script=$2; shift 2
+  rm -f err
+  if timeout 120 "$GRPO" run "$recipes/$script.lua" --quiet --dir "$name" "$@" </dev/null >out 2>err; then result "$name"; else result "$name" "$(show err)"; fi
+}
+# settings RUN [PATH VALUE]... : what the run's config.json holds
+settings() {
+  local run=$1; shift
+  RUN=$run WANTED=$* "$GRPO" repl <<'LUA'
+local grpo = require "grpo"
+local file = assert(io.open(os.getenv("RUN") .. "/config.json"))
+local config = grpo.json.decode(file:read("a"))
+local words = {}
+for word in os.getenv("WANTED"):gmatch("%S+") do words[#words + 1] = word end
+for i = 1, #words, 2 do
+  local entry = config.options[words[i]]
+  local value = entry and entry.value
+  local same = tostring(value) == words[i + 1] or tonumber(value) and tonumber(value) == tonumber(words[i + 1])
+  if not same then print(words[i] .. " is " .. tostring(value) .. ", want " .. words[i + 1]) end
+end
+LUA
+}
+short=(sampling.max_new_tokens=6 data.max_prompt_tokens=300 eval.samples=2)
+
+recipe notebook notebook --arg model=small --arg data=rows --arg steps=1 "${short[@]}"
+result "the notebook's settings" "$(settings notebook/gsm8k-001 model.quantize nf4 model.lora.rank 8 model.lora.alpha 32 \
+  model.lora.dropout 0.05 sampling.temperature 0.7 sampling.top_p 0.9 sampling.group_size 8 train.kl 0.02 train.clip 0.2 \
+  train.max_grad_norm 0.2 train.prompts_per_step 4 2>&1)"
+result "the notebook evaluates before and after" "$(
+  [ "$(grep -o '"label": "[a-z ]*"' notebook/gsm8k-001/eval.jsonl | tr '\n' ' ')" = '"label": "before" "label": "after grpo" ' ] ||
+    show notebook/gsm8k-001/eval.jsonl)"
+
+recipe guide guide --arg model=small --arg data=rows "${short[@]}" train.steps=1
+result "the guide's settings" "$(settings guide/guide-basic-001 model.lora.rank 16 model.lora.alpha 32 model.lora.dropout 0.05 \
+  sampling.group_size 8 train.optimizer.name adamw_8bit train.optimizer.beta2 0.99 train.optimizer.weight_decay 0.1 \
+  train.max_grad_norm 0.1 train.prompts_per_step 4 checkpoint.every 100 2>&1)"
+result "the guide's rewards" "$(for name in incremental layout correct; do
+  grep -q "\"rewards/$name/mean\"" guide/guide-basic-001/metrics.jsonl || echo "no $name"; done)"
+recipe stages guide --arg example=stages --arg model=small --arg data=rows "${short[@]}" train.steps=1
+result "form first, then answers" "$(
+  sed -n 1p stages/guide-stages-001/metrics.jsonl >first; sed -n 2p stages/guide-stages-001/metrics.jsonl >second
+  { grep -q '"rewards/incremental/mean"' first && ! grep -q '"rewards/correct/mean"' first &&
+    grep -q '"rewards/correct/mean"' second && ! grep -q '"rewards/incremental/mean"' second; } || show first second)"
+recipe demo demo --arg supervised=4 --arg steps=2
+result "the demo teaches, then rewards" "$([ "$(grep -o '"kind": "[a-z]*"' demo/demo-001/metrics.jsonl | sort | uniq -c | tr -s ' \n' ' ')" = ' 2 "kind": "grpo" 4 "kind": "sft" ' ] ||
+  show demo/demo-001/metrics.jsonl)"
+recipe "demo of a model" demo --arg model=demo/demo-001 --arg supervised=0 --arg steps=1
+
+# No more than few samples and steps; all other numbers are the preset's.
+few=(--arg size=tiny --arg pretrain=2 --arg batch_size=2)
+recipe characters characters "${few[@]}" --arg steps=2
+result "the settings of characters, grpo" "$(settings characters/shakespeare-grpo-001 sampling.group_size 4 sampling.max_new_tokens 70 \
+  data.max_prompt_tokens 1 reference bigram 2>&1)"
+result "its KL rises by four samples of two windows of 70 characters of 800,000, to 0.001" "$(
+  grep '"kind": "grpo"' characters/*/metrics.jsonl | grep -o '"beta": [-0-9.e]*' | cut -d' ' -f2 |
+    awk '{ if (($1 - 0.001 * 560 * (NR - 1) / 800000) ^ 2 > 1e-20) print NR ": " $1 } END { if (NR != 2) print NR " steps" }')"
+recipe taught characters "${few[@]}" --arg program=taught --arg steps=1 --arg K=3
+result "rewards of characters taught before have a part of the log-probability" \
+  "$(grep -q '"rewards/partial/mean"' taught/*/metrics.jsonl || tail -n 1 taught/*/metrics.jsonl)"
+recipe ppo characters --arg size=tiny --arg program=ppo --arg batch_size=4 --arg steps=1
+result "the settings of characters, ppo" "$(settings ppo/shakespeare-ppo-001 sampling.group_size 1 sampling.max_new_tokens 32 2>&1
+  grep -q '"loss/value_avg"' ppo/*/metrics.jsonl || tail -n 1 ppo/*/metrics.jsonl)"
+recipe denoise characters --arg size=tiny --arg program=denoise --arg steps=2
+recipe latent characters --arg size=tiny --arg program=latent --arg steps=2
+
+timeout 120 "$GRPO" run "$recipes/characters.lua" --quiet --dir part "${few[@]}" --arg steps=2 --steps 3 </dev/null >out 2>err
+timeout 120 "$GRPO" run --resume="$(echo part/*)" --quiet </dev/null >>out 2>>err
+result "a recipe goes on elsewhere from its saved sources, with the same bits" "$(different characters/shakespeare-grpo-001 part/shakespeare-grpo-001)"
+
+for arguments in "guide --arg example=both" "guide --arg size=2" "demo --arg steps=x" "characters --arg program=sft"; do
+  # shellcheck disable=SC2086
+  set -- $arguments
+  timeout 60 "$GRPO" run "$recipes/$1.lua" --dir bad "${@:2}" </dev/null >out 2>err; status=$?
+  result "refused: $arguments" "$({ [ $status = 2 ] && grep -q '^grpo: --arg ' err && [ "$(wc -l <err)" = 1 ]; } || show err)"
+done
+finish
