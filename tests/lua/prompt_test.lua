@@ -319,7 +319,7 @@ describe("?NAME", function()
     ["m:generate"] = "^m:generate%(prompts, opts%) %-> grpo%.Generated%[%].*temperature: number  "
       .. "0 is greedy",
     ["grpo.zeros"] = "^grpo%.zeros%(shape, opts%) %-> grpo%.Tensor\n",
-    ["tr:step"] = "^tr:step%(%) %-> .*\n  One optimizer step",
+    ["tr:step"] = "^tr:step%(%) %-> .*\n  One step, a rollout with all its updates",
     ["train.lr"] = "^option train%.lr ",
     ["clip_high"] = "^option train%.clip_high .*live: tr%.config",
     ["m"] = "^grpo%.Model.*:generate%(prompts, opts%)",
