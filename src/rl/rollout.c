@@ -87,6 +87,11 @@ static void begin_keeping(Engine *e, int prompts, int group) {
   k->store.operations = 0;
 }
 
+/* An evaluation measures the KL where there is something to measure it against. */
+static bool wants_reference(const Engine *e, BatchSlot slot) {
+  return slot == BATCH_SAMPLE || e->reference || e->o.bigram;
+}
+
 Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
                       const RolloutOptions *o) {
   Batch *b = &e->batch[slot];
@@ -94,7 +99,7 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   if ((int64_t)n * o->group > INT32_MAX / e->o.max_new_tokens)
     return fail(GRPO_EARG, "rollout: %d prompts of %d completions are too many", n, o->group);
   try(batch_reserve(b, n, n * o->group, e->o.max_prompt_tokens, e->o.max_new_tokens,
-                    (slot == BATCH_SAMPLE ? BATCH_REF : 0) | (e->o.turns ? BATCH_TURNS : 0)));
+                    (wants_reference(e, slot) ? BATCH_REF : 0) | (e->o.turns ? BATCH_TURNS : 0)));
   b->generation++;
   b->nprompts = n;
   b->group = o->group;

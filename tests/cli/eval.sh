@@ -7,7 +7,7 @@ export GRPO_RELOAD_ALWAYS=1 # look at every step, not once a second
 # The run pauses after step 2 for a session, and edits its own module in step 4.  The reward reads tr.state, its second entry has a schedule.
 experiment exp.lua 'eval = { every = 2, group_size = 2, samples = 20 },
   stages = { { kind = "sft", train = { steps = 2, prompts_per_step = 2, lr = 1e-3 } },
-             { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3 } } },
+             { kind = "grpo", train = { steps = 6, prompts_per_step = 2, lr = 1e-3, kl = 0.05 } } },
   checkpoint = { every = 2, keep = 99 },
   hooks = { on_step = function(m, tr)
     tr.state.seen = (tr.state.seen or 0) + 1
@@ -44,11 +44,17 @@ evaluated $run
 result "the run is its newest checkpoint" "$(diff <(numbers $run/eval.jsonl 8) <(numbers out) || show err)"
 evaluated $run/checkpoints/step-000004 eval.temperature=1
 result "an option of the command line comes before what a session set" "$(
-  numbers out >now; diff <(numbers $run/eval.jsonl 4 | grep -v sampled/metric) <(grep -v sampled/metric now) | grep -v pass@ | grep '^[<>]'
+  numbers out >now; diff <(numbers $run/eval.jsonl 4 | grep -v sampled/metric) <(grep -v sampled/metric now) | grep -vE 'pass@|sampled/reward|eval/kl' | grep '^[<>]'
   [ -s now ] && ! diff -q <(numbers $run/eval.jsonl 4) now >/dev/null || show out err)"
 evaluated exp.lua model.path=$run/checkpoints/step-000008
 result "a script that is named is taken as it is, with its own weights and the files of now" "$(
   [ "$(numbers out | grep -c .)" -gt 3 ] && [ -n "$(diff <(numbers $run/eval.jsonl 8) <(numbers out))" ] || show out err)"
+
+result "loss on the targets, total reward and KL are among the numbers of the grpo stage" "$(
+  for name in loss reward sampled/reward kl; do numbers $run/eval.jsonl 8 | grep -q "^\"eval/$name\"" || echo "no eval/$name"; done)"
+timeout 60 "$GRPO" eval $run --samples 1 --memory 4G </dev/null >out 2>err
+result "a shown sample has what was read in it, the right answer and the verdict" \
+  "$(grep -aqE '^\(prediction [^ ]+, gold 0: (right|wrong)\)$' out || show out err)"
 
 # What was changed at the checkpoint's own step counts from the next one.
 cp -r runs late

@@ -449,6 +449,34 @@ describe("a run directory", function()
     return names
   end
 
+  it("counts evaluations and checkpoints in epochs", function()
+    -- ten rows, two a step: an epoch is five steps
+    local function labels(eval, checkpoint, steps)
+      local at, kept = {}, nil
+      with_run(function(t)
+        t.data.train = rows { "a", "b", "a", "b", "a", "b", "a", "b", "a", "b" }
+        t.data.eval = rows { "ab" }
+        t.train.steps, t.train.prompts_per_step = steps, 2
+        t.eval, t.checkpoint = eval, checkpoint
+        t.hooks = { on_eval = function(report, tr)
+          if report.label == "step" then at[#at + 1] = tr.step_count end
+        end }
+      end, function(dir) kept = checkpoints(dir) end)
+      return at, kept
+    end
+    local at, kept = labels({ every_epochs = 1 }, { every_epochs = 0.5, keep = 99 }, 12)
+    assert.same({ 5, 10 }, at)
+    assert.same({ 3, 5, 8, 10, 12 }, kept)
+    assert.same({ 1, 2, 3 }, (labels({ every_epochs = 0.01 }, {}, 4))) -- each step, but the last
+    assert.same({ 2, 3, 5, 6 }, (labels({ every_epochs = 0.3 }, {}, 7)))
+    refused("eval%.every_epochs: 1, but eval%.every is 5, and one of the two counts", function(t)
+      t.data.eval, t.eval = rows { "a" }, { every = 5, every_epochs = 1 }
+    end)
+    refused("checkpoint%.every_epochs: 2, but checkpoint%.every is 1", function(t)
+      t.checkpoint = { every = 1, every_epochs = 2 }
+    end)
+  end)
+
   it("keeps checkpoint.keep checkpoints and the best evaluation", function()
     local values = { 1, 5, 2, 3, 0 }
     with_run(function(t)

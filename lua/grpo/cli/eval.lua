@@ -6,6 +6,7 @@ local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local script = require "grpo.scripts.script"
 local sorted_pairs = require "grpo.base.sorted"
+local verdict = require "grpo.runs.verdict"
 
 local command = {
   name = "eval",
@@ -78,8 +79,10 @@ local function show(report, samples)
   core.out(("%-28s %d\n"):format("rows", report.n))
   for i = 1, math.min(samples, #report.samples) do
     local c = report.samples[i]
+    local line = verdict.line(c)
     core.out(("\n[%s] %s\n%s\n"):format(c.passed and "passed" or "failed",
       display.clean(c.prompt):gsub("\n", " "), display.clean(c.text)))
+    if line then core.out(("(%s)\n"):format(display.clean(line))) end
   end
 end
 

@@ -231,6 +231,10 @@ add {
 add {
   { "eval.every", "int",
     "steps between evaluations; 0: only before and after", default = 0, min = 0, live = true },
+  { "eval.every_epochs", "number",
+    "passes over the rows between evaluations, as train.epochs counts them; 0.5: two in each pass; "
+    .. "not beside eval.every",
+    default = 0.0, min = 0, max = 1000000, live = true },
   { "eval.samples", "int", "rows of data.eval used; default: all", min = 1, live = true },
   { "eval.group_size", "int",
     "sampled completions of each row, for pass@K; 0: none", default = 0, min = 0, max = 4096 },
@@ -259,6 +263,9 @@ add {
   { "checkpoint.every", "int",
     "steps between checkpoints; 0: only at the end of a stage or when stopped",
     default = 0, min = 0, live = true },
+  { "checkpoint.every_epochs", "number",
+    "passes over the rows between checkpoints, as train.epochs counts them; not beside "
+    .. "checkpoint.every", default = 0.0, min = 0, max = 1000000, live = true },
   { "checkpoint.keep", "int",
     "newest checkpoints to keep, beside the best", default = 2, min = 1, live = true },
   { "checkpoint.best", "string",

@@ -136,6 +136,18 @@ local function check_eval(kind, config, origin, complain)
   end
 end
 
+-- Evaluations and checkpoints are counted in steps or in epochs.
+local function check_every(config, complain)
+  for _, section in ipairs { "eval", "checkpoint" } do
+    local o = config[section]
+    if o.every > 0 and o.every_epochs > 0 then
+      complain(section .. ".every_epochs",
+        "%g, but %s.every is %d, and one of the two counts; set the other to 0", o.every_epochs,
+        section, o.every)
+    end
+  end
+end
+
 -- Which weights are trained, and how the others are kept.
 local function check_model(model, origin, complain)
   if not (model.path or model.config) then
@@ -212,6 +224,7 @@ function option_rules.check(kind, config, origin, complain)
     end
   end
   check_eval(kind, config, origin, complain)
+  check_every(config, complain)
   check_best(kind, config, origin, complain)
 end
 

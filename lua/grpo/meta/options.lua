@@ -182,6 +182,7 @@
 
 ---@class grpo.Options.eval
 ---@field every? integer steps between evaluations; 0: only before and after (default 0)
+---@field every_epochs? number passes over the rows between evaluations, as train.epochs counts them; 0.5: two in each pass; not beside eval.every (default 0)
 ---@field samples? integer rows of data.eval used; default: all
 ---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
 ---@field temperature? number temperature of the sampled completions (default 1)
@@ -198,6 +199,7 @@
 
 ---@class grpo.Options.checkpoint
 ---@field every? integer steps between checkpoints; 0: only at the end of a stage or when stopped (default 0)
+---@field every_epochs? number passes over the rows between checkpoints, as train.epochs counts them; not beside checkpoint.every (default 0)
 ---@field keep? integer newest checkpoints to keep, beside the best (default 2)
 ---@field best? string a metric's name: keep the checkpoint where it was highest (losses: lowest), among evaluations (eval/...) or where checkpoints are written
 

@@ -27,11 +27,11 @@ local function fill(tr, temporary, state)
   save_model(tr, tr.model, temporary)
   if tr.about.adapter and tr.tokenizer then tr.tokenizer:save(temporary) end
   local stage = tr.stage
-  if tr.engine and stage and not stage.done then
-    tr.engine:save(temporary)
-    if stage.reference and stage.keeps_reference then
-      save_model(tr, stage.reference, temporary .. "/reference")
-    end
+  local goes_on = tr.engine and stage and not stage.done
+  if goes_on then tr.engine:save(temporary) end
+  -- a stage that is done is still measured
+  if stage and stage.reference and stage.keeps_reference and (goes_on or stage.measures_kl) then
+    save_model(tr, stage.reference, temporary .. "/reference")
   end
   local counters = {
     format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,

@@ -5,6 +5,7 @@
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
+local verdict = require "grpo.runs.verdict"
 
 local display = {}
 
@@ -224,6 +225,8 @@ function View:completions(tr, n)
     if #text > 300 then text = text:sub(1, 297) .. "..." end
     self:info(("  [%s | total %s] %s")
       :format(display.reward_text(tr, c), c.reward and ("%.4g"):format(c.reward) or "-", text))
+    local line = verdict.line(c)
+    if line then self:info("    " .. display.clean(line)) end
   end
 end
 
@@ -281,6 +284,14 @@ function View:evaluation(_, report)
     local sampled = report["eval/sampled/metric"]
     parts[#parts + 1] = ("metric %.4f greedy%s"):format(report["eval/metric"],
       sampled and (", %.4f sampled"):format(sampled) or "")
+  end
+  if report["eval/reward"] then
+    local sampled = report["eval/sampled/reward"]
+    parts[#parts + 1] = ("reward %.4f%s"):format(report["eval/reward"],
+      sampled and (" greedy, %.4f sampled"):format(sampled) or "")
+  end
+  if report["eval/kl"] then
+    parts[#parts + 1] = ("kl %.4f nats a token"):format(report["eval/kl"])
   end
   if report["eval/loss"] then
     local bits = report["eval/bits_per_character"]

@@ -5,7 +5,7 @@ local best_metric = {}
 
 -- Metrics that are best when lowest.
 local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true,
-  ["eval/masked_loss"] = true }
+  ["eval/masked_loss"] = true, ["eval/kl"] = true }
 
 -- Whether the metric is better in these numbers than ever before; remembers it.
 function best_metric.improves(tr, numbers)

@@ -9,14 +9,17 @@ function eval_names.has_completions(config)
   return config.eval.metric ~= nil or #config.reward_entries > 0
 end
 
--- Is the likelihood of targets measured?  It is in stages that learn from targets, or whose
--- completions are rewarded token by token against them.
+-- Is the likelihood of targets measured?  It is in stages that learn from targets, and in those
+-- that sample: the targets are the answers that they should give.
 function eval_names.has_likelihood(kind, config)
-  if not config.data.target then return false end
-  for _, entry in ipairs(config.reward_entries) do
-    if entry.token_fn then return true end
-  end
-  return kind == "sft"
+  return config.data.target ~= nil and (kind == "sft" or steps[kind].samples)
+end
+
+-- Is the KL from the reference measured?  It is where the stage has one.
+function eval_names.has_kl(kind, config)
+  local method = steps[kind]
+  return eval_names.has_completions(config) and method.samples and config.reference ~= false
+    and method.needs_reference(config)
 end
 
 -- Is anything measured at all?
@@ -33,6 +36,11 @@ function eval_names.list(kind, config)
     names = { "eval/accuracy", "eval/accuracy/low", "eval/accuracy/high", "eval/metric",
       "eval/mean_length" }
     if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/metric" end
+    if #config.reward_entries > 0 then
+      names[#names + 1] = "eval/reward"
+      if config.eval.group_size > 0 then names[#names + 1] = "eval/sampled/reward" end
+    end
+    if eval_names.has_kl(kind, config) then names[#names + 1] = "eval/kl" end
   end
   if eval_names.has_likelihood(kind, config) then
     names[#names + 1], names[#names + 2] = "eval/loss", "eval/bits_per_character"

@@ -16,6 +16,10 @@ local turns = require "grpo.dialogue.turns"
 
 local evaluate = {}
 
+local function total_of(config, c, weights)
+  return core.total_reward(c.rewards, config.reward_entries, weights, config.reward.clip)
+end
+
 -- The held-out measure of one completion: a number, and whether it passed.
 local function measure(config, c, weights)
   local metric = config.eval.metric
@@ -27,7 +31,7 @@ local function measure(config, c, weights)
   elseif c.rewards.correct ~= nil then
     value = c.rewards.correct
   else
-    value = core.total_reward(c.rewards, config.reward_entries, weights, config.reward.clip)
+    value = total_of(config, c, weights)
   end
   if value == true then return 1.0, true end
   if not value or value == core.none then return 0.0, false end
@@ -62,8 +66,24 @@ local function held_out(tr, config, n)
   return list, count
 end
 
+-- Adds the KL of a batch's sampled tokens from the reference to the sums in `kl`, in nats: as the
+-- metric `kl` with k3, exp(-d) + d - 1 for d = log p - log p_reference, which is never negative.
+local function add_kl(tr, batch, cs, kl)
+  tr.engine:reference(batch)
+  for i, c in ipairs(cs) do
+    local of_reference = batch:ref_logprobs(i)
+    for t = 1, c.length do
+      if not c.sampled or c.sampled[t] then
+        local d = c.logprobs[t] - of_reference[t]
+        kl.nats, kl.tokens = kl.nats + math.exp(math.min(-d, 20)) + d - 1, kl.tokens + 1
+      end
+    end
+  end
+end
+
 -- Completions of all prompts, `n` each, in slices that the engine's evaluation memory holds.
-local function generate(tr, config, list, n, temperature, visit)
+-- kl: see add_kl; nil: it is not measured.
+local function generate(tr, config, list, n, temperature, kl, visit)
   local sampling = {}
   for k, v in pairs(config.sampling) do sampling[k] = v end
   sampling.temperature = temperature
@@ -76,6 +96,7 @@ local function generate(tr, config, list, n, temperature, visit)
     o.prompts = ids
     local batch = tr.engine:rollout(o)
     local cs = rollout.all(batch, part, n, context)
+    if kl then add_kl(tr, batch, cs, kl) end
     scoring.score(config.reward_entries, cs, config.limits.reward, "zero")
     for _, c in ipairs(cs) do visit(c) end
     tr:check_interrupt()
@@ -89,9 +110,14 @@ local function reward_means(config, cs, report)
   end
 end
 
-local function greedy(tr, config, list, weights, report)
-  local cs, passed, values = {}, 0, {}
-  generate(tr, config, list, 1, 0, function(c)
+-- The mean of total rewards; nothing where no reward applies.
+local function report_reward(report, name, rewards)
+  if #rewards > 0 then report[name] = statistics.mean(rewards) end
+end
+
+local function greedy(tr, config, list, weights, kl, report)
+  local cs, passed, values, rewards = {}, 0, {}, {}
+  generate(tr, config, list, 1, 0, kl, function(c)
     local value, pass = measure(config, c, weights)
     values[#values + 1] = value
     passed = passed + (pass and 1 or 0)
@@ -108,15 +134,18 @@ local function greedy(tr, config, list, weights, report)
   turns.measure(config, cs, report, "eval/")
   report["eval/mean_length"] = statistics.mean(lengths)
   for _, c in ipairs(cs) do
-    c.reward = core.total_reward(c.rewards, config.reward_entries, weights, config.reward.clip)
+    c.reward = total_of(config, c, weights)
+    rewards[#rewards + 1] = c.reward
   end
+  report_reward(report, "eval/reward", rewards)
   report.samples = cs
 end
 
-local function sampled(tr, config, list, weights, report)
-  local n, counts, means = config.eval.group_size, {}, {}
+local function sampled(tr, config, list, weights, kl, report)
+  local n, counts, means, rewards = config.eval.group_size, {}, {}, {}
   local passed_here, sum = 0, 0.0
-  generate(tr, config, list, n, config.eval.temperature, function(c)
+  generate(tr, config, list, n, config.eval.temperature, kl, function(c)
+    rewards[#rewards + 1] = total_of(config, c, weights)
     local value, pass = measure(config, c, weights)
     passed_here, sum = passed_here + (pass and 1 or 0), sum + value
     if c.index == n then
@@ -125,6 +154,7 @@ local function sampled(tr, config, list, weights, report)
     end
   end)
   report["eval/sampled/metric"] = statistics.mean(means)
+  report_reward(report, "eval/sampled/reward", rewards)
   report.per_row = means
   for _, k in ipairs(config.eval.pass_at) do
     local e = pass_at_k.estimate(counts, n, k)
@@ -161,9 +191,19 @@ local function likelihood(tr, config, list, report)
   if length > 0 then report["eval/bits_per_character"] = nats / math.log(2) / length end
 end
 
+-- The KL is that of the sampled completions; of the greedy ones where there are no others.
+local function completions(tr, config, list, weights, report)
+  local samples = config.eval.group_size > 0
+  local kl = tr.stage.measures_kl and { nats = 0.0, tokens = 0 } or nil
+  greedy(tr, config, list, weights, not samples and kl or nil, report)
+  if samples then sampled(tr, config, list, weights, kl, report) end
+  if kl and kl.tokens > 0 then report["eval/kl"] = kl.nats / kl.tokens end
+end
+
 -- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means
--- of the rewards, "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the
--- metric's mean over each row's samples).
+-- of the rewards, "eval/reward" (their weighted sum), "eval/sampled/reward", "eval/kl",
+-- "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the metric's mean over each
+-- row's samples).
 function evaluate.run(tr, n)
   local config = tr.settings
   if not config.data.eval then
@@ -185,8 +225,7 @@ function evaluate.run(tr, n)
   tr.eval_weights = weights
   report.samples = {}
   if eval_names.has_completions(config) then
-    greedy(tr, config, list, weights, report)
-    if config.eval.group_size > 0 then sampled(tr, config, list, weights, report) end
+    completions(tr, config, list, weights, report)
   end
   if eval_names.has_likelihood(tr.stage.kind, config) then likelihood(tr, config, list, report) end
   report.seconds = core.clock() - started

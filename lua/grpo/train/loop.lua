@@ -31,6 +31,18 @@ function loop.evaluate(tr, label)
   save_if_best(tr, report)
 end
 
+-- Is what the section "eval" or "checkpoint" describes due after a step?  stage_step: of the stage,
+-- count: what `every` counts.  An epoch is as long as in train.epochs: a step takes
+-- prompts_per_step rows.
+local function is_due(config, section, stage_step, count)
+  local every, epochs = config[section].every, config[section].every_epochs
+  if every > 0 then return count % every == 0 end
+  if epochs <= 0 then return false end
+  local span = epochs * #config.data.train / config.train.prompts_per_step -- in steps
+  local function passed(step) return math.floor(step / span + 1e-9) end
+  return passed(stage_step) > passed(stage_step - 1)
+end
+
 -- A run that was stopped at a checkpoint may have missed the evaluation that was due there: its
 -- label, or nil.
 local function missed_evaluation(tr)
@@ -41,8 +53,8 @@ local function missed_evaluation(tr)
     tr:reopen_stage()
     return "after " .. tr.stage.kind
   end
-  local every = tr.settings.eval.every
-  return every > 0 and saved.stage_step > 0 and saved.stage_step % every == 0 and "step" or nil
+  local step = saved.stage_step
+  return step > 0 and is_due(tr.settings, "eval", step, step) and "step" or nil
 end
 
 local function begin(tr)
@@ -62,15 +74,14 @@ local function save(tr)
   if not save_if_best(tr, tr.metrics) then tr:save() end
 end
 
-local function is_due(every, count)
-  return every > 0 and count % every == 0
-end
-
 local function after_step(tr, metrics)
   tr.recorder:step(metrics)
   local config, stage = tr.settings, tr.stage
-  if is_due(config.eval.every, stage.step) and not stage.done then loop.evaluate(tr, "step") end
-  if tr.directory and (tr.save_now or is_due(config.checkpoint.every, tr.step_count)) then
+  if is_due(config, "eval", stage.step, stage.step) and not stage.done then
+    loop.evaluate(tr, "step")
+  end
+  local due = is_due(config, "checkpoint", stage.step, tr.step_count)
+  if tr.directory and (tr.save_now or due) then
     tr.save_now = nil
     save(tr)
   end

@@ -3,6 +3,7 @@
 
 local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
+local eval_names = require "grpo.train.eval_names"
 local loading = require "grpo.models.loading"
 local memory_advice = require "grpo.train.memory_advice"
 local nonfinite = require "grpo.train.nonfinite"
@@ -63,6 +64,7 @@ function Stage.new(tr, spec, index)
   core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil)
   if stage.method.samples and config.reference and stage.method.needs_reference(config) then
     stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
+    stage.measures_kl = config.data.eval ~= nil and eval_names.has_kl(spec.kind, config)
   end
   stage:build_engine()
   return stage

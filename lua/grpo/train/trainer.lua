@@ -145,38 +145,50 @@ local function take_counters(self, dir)
   end
 end
 
+-- The stage, which is that of the checkpoint in `dir`, gets the reference that it had there.
+local function take_reference(self, dir)
+  local stage = self.stage
+  if not stage.reference then return end
+  if self.counters.stage_done and stage.keeps_reference and not core.fs.isdir(dir .. "/reference")
+  then
+    stage.measures_kl = false -- an older version wrote it without the reference
+    return
+  end
+  local reference, kept = checkpoint.reference(self, dir)
+  stage:close()
+  stage.reference, stage.keeps_reference = reference, kept
+  stage:build_engine()
+end
+
 -- Takes the place in the run that the checkpoint in `dir` was written at.
 function methods:restore(dir)
   local counters = self.counters
   take_counters(self, dir)
+  self.restored_from = dir
   if counters.stage < 1 then return end
   self.stage_index, self.settings = counters.stage, self.experiment.stages[counters.stage].config
   if counters.stage_done then return end
   self:begin_stage(counters.stage)
   local stage = self.stage
   stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
+  take_reference(self, dir)
   stage.engine:load(dir)
-  if stage.reference then
-    local reference, kept = checkpoint.reference(self, dir)
-    stage:close()
-    stage.reference, stage.keeps_reference = reference, kept
-    stage:build_engine()
-    stage.engine:load(dir)
-  end
   take_place(self, counters)
 end
 
 -- Takes the place of the checkpoint in `dir` to measure its weights there.  No step follows, so
--- that the state of its optimizer and its reference are not read.
+-- that the state of its optimizer is not read.
 function methods:measure_at(dir)
   take_counters(self, dir)
   self:begin_stage(math.max(1, self.counters.stage))
+  if self.counters.stage >= 1 then take_reference(self, dir) end
   take_place(self, self.counters)
 end
 
 -- Begins the last stage again, which is done, as the checkpoint left it.
 function methods:reopen_stage()
   self:begin_stage(self.stage_index)
+  if self.restored_from then take_reference(self, self.restored_from) end
   take_place(self, self.counters)
   self.stage.done = true
 end

@@ -1,0 +1,131 @@
+-- Held-out measures of a GRPO stage: likelihood of targets, total reward and KL, each against a
+-- direct computation with the public functions.
+
+local grpo = require "grpo"
+local statistics = require "grpo.statistics"
+local tiny = require "tests.lua.tiny"
+local verdict = require "grpo.runs.verdict"
+
+local held_out = {}
+for i, prompt in ipairs { "ab", "ba", "aa", "b" } do
+  held_out[i] = { prompt = prompt, answer = ("ba"):rep(i) }
+end
+
+local experiment, run = tiny.experiments(function()
+  return {
+    seed = 5,
+    model = { config = tiny.llama { initializer_range = 0.3 },
+      tokenizer = grpo.tokenizer.chars("ab") },
+    data = { train = grpo.data.list(held_out), eval = grpo.data.list(held_out),
+      target = function(row) return row.answer end, max_prompt_tokens = 4 },
+    sampling = { group_size = 4, max_new_tokens = 6 },
+    rewards = { as = { fn = tiny.count_a, weight = 0.5 }, long = function(text) return #text end },
+    train = { steps = 4, prompts_per_step = 4, lr = 3e-2, kl = 0.01 },
+    eval = { group_size = 3 },
+  }
+end)
+
+-- The mean of -log p over all tokens of the held-out targets.
+local function likelihood(tr)
+  local nats, tokens = 0, 0
+  for _, row in ipairs(held_out) do
+    local target = tr.tokenizer:encode(row.answer)
+    if tr.tokenizer.eos then target[#target + 1] = tr.tokenizer.eos end
+    target = table.move(target, 1, math.min(#target, 6), 1, {})
+    local logp = tr.model:score({ tr.tokenizer:encode(row.prompt) }, { target }).logp
+    nats, tokens = nats - logp:sum():item(), tokens + #target
+  end
+  return nats / tokens
+end
+
+-- The mean of exp(-d) + d - 1 over the tokens of completions, d = log p - log p_initial.
+local function divergence(initial, policy, tokenizer, samples)
+  local sum, tokens = 0, 0
+  for _, c in ipairs(samples) do
+    local prompt, ids = { tokenizer:encode(c.prompt) }, { c.ids }
+    local p = policy:score(prompt, ids).logp:totable()
+    local q = initial:score(prompt, ids).logp:totable()
+    for t = 1, c.length do
+      local d = p[t] - q[t]
+      sum, tokens = sum + math.exp(-d) + d - 1, tokens + 1
+    end
+  end
+  return sum / tokens
+end
+
+describe("an evaluation of a stage that samples", function()
+  it("measures targets, reward and KL", function()
+    local initial = grpo.model.clone(grpo.trainer(experiment()).model)
+    local reports = {}
+    local tr = run(function(t)
+      t.eval.group_size = 0
+      t.hooks = { on_eval = function(report) reports[#reports + 1] = report end }
+    end)
+    local before, after = reports[1], reports[#reports]
+    assert.equal(0, before["eval/kl"])
+    assert.is_true(after["eval/kl"] > 1e-4)
+    assert.near(divergence(initial, tr.model, tr.tokenizer, after.samples), after["eval/kl"],
+      1e-4 * after["eval/kl"])
+    assert.near(likelihood(tr), after["eval/loss"], 1e-5)
+    local rewards = {}
+    for i, c in ipairs(after.samples) do rewards[i] = 0.5 * tiny.count_a(c.text) + #c.text end
+    assert.near(statistics.mean(rewards), after["eval/reward"], 1e-12)
+    assert.is_nil(after["eval/sampled/reward"])
+  end)
+
+  it("takes the samples for the KL and their mean reward, where there are any", function()
+    local seen = {}
+    local tr = run(function(t)
+      t.rewards = { long = function(text, _, c)
+        if c.group[2] then seen[#seen + 1] = c end
+        return #text
+      end }
+    end)
+    seen = {}
+    local report = tr:evaluate()
+    local lengths = {}
+    for i, c in ipairs(seen) do lengths[i] = #c.text end
+    assert.equal(12, #lengths)
+    assert.near(statistics.mean(lengths), report["eval/sampled/reward"], 1e-12)
+    assert.is_true(report["eval/kl"] > 0)
+  end)
+
+  it("has no KL without a reference, and changes no step", function()
+    local plain = run(function(t) t.data.eval, t.eval = nil, nil end)
+    assert.equal(tiny.weights(plain), tiny.weights((run())))
+    local report = run(function(t) t.train.kl = 0 end):evaluate()
+    assert.is_nil(report["eval/kl"])
+    assert.is_true(report["eval/reward"] > 0)
+    report = run(function(t) t.data.target = nil end):evaluate()
+    assert.is_nil(report["eval/loss"])
+  end)
+
+  it("measures the KL from a bigram too", function()
+    local report = run(function(t) t.reference = "bigram" end):evaluate()
+    assert.is_true(report["eval/kl"] > 0)
+  end)
+end)
+
+describe("the verdict on a sample", function()
+  local function line(text, row, more)
+    return verdict.line(tiny.with({ text = text, row = row }, more))
+  end
+
+  it("has prediction, gold and whether it was right", function()
+    assert.equal("prediction 42, gold 42: right",
+      line("<answer>42</answer>", { answer = "so\n#### 42" }, { passed = true }))
+    assert.equal("prediction 41, gold 42: wrong",
+      line("it is 41", { answer = 42 }, { rewards = { correct = 0 } }))
+    assert.equal("prediction none, gold 42", line("I do not know", { answer = "42" }))
+    assert.equal("prediction B, gold C: wrong", line("so B", { answer = "C" },
+      { passed = false, extra = { ["choice.prediction"] = "B" } }))
+  end)
+
+  it("is short, and not there for rows without an answer", function()
+    local text = line("x", { answer = ("long answer "):rep(20) })
+    assert.is_true(#text < 120)
+    assert.matches("%.%.%.$", text)
+    assert.is_nil(line("x", { prompt = "x" }))
+    assert.is_nil(line("x", "a text"))
+  end)
+end)
