@@ -198,3 +198,33 @@ describe("checkpoints", function()
     end)
   end)
 end)
+
+describe("a resume without memory for a file of the run", function()
+  local rundir = require "grpo.runs.directory"
+
+  -- Opens a run while fs[name] has no memory; returns the error.
+  local function opened_without_memory(name)
+    local err
+    temporary(function(dir)
+      assert(fs.write(dir .. "/config.json", "{}\n"))
+      local info = { format = 1, state = "running", script = "a.lua", started = 1, sums = {} }
+      sums.add(info.sums, dir, "config.json")
+      assert(fs.write(dir .. "/run.json", sums.pages(info)))
+      local real = fs[name]
+      fs[name] = function(path) return nil, path .. ": no memory", "ENOMEM" end
+      local _
+      _, err = pcall(rundir.open, dir, false)
+      fs[name] = real
+    end)
+    return err
+  end
+
+  it("does not take it for damaged", function()
+    for _, name in ipairs { "read", "checksum" } do
+      local err = opened_without_memory(name)
+      assert.matches("no memory", tostring(err))
+      assert.equal("ENOMEM", type(err) == "table" and err.code or tostring(err), name)
+      assert.is_nil(tostring(err):find("--force", 1, true))
+    end
+  end)
+end)

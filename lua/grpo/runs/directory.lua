@@ -232,9 +232,15 @@ function Run:damaged(force, message, consequence)
   self.remarks[#self.remarks + 1] = ("%s; --force %s"):format(message, consequence)
 end
 
+-- What reading a file raised says that the file is damaged, unless memory was missing for it.
+local function raise_other_than_damage(problem)
+  if type(problem) ~= "table" or problem.code == "ENOMEM" then error(problem, 0) end
+end
+
 local function open_info(run, force)
   local ok, info, message, code = pcall(rundir.read, run.dir, "run")
   if not ok then
+    raise_other_than_damage(info)
     local path = run.dir .. "/run.json"
     local forced = schema.read(path, schema.shapes.run, true)
     run:damaged(force, tostring(info), "takes it as it is")
@@ -261,6 +267,7 @@ local function check_files(run, force)
   end
   local ok, problem = pcall(rundir.read, dir, "log_sizes")
   if ok then return end
+  raise_other_than_damage(problem)
   local aside = dir .. "/log_sizes.json.damaged"
   run:damaged(force, tostring(problem),
     ("moves it to %s and does not cut the files of tr:append"):format(aside))

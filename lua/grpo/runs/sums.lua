@@ -67,7 +67,8 @@ function sums.damage(list, dir, name)
   if not list[name] then return nil end
   local path = dir .. "/" .. name
   if not fs.exists(path) then return path .. ": it is missing; restore it from a copy" end
-  local sum, message = fs.checksum(path)
+  local sum, message, code = fs.checksum(path)
+  if code == "ENOMEM" then errors.raise_plain(code, "%s", message) end
   if not sum then return message end
   sum = ("%08x"):format(sum)
   return sum ~= list[name] and ("%s: it is damaged, because its checksum is %s, but run.json says "
