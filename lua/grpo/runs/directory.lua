@@ -232,7 +232,7 @@ function Run:damaged(force, message, consequence)
   self.remarks[#self.remarks + 1] = ("%s; --force %s"):format(message, consequence)
 end
 
--- What reading a file raised says that the file is damaged, unless memory was missing for it.
+-- Raises again an error of reading a file that says nothing of the file: memory was missing.
 local function raise_other_than_damage(problem)
   if type(problem) ~= "table" or problem.code == "ENOMEM" then error(problem, 0) end
 end
