@@ -35,7 +35,7 @@ class TrainerOptions(c.Structure):
     _fields_ = [("size", c.c_size_t)] + [(name, c.c_int32) for name in (
         "prompts_per_step", "group_size", "max_prompt_tokens", "max_new_tokens", "micro_batch_tokens",
         "gradient_checkpointing", "reuse_rollout", "examples")] + [(name, c.c_double) for name in (
-            "beta1", "beta2", "eps", "weight_decay")]
+            "beta1", "beta2", "eps", "weight_decay")] + [("optimizer", c.c_char_p)]
 
 
 class UpdateOptions(c.Structure):

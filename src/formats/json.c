@@ -345,9 +345,10 @@ const char *json_key(const Json *j) { return j->key; }
 
 const Json *json_get(const Json *j, const char *key) {
   if (json_type(j) != JSON_OBJECT) return NULL;
-  const Json *member = json_child(j);
-  while (member && strcmp(json_key(member), key) != 0) member = json_next(member);
-  return member;
+  const Json *found = NULL;
+  for (const Json *member = json_child(j); member; member = json_next(member))
+    if (strcmp(json_key(member), key) == 0) found = member;
+  return found;
 }
 
 size_t json_count(const Json *j) {

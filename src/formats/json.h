@@ -43,7 +43,9 @@ JsonType json_type(const Json *j);
 const Json *json_child(const Json *j); /* first element or member; NULL when empty or a scalar */
 const Json *json_next(const Json *j);  /* next sibling or NULL */
 const char *json_key(const Json *j);   /* of a member of an object, else NULL */
-const Json *json_get(const Json *j, const char *key); /* NULL when absent or not an object */
+/* The last member of that name, as other decoders and json_decode of scripts take it; NULL when
+ * absent or not an object. */
+const Json *json_get(const Json *j, const char *key);
 size_t json_count(const Json *j);                     /* elements or members */
 const char *json_string(const Json *j);               /* NULL when not a string */
 double json_number(const Json *j);                    /* NaN when not a number */

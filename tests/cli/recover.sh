@@ -34,12 +34,14 @@ for name in "${mine[@]}"; do mkdir -p "$(dirname "$run/$name")" && echo mine >"$
 mkdir -p $run/checkpoints/.tmp-step-000010/reference $run/source/reload-001/modules
 touch $run/{.run.json,.events.jsonl,checkpoints/.tmp-step-000010/model.safetensors,source/.main.lua,source/modules/.a.b.lua}.12-3.tmp
 for link in latest best; do ln -s checkpoints/step-000008 $run/.$link.4294967-0.tmp; done
+mkdir -p own/.new-{1,7}/source && touch own/.new-7/.lock # in which a run was being made
 find $run | grep -cE '/(\.[a-z._]+\.[0-9]+-[0-9]+\.tmp|\.tmp-step-[0-9]+)' >count
 resume $run
 result "a resume leaves alone what the program did not make" \
   "$(for name in "${mine[@]}"; do [ "$(cat "$run/$name" 2>&1)" = mine ] || echo "$name is gone"; done; cat err)"
 for name in "${mine[@]}"; do rm -rf "${run:?}/$(sed -E 's,^(checkpoints/[^/]*)/.*,\1,' <<<"$name")"; done
 result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || show count; find $run -name '.*.tmp' -o -name '.tmp-*' -o -name 'reload-*')"
+result "and what one has left beside the run" "$(ls -d own/.new-* 2>/dev/null)"
 result "and ends with the same bytes" "$(different whole/exp-001 $run)"
 
 # ---- long logs ------------------------------------------------------------------------------------------------------------------

@@ -94,6 +94,8 @@ result "--resume under other kernels goes on and says so" \
   "$([ $status = 0 ] && grep -q 'kernels are generic, the run began with' kernels/exp-001/run.log || show err kernels/exp-001/run.log)"
 "$GRPO" run --quiet --resume=steps/exp-001 >out 2>err; status=$?
 result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || show err)"
+"$GRPO" run --resume=steps/exp-001 train.steps=99 >out 2>err </dev/null; status=$?
+result "and refuses options, which could change nothing" "$([ $status = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'is finished already, so train.steps=99 can change nothing; train further in a new run' err || show err)"
 
 killed "kill -9 in the middle of a step" kill1 KILL_ROLLOUT=6
 killed "kill -9 between a checkpoint and the next step" kill2 KILL_CHECKPOINT=8

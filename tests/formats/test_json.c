@@ -52,7 +52,7 @@ TEST(a_document_comes_back_as_it_was_written) {
 TEST(walking_a_tree) {
   Json *j = parse(" {\"n\": 3, \"list\": [1, \"two\"], \"yes\": true, \"n\": 4} ");
   CHECK(json_type(j) == JSON_OBJECT && json_count(j) == 4 && json_key(j) == NULL);
-  CHECK(json_number(json_get(j, "n")) == 3); /* the first of two */
+  CHECK(json_number(json_get(j, "n")) == 4); /* the last of two */
   CHECK(json_bool(json_get(j, "yes")) && !json_bool(json_get(j, "n")));
   CHECK(json_get(j, "absent") == NULL && json_get(json_get(j, "n"), "n") == NULL);
   const Json *list = json_get(j, "list");

@@ -63,6 +63,14 @@ local function result_line(o, directory, fields)
   core.out((o.flags.json and core.json_encode(fields) or directory.dir) .. "\n")
 end
 
+-- The options of a run that is at its end change nothing any more.
+local function refuse_overrides(overrides, directory)
+  local dir = directory.dir
+  error(core.error("EARG", ("%s is finished already, so %s can change nothing; train further in a "
+    .. "new run: 'grpo run %s model.path=%s %s'"):format(dir, table.concat(overrides, " "),
+    directory.info.script, dir, table.concat(overrides, " "))), 0)
+end
+
 function run.run(o, cli)
   core.signals_install()
   local ready, status
@@ -72,6 +80,7 @@ function run.run(o, cli)
   end
   local tr, directory = start.trainer(request_of(o, ready ~= nil))
   if not tr then
+    if #o.overrides > 0 then refuse_overrides(o.overrides, directory) end
     core.err(("grpo: %s is finished already\n"):format(directory.dir))
     result_line(o, directory, { state = "finished" })
     return 0

@@ -14,6 +14,7 @@ local schema = require "grpo.runs.schema"
 local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 local loaded_sources = require "grpo.scripts.loaded_sources"
+local modules = require "grpo.scripts.modules"
 local tensorboard = require "grpo.runs.tensorboard"
 
 local fs = core.fs
@@ -61,17 +62,6 @@ local function next_number(root, name)
   return highest + 1
 end
 
--- Returns the Lua files that were loaded from disk: { [module] = path }.
-local function loaded_modules()
-  local list = {}
-  for name in pairs(package.loaded) do
-    local path = package.searchpath(name, package.path)
-    if path then list[#list + 1] = { name = name, path = path } end
-  end
-  table.sort(list, function(a, b) return a.name < b.name end)
-  return list
-end
-
 local function saved_name(source, name)
   return ("%s/modules/%s.lua"):format(source, (name:gsub("%.", "/")))
 end
@@ -90,9 +80,7 @@ local function save_sources(dir, source, script)
   local to = dir .. "/" .. source
   must(fs.mkdirs(to .. "/modules"))
   must(fs.write(to .. "/main.lua", loaded_sources.of(script).text or ""))
-  for _, module in ipairs(loaded_modules()) do
-    save_module(dir, source, module.name, module.path)
-  end
+  for name, path in sorted_pairs(modules.loaded()) do save_module(dir, source, name, path) end
 end
 
 -- The sums of `names`, files and directories, are written down.  A run of an older version stays
@@ -164,11 +152,10 @@ local function fill(run, name, info)
   run:set_state("running")
 end
 
--- Makes a directory in which a run is built, under a name that is not a run's.  A process holds its
--- own locked, so unlocked ones were left by processes that died.  A link is always removed.
-local function building_place(run, root)
-  local _ <close> = must(fs.lock(root .. "/.lock", true))
-  local taken, n = {}, 1
+-- Removes directories in which processes built runs until they died: a living process holds its own
+-- locked.  Returns the names in `root` that stay.  The caller holds the lock of `root`.
+local function remove_abandoned(root)
+  local taken = {}
   for _, entry in ipairs(must(fs.list(root))) do
     local place = entry:find("^%.new%-%d+$") and root .. "/" .. entry
     local lock = place and not fs.readlink(place) and fs.lock(place .. "/.lock")
@@ -179,6 +166,13 @@ local function building_place(run, root)
       taken[entry] = true
     end
   end
+  return taken
+end
+
+-- Makes a directory in which a run is built, under a name that is not a run's.
+local function building_place(run, root)
+  local _ <close> = must(fs.lock(root .. "/.lock", true))
+  local taken, n = remove_abandoned(root), 1
   while taken[(".new-%d"):format(n)] do n = n + 1 end
   run.dir = ("%s/.new-%d"):format(root, n)
   must(fs.mkdirs(run.dir))
@@ -274,6 +268,15 @@ local function check_files(run, force)
   must(fs.rename(dir .. "/log_sizes.json", aside))
 end
 
+-- Removes what processes left beside the run.  A failure, or another run that is just being made
+-- there, leaves that to the next run.
+local function tidy_root(root)
+  local lock = fs.exists(root .. "/.lock") and fs.lock(root .. "/.lock")
+  if not lock then return end
+  pcall(remove_abandoned, root)
+  lock:close()
+end
+
 -- Opens a run to resume it.  The lock tells whether another process still trains it.  force: with
 -- files that are damaged.
 function rundir.open(dir, force)
@@ -292,6 +295,7 @@ function rundir.open(dir, force)
     error(problem, 0)
   end
   remove_temporaries(dir)
+  tidy_root(dir:match("^(.*)/") or ".")
   info.run_log = nil -- more is to come
   info.pid, info.host = core.getpid(), core.hostname()
   return run

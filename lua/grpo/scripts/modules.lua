@@ -62,7 +62,8 @@ function modules.changed(from)
     for _, file in ipairs(core.fs.list(from .. folder) or {}) do
       local name = file:match("^(.*)%.lua$")
       if name then
-        local path = package.searchpath(prefix .. name, package.path)
+        local path = not is_own(prefix .. name)
+          and package.searchpath(prefix .. name, package.path)
         local saved_text = path and core.fs.read(from .. folder .. "/" .. file)
         if saved_text and core.fs.read(path) ~= saved_text then list[#list + 1] = path end
       else
