@@ -46,10 +46,10 @@ const char *json_key(const Json *j);   /* of a member of an object, else NULL */
 /* The last member of that name, as other decoders and json_decode of scripts take it; NULL when
  * absent or not an object. */
 const Json *json_get(const Json *j, const char *key);
-size_t json_count(const Json *j);                     /* elements or members */
-const char *json_string(const Json *j);               /* NULL when not a string */
-double json_number(const Json *j);                    /* NaN when not a number */
-bool json_bool(const Json *j);                        /* false when not true */
+size_t json_count(const Json *j);               /* elements or members */
+const char *json_string(const Json *j);         /* NULL when not a string */
+double json_number(const Json *j);              /* NaN when not a number */
+bool json_bool(const Json *j);                  /* false when not true */
 bool json_integer(const Json *j, int64_t *out); /* false when not an exact integer within +-2^53 */
 /* False when the number is written with a point or an exponent, or does not fit. */
 bool json_int64(const Json *j, int64_t *out);
