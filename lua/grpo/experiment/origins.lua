@@ -22,6 +22,7 @@ end
 -- The line at or behind `where` ("script.lua:14") that sets a field of that name; `where` itself if
 -- there is none.  Of a file of settings `where` is its name.
 function origins.line(where, key)
+  if not key then return where end -- of a field whose name is empty
   local file, line = (where or ""):match("^(.*):(%d+)$")
   if where and not file then return line_of_settings(where, key) end
   local text = file and core.fs.read(file)

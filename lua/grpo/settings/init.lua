@@ -75,6 +75,7 @@ local function tokenizer_of(spec, path, complain)
   if not make then complain(path .. ".kind", "want bytes, chars or bpe") end
   local text = spec.text
   if spec.path then
+    if type(spec.path) ~= "string" then complain(path .. ".path", "want the name of a file") end
     local message
     text, message = core.fs.read(spec.path)
     if not text then complain(path .. ".path", "%s", message) end

@@ -9,11 +9,19 @@ local settings = require "grpo.settings"
 -- Files and modules are the machine's, so a fuzzed name must not open one.
 local function without_files(f, ...)
   local real_read, real_require = core.fs.read, require
-  core.fs.read = function(path) return nil, path .. ": no such file", "ENOENT" end
-  _G.require = function(name)
-    if name:find("^rewards%.[%w_]+$") or package.loaded[name] then return real_require(name) end
-    error(("module '%s' not found"):format(name), 0)
+  local function no_file(path) return nil, path .. ": no such file", "ENOENT" end
+  local function find(name)
+    local own = name:find("^rewards%.[%w_]+$") or name:find("^grpo%.[%w_.]+$")
+    if not own and not package.loaded[name] then
+      error(("module '%s' not found"):format(name), 0)
+    end
+    local fake_require = _G.require
+    core.fs.read, _G.require = real_read, real_require -- one of ours requires others
+    local ok, module = pcall(real_require, name)
+    core.fs.read, _G.require = no_file, fake_require
+    return ok and module or error(module, 0)
   end
+  core.fs.read, _G.require = no_file, find
   local results = table.pack(pcall(f, ...))
   core.fs.read, _G.require = real_read, real_require
   return table.unpack(results, 1, results.n)
