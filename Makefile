@@ -44,10 +44,12 @@ endif
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
-# libyaml is loaded by src/formats/yaml.c when it is asked: its header is all that is needed here.
-YAML       = $(eval YAML := $$(shell $(PKG_CONFIG) --exists yaml-0.1 2>/dev/null && echo -DGRPO_HAVE_YAML && \
-               $(PKG_CONFIG) --cflags yaml-0.1))$(YAML)
-HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(YAML)
+# Libraries that src/os/library.c loads when they are asked for: NAME=PACKAGE gives -DGRPO_HAVE_NAME where the package's
+# header is, which is all that is needed here.
+LOADED     := YAML=yaml-0.1
+loaded      = p=$(1); $(PKG_CONFIG) --exists $${p\#*=} && echo -DGRPO_HAVE_$${p%%=*} && $(PKG_CONFIG) --cflags $${p\#*=};
+LOADED_HAVE = $(eval LOADED_HAVE := $$(shell $$(foreach l,$$(LOADED),$$(call loaded,$$(l)))))$(LOADED_HAVE)
+HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(LOADED_HAVE)
 COMMIT     = $(eval COMMIT := $$(shell tools/source-commit))$(COMMIT)
 VERSION    := 0.1.0
 

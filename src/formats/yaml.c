@@ -2,8 +2,6 @@
 
 #ifdef GRPO_HAVE_YAML
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +10,11 @@
 
 #include "base/map.h"
 #include "formats/json.h"
+#include "os/library.h"
 
 /* ---- the library -------------------------------------------------------------------- */
 
 static struct {
-  bool loaded;
   int (*initialize)(yaml_parser_t *);
   void (*delete)(yaml_parser_t *);
   void (*set_encoding)(yaml_parser_t *, yaml_encoding_t);
@@ -25,28 +23,18 @@ static struct {
   void (*event_delete)(yaml_event_t *);
 } lib;
 
-/* ISO C converts no object pointer to a function pointer. */
-static bool find(void *from, const char *name, void *to) {
-  void *symbol = dlsym(from, name);
-  memcpy(to, &symbol, sizeof symbol);
-  return symbol != NULL;
-}
+static const LibrarySymbol symbols[] = {{"yaml_parser_initialize", &lib.initialize},
+                                        {"yaml_parser_delete", &lib.delete},
+                                        {"yaml_parser_set_encoding", &lib.set_encoding},
+                                        {"yaml_parser_set_input_string", &lib.set_input},
+                                        {"yaml_parser_parse", &lib.parse},
+                                        {"yaml_event_delete", &lib.event_delete}};
+static Library libyaml = {.package = "libyaml",
+                          .sonames = {"libyaml-0.so.2"},
+                          .symbols = symbols,
+                          .count = sizeof symbols / sizeof symbols[0]};
 
-static void load(void) {
-  void *from = dlopen("libyaml-0.so.2", RTLD_NOW | RTLD_LOCAL);
-  lib.loaded = from && find(from, "yaml_parser_initialize", &lib.initialize) &&
-               find(from, "yaml_parser_delete", &lib.delete) &&
-               find(from, "yaml_parser_set_encoding", &lib.set_encoding) &&
-               find(from, "yaml_parser_set_input_string", &lib.set_input) &&
-               find(from, "yaml_parser_parse", &lib.parse) &&
-               find(from, "yaml_event_delete", &lib.event_delete);
-}
-
-bool yaml_available(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load);
-  return lib.loaded;
-}
+bool yaml_available(void) { return library_available(&libyaml); }
 
 /* ---- plain scalars: the core schema of YAML 1.2 --------------------------------------- */
 
@@ -280,11 +268,8 @@ static Status read_events(Reader *r, yaml_parser_t *p) {
 Status yaml_to_json(const char *text, size_t len, const char *what, Buf *json) {
   yaml_parser_t p;
   Reader r = {.what = what, .out = json};
-  if (!yaml_available())
-    return fail(GRPO_EARG,
-                "%s: libyaml-0.so.2 is not on this machine, so YAML is not read; "
-                "install libyaml, or write the file as JSON",
-                what);
+  if (library_need(&libyaml, "YAML is not read"))
+    return fail(GRPO_EARG, "%s: %s, or write the file as JSON", what, err_message());
   if (len > YAML_MAX_BYTES)
     return fail(GRPO_EFORMAT, "%s:1:1: it has %zu bytes; a YAML file has at most %d", what, len,
                 YAML_MAX_BYTES);
