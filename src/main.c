@@ -11,10 +11,12 @@
 #include "kern/dispatch.h"
 #include "script/binding.h"
 #include "script/core.h"
+#include "script/interrupt.h"
 #include "script/lua_vm.h"
 
 static void print_notice(void *user, LogLevel level, const char *message) {
   (void)user;
+  if (script_open_line) fputs("\r\033[J", stderr);
   fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
 }
 

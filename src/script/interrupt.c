@@ -7,7 +7,7 @@
 
 static lua_State *volatile running; /* the thread that Ctrl-C stops; NULL: it stops sampling only */
 static volatile sig_atomic_t held;  /* depth of interrupt_hold */
-volatile int script_cancel, script_interrupted;
+volatile int script_cancel, script_interrupted, script_open_line;
 
 static void stop_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;

@@ -17,6 +17,8 @@
 extern volatile int script_cancel;
 /* Ctrl-C has come while a line of the prompt runs, and the line has not ended yet. */
 extern volatile int script_interrupted;
+/* The screen shows a line without its end, which the next one is to replace. */
+extern volatile int script_open_line;
 
 /* A line of the prompt begins on this thread, or ends. */
 void interrupt_begin(lua_State *L);

@@ -198,6 +198,12 @@ static int l_notice(lua_State *L) {
   return 0;
 }
 
+/* screen_line(open): does the screen show a line without its end? */
+static int l_screen_line(lua_State *L) {
+  script_open_line = lua_toboolean(L, 1);
+  return 0;
+}
+
 static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
 
 static int l_out(lua_State *L) {
@@ -218,6 +224,13 @@ static volatile sig_atomic_t pending_int, pending_term, pending_hup, pending_usr
 /* When the first INT, TERM or HUP came.  Only on_signal uses it, which they do not interrupt. */
 static int64_t stopped_ms;
 
+/* Leaves the shell's prompt a line of its own. */
+static void leave_now(int sig) {
+  const ssize_t written = script_open_line ? write(STDERR_FILENO, "\n", 1) : 0;
+  (void)written; /* there is nobody left to tell */
+  _exit(128 + sig);
+}
+
 static void on_signal(int sig) {
   if (sig == SIGUSR1) {
     pending_usr1 = 1;
@@ -225,7 +238,7 @@ static void on_signal(int sig) {
   }
   const int64_t ms = clock_ns() / 1000000;
   if (stops && ms - stopped_ms < SAME_MS) return;
-  if (stops++) _exit(128 + sig);
+  if (stops++) leave_now(sig);
   stopped_ms = ms;
   script_cancel = 1;
   if (sig == SIGINT)
@@ -329,11 +342,11 @@ static int l_mem(lua_State *L) {
 
 CORE_PART(system) {
   static const luaL_Reg functions[] = {
-      FN(binary),          FN(clock),       FN(doctor),       FN(err),         FN(getpid),
-      FN(hostname),        FN(isatty),      FN(mem),          FN(notice),      FN(out),
-      FN(set_memory),      FN(set_threads), FN(signal_count), FN(signal_take), FN(signal_waits),
-      FN(signals_install), FN(term_width),  FN(threads),      FN(version),     FN(wall),
-      {NULL, NULL}};
+      FN(binary),       FN(clock),           FN(doctor),      FN(err),          FN(getpid),
+      FN(hostname),     FN(isatty),          FN(mem),         FN(notice),       FN(out),
+      FN(screen_line),  FN(set_memory),      FN(set_threads), FN(signal_count), FN(signal_take),
+      FN(signal_waits), FN(signals_install), FN(term_width),  FN(threads),      FN(version),
+      FN(wall),         {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   push_none(L);
   lua_setfield(L, -2, "none");

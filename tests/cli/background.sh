@@ -21,7 +21,7 @@ result "a detached run prints its directory and leaves" "$([ "$answer" = back/ex
 problem=$(ended back/exp-001)
 result "it ends by itself, and is the run it would have been" "$problem$(different whole/exp-001 back/exp-001)"
 result "logs shows its screen" "$("$GRPO" logs back/exp-001 2>&1 >out || echo failed
-  grep -q '^stage 2 of 2: ' out && grep -q '^grpo 10/10 | reward ' out && grep -q '^evaluation after grpo: 20 held-out rows' out || show out)"
+  grep -q '^stage 2 of 2: ' out && grep -q '^grpo 14/14 | reward ' out && grep -q '^evaluation after grpo: 20 held-out rows' out || show out)"
 result "logs -n shows the last lines" "$(diff <(tail -n 3 out) <("$GRPO" logs -n 3 --dir back exp-001))"
 result "a run in the foreground keeps its screen too, --quiet or not" \
   "$(plain() { sed -E 's/[0-9]+ tokens.*//; s/^try it:.*//'; }; diff <(plain <out) <("$GRPO" logs whole/exp-001 | plain))"

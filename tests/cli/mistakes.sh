@@ -89,7 +89,7 @@ says "test FILE.lua names FILE_test.lua" 2 "did you mean 'tests_here/kinds_test.
 
 says "run" 0 '^runs/good-001$' "$GRPO" run good.lua
 result "try it: as the program was called" "$(grep -qF "try it: $GRPO generate runs/good-001" out || grep 'try it' out)"
-result "a sample's line gives the step that replay wants" "$(grep -qF '  step 1 (3 in all), prompt: ' out || show out)"
+result "a sample's line gives the step that replay wants" "$(grep -qF '  step 3, prompt: ' out || show out)"
 says "replay: which steps there are" 2 'steps 3 to 14; step 1 of stage 2 is step 3' "$GRPO" replay good-001 1
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='

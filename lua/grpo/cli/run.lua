@@ -86,6 +86,7 @@ function run.run(o, cli)
     return 0
   end
   tr.view:keep_in(directory)
+  tr.view:share_terminal()
   if ready then background.announce(ready, o, directory) end
   local ok, why = core.protected(tr.run, tr)
   if not ok then

@@ -4,7 +4,11 @@
 -- summary, close.
 
 local core = require "grpo.core"
+local live_line = require "grpo.runs.live_line"
 local sorted_pairs = require "grpo.base.sorted"
+local sparkline = require "grpo.runs.sparkline"
+local terminal = require "grpo.base.terminal"
+local text_width = require "grpo.base.text_width"
 local verdict = require "grpo.runs.verdict"
 
 local display = {}
@@ -66,7 +70,7 @@ display.seconds_text = seconds_text
 local Silent = {}
 Silent.__index = Silent
 for _, name in ipairs { "step", "stage", "evaluation", "line", "info", "note", "status", "summary",
-  "close" } do
+  "close", "share_terminal" } do
   Silent[name] = function() end
 end
 
@@ -80,12 +84,12 @@ View.__index = View
 -- options: { quiet = nothing but errors, results and what scripts print, background = no screen at
 -- all }
 function display.new(options)
-  local live = core.isatty(2) and os.getenv("TERM") ~= "dumb" and not options.quiet
-    and not options.background
-  local colour = live and not os.getenv("NO_COLOR")
+  local live = terminal.takes_escapes(2) and not options.quiet and not options.background
   return setmetatable({
-    live = live, colour = colour, quiet = options.quiet or options.background,
-    background = options.background, times = {}, shown = false,
+    live = live, colour = live and terminal.has_colour(2), utf8 = terminal.is_utf8(),
+    quiet = options.quiet or options.background, background = options.background, times = {},
+    spark = sparkline.new(),
+    shown = 0, -- columns of the live line; `resting`: the one that lines are printed above
     reports = {}, reported = 0, report_every = 1, -- evaluations for the summary
   }, View)
 end
@@ -99,19 +103,57 @@ function View:keep(text)
   if self.directory then self.directory:shown(text) end
 end
 
+-- Returns what removes the live line.  A terminal that has become narrower meanwhile may show it in
+-- several rows.
+local function removal(self)
+  if self.unfinished then return "\n" end
+  if self.shown == 0 then return "" end
+  local rows = terminal.wraps_again() and (self.shown - 1) // core.term_width() or 0
+  return (rows > 0 and ("\27[%dA"):format(rows) or "") .. "\r\27[J"
+end
+
+-- The last row of the screen is `text`, or empty.
+local function show_as_open(self, text)
+  self.shown, self.unfinished = text and text_width.columns(text) or 0, nil
+  core.screen_line(text ~= nil)
+end
+
 function View:erase()
-  if self.shown then
-    core.err("\r\27[K")
-    self.shown = false
+  local text = removal(self)
+  if text == "" then return end
+  core.err(text)
+  show_as_open(self, nil)
+end
+
+-- Output of the script goes above the live line, too, if both are on one terminal.
+function View:share_terminal()
+  if not (self.live and core.isatty(1)) then return end
+  local print_text, write = print, io.write
+  local function above()
+    if not self.unfinished then self:erase() end
+  end
+  print = function(...) -- luacheck: ignore 121
+    above()
+    self.unfinished = nil
+    return print_text(...)
+  end
+  io.write = function(...) -- luacheck: ignore 122
+    above()
+    local file, message, code = write(...)
+    io.flush()
+    local last = select("#", ...) > 0 and tostring((select(-1, ...))) or "\n"
+    if last ~= "" then self.unfinished = last:sub(-1) ~= "\n" or nil end
+    return file, message, code
   end
 end
 
--- Prints a line that stays; `code`: its colour.
+-- Prints a line that stays, above the live line; `code`: its colour.
 function View:line(text, code)
   self:keep(text)
   if self.background then return end
-  self:erase()
-  core.err((self.colour and code and ("\27[%sm%s\27[0m"):format(code, text) or text) .. "\n")
+  local coloured = self.colour and code and ("\27[%sm%s\27[0m"):format(code, text) or text
+  core.err(removal(self) .. coloured .. "\n" .. (self.resting or ""))
+  show_as_open(self, self.resting)
 end
 
 -- Prints a line that --quiet leaves out.
@@ -124,13 +166,18 @@ function View:note(text)
   self:info("note: " .. text)
 end
 
+-- Returns the columns that a live line may take: two are left for the ^C that the terminal shows.
+local function room()
+  return math.max(1, core.term_width() - 2)
+end
+
 -- Prints a line that the next one replaces; nothing without a terminal.
 function View:transient(text)
   if not self.live then return end
-  local width = core.term_width() or 80
-  if #text > width - 1 then text = text:sub(1, width - 1) end
-  core.err("\r\27[K" .. text)
-  self.shown = true
+  local most = room()
+  if text_width.columns(text) > most then text = text_width.cut(text, most) end
+  core.err(removal(self) .. text)
+  show_as_open(self, text)
 end
 
 function View:status(text)
@@ -138,38 +185,65 @@ function View:status(text)
 end
 
 function View:stage(tr, stage)
-  self.times = {}
+  self.times, self.spark, self.resting = {}, sparkline.new(), nil
   self:info(("stage %d of %d: %s, %d steps")
     :format(stage.index, #tr.experiment.stages, stage.method.about, stage.steps), "1")
+  self:status "first step"
 end
 
--- Returns the remaining time: steps of the stage that are left times the mean of the last ones.
-function View:eta(stage, seconds)
-  self.times[#self.times + 1] = seconds
-  if #self.times > 20 then table.remove(self.times, 1) end
+-- Returns the remaining time of the stage, or of the run in its last one: the steps that are left
+-- times the mean of the last ones that this process took.
+local function remaining(self, tr)
+  local stage, times = tr.stage, self.times
+  times[#times + 1] = tr.step_seconds
+  if #times > 20 then table.remove(times, 1) end
   local sum = 0
-  for _, t in ipairs(self.times) do sum = sum + t end
-  return seconds_text(math.floor(sum / #self.times * (stage.steps - stage.step)))
+  for _, t in ipairs(times) do sum = sum + t end
+  local left, is_last = stage.steps - stage.step, stage.index == #tr.experiment.stages
+  if tr.step_limit and tr.step_limit - tr.step_count <= left then
+    left, is_last = math.max(0, tr.step_limit - tr.step_count), true
+  end
+  return ("%sETA %s"):format(is_last and "" or "stage ",
+    seconds_text(math.floor(sum / #times * left)))
+end
+
+-- Shows a step: in the live line, or on a line of its own.
+local function show_step(self, tr, m, due)
+  local stage, total = tr.stage, tr:total_steps()
+  local head = ("%s %d/%d"):format(stage.kind, tr.step_count, total)
+  local line, eta = stage.method.line(tr, m), remaining(self, tr)
+  local text = ("%s | %s | %s"):format(head, line, eta)
+  if not self.live then
+    if due then self:info(text) end
+    return
+  end
+  local parts = {}
+  for part in (line .. " | "):gmatch("(.-) | ") do parts[#parts + 1] = part:gsub(" +", " ") end
+  self.spark:add(stage.method.samples and m.reward or m.loss)
+  self.resting = live_line.text { head = head, fraction = tr.step_count / total, parts = parts,
+    spark = self.spark, eta = eta, width = room(), utf8 = self.utf8, colour = self.colour }
+  self:transient(self.resting)
+  if due then self:keep(text) end
+end
+
+-- Is a text of the model shown after this step of a stage?  After the first, then at intervals that
+-- grow, and at last after each eighth of the stage, but never after every step.
+function display.shows_sample(step, steps)
+  local often = math.max(5, steps // 8)
+  if step % often == 0 or step == 1 then return true end
+  local early = 5
+  while early < step do early = 2 * early end
+  return step == early and 2 * early <= often
 end
 
 function View:step(tr, m)
-  local stage = tr.stage
-  local text = ("%s %d/%d | %s | ETA %s")
-    :format(stage.kind, stage.step, stage.steps, stage.method.line(tr, m),
-    self:eta(stage, tr.step_seconds))
-  local due = stage.step % tr.settings.log.every == 0
-  if self.live then
-    self:transient(text)
-    if due then self:keep(text) end
-  elseif due then
-    self:info(text)
-  end
-  local often = math.max(1, stage.steps // 8)
-  local telling = stage.step == 1 or stage.step % often == 0
-  if stage.method.samples and tr.settings.log.completions > 0 and telling then
-    self:completions(tr, tr.settings.log.completions)
-  elseif stage.method.sample and tr.settings.log.completions > 0 and telling then
-    self:samples(tr, tr.settings.log.completions)
+  local stage, shown = tr.stage, tr.settings.log.completions
+  show_step(self, tr, m, stage.step % tr.settings.log.every == 0)
+  if shown == 0 or not display.shows_sample(stage.step, stage.steps) then return end
+  if stage.method.samples then
+    self:completions(tr, shown)
+  elseif stage.method.sample then
+    self:samples(tr, shown)
   end
 end
 
@@ -215,9 +289,7 @@ end
 function View:completions(tr, n)
   local group = telling_group(tr.batch.completions)
   n = math.min(n, #group)
-  local number = tr.stage.step
-  if tr.step_count ~= number then number = ("%d (%d in all)"):format(number, tr.step_count) end
-  self:info(("  step %s, prompt: "):format(number) .. display.clean(group[1].prompt)
+  self:info(("  step %d, prompt: "):format(tr.step_count) .. display.clean(group[1].prompt)
     :gsub("\n", " "), "2")
   for i = 1, n do
     local c = (i == n and n > 1) and group[#group] or group[i]
@@ -355,6 +427,7 @@ function View:summary(directory)
 end
 
 function View:close()
+  self.resting = nil
   self:erase()
 end
 

@@ -169,6 +169,7 @@ local function resume(request, directory)
     for _, line in ipairs(directory.remarks) do directory:remark(line) end
     directory:cut_logs(saved and at or -1, tr.evaluations)
     directory:set_state("running")
+    directory.resumed_at = at
     directory:note(("resumed at step %d"):format(at))
     events.remove_unrecorded(directory)
     if not forced then note_edited(directory) end

@@ -36,10 +36,21 @@ local function facts_of_model(tr)
   return lines
 end
 
+-- run.log has it already.
+local function say_resumed(tr)
+  local at = tr.directory and tr.directory.resumed_at
+  if not at then return end
+  local stage, spec = tr.stage_index, tr.experiment.stages[tr.stage_index]
+  tr.view:info(("resumed at step %d of %d%s"):format(at, tr:total_steps(),
+    spec and (", in stage %d of %d (%s)"):format(stage, #tr.experiment.stages, spec.kind) or ""),
+    "1")
+end
+
 function Recorder:begin()
   local tr = self.tr
   local lines = facts_of_model(tr)
   if tr.resumed then lines = { tr.directory and tr.directory:other_kernels() } end
+  say_resumed(tr)
   for _, line in ipairs(lines) do
     tr.view:info(line)
     if tr.directory then tr.directory:note(line) end

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The screen of a run on a terminal: the live line, what is printed above it, widths, Ctrl-C, a resume.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+[ -z "${RUN:-}" ] || { echo "ok 1 - the screen # SKIP built for another machine"; echo 1..1; exit 0; }
+${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -o terminal "$root/tests/cli/lib/terminal.c" || { echo "not ok 1 - a terminal"; echo 1..1; exit 1; }
+write_experiment exp.lua
+unset COLUMNS XTERM_VERSION TMUX NO_COLOR LC_ALL LC_CTYPE
+export TERM=xterm-256color LANG=C.UTF-8
+
+# on WIDTH [-r COLUMNS=TEXT] [-k KEY=TEXT] WORDS... : grpo WORDS on a terminal; `shown` has the screen at its end, `bytes` what came
+on() {
+  local width=$1; shift
+  local more=()
+  while [[ $1 = -[rk] ]]; do more+=("$1" "$2"); shift 2; done
+  timeout 120 ./terminal -w "$width" "${more[@]}" -l bytes "$GRPO" "$@" >shown
+}
+live='^(sft|grpo) [0-9]+/14 '
+lacks() { ! grep -qE "$1" "$2" || { echo "$1 is in $2:"; cat "$2"; }; }
+has() { local word; for word in "${@:2}"; do grep -qE -- "$word" "$1" || { echo "no $word in $1:"; cat "$1"; }; done; }
+escape=$'\e'
+steps() { tr '\r' '\n' <"$1" | sed "s/$escape\\[[0-9;]*[A-Za-z]//g" | grep -oE "$live" | uniq | tr -d '\n'; }
+
+# ---- a run from its beginning to its end -----------------------------------------------------------------------------------------
+on 130 run exp.lua --dir wide; status=$?
+result "no live line is left on the screen" "$(lacks "$live|first step|evaluating" shown; [ $status = 0 ] || echo "status $status")"
+result "one step counter counts through all stages" "$([ "$(steps bytes)" = "sft 1/14 sft 2/14 sft 3/14 sft 4/14 grpo 5/14 grpo 6/14 grpo 7/14 grpo 8/14 grpo 9/14 grpo 10/14 grpo 11/14 grpo 12/14 grpo 13/14 grpo 14/14 " ] || steps bytes)"
+result "stages, evaluations and samples are printed above it" \
+  "$(has shown '^stage 2 of 2' '^evaluation after grpo' '^  step 5, prompt' '^  step 14, prompt'; lacks 'step 6, prompt' shown)"
+result "it has a bar, the reward with its course, throughput and remaining time" \
+  "$(has bytes '━' '─' 'reward [0-9.]+ [^ ]*▁' 'tokens/s \| ETA [0-9]+s')"
+result "output.log has plain lines, one a step" \
+  "$(has wide/exp-001/output.log '^grpo 14/14 \| reward +[0-9.]+ \| .* tokens/s \| ETA 0s$'; lacks "$escape|━" wide/exp-001/output.log)"
+"$GRPO" run exp.lua --dir piped >out 2>err
+plain() { sed -E 's/[0-9]+ tokens.*//; s/^try it:.*//' "$@"; }
+result "a pipe gets the same lines, without a live line" \
+  "$(diff <(plain err) <(plain wide/exp-001/output.log) | head -n 5; lacks "$escape|━" err; [ "$(cat out)" = piped/exp-001 ] || cat out)"
+COLUMNS=40 on 40 run exp.lua --dir narrow
+result "in 40 columns no step takes a second row" "$(lacks "$live" shown; has bytes 'reward [0-9.]+ (\| )?ETA [0-9]+s'; lacks "$escape\\[[0-9]+A" bytes)"
+
+# ---- terminals that can do less ----------------------------------------------------------------------------------------------------
+NO_COLOR=1 on 130 run exp.lua --dir plain
+result "NO_COLOR: a live line without colours" "$(has bytes '━'; lacks "$escape\\[[0-9;]*m" bytes)"
+LANG=C NO_COLOR=1 on 130 run exp.lua --dir plain
+result "a locale without UTF-8: a live line in ASCII" "$(has bytes '\[#+\.*\] +[0-9]+%'; LC_ALL=C lacks $'[\x80-\xff]' bytes)"
+TERM=dumb on 130 run exp.lua --dir plain
+result "TERM=dumb: one plain line a step" "$(has shown '^grpo 14/14 \| reward'; lacks "$escape" bytes)"
+on 130 run exp.lua --dir plain --quiet
+result "--quiet: nothing but the run" "$([ "$(cat shown)" = plain/exp-004 ] || cat shown)"
+
+# ---- what happens meanwhile --------------------------------------------------------------------------------------------------------
+SLOW=0.05 on 100 -r '45=grpo 8/14' -r '120=grpo 10/14' run exp.lua --dir resized
+result "a terminal that becomes narrower and wider again keeps no part of an old line" \
+  "$(lacks "$live|tokens/s|ETA" shown; has shown '^  step 9, prompt' '^evaluation after grpo'; has bytes "$escape\\[[0-9]+A")"
+SLOW=0.05 on 100 -k '^C=grpo 9/14' run exp.lua --dir stopped; status=$?
+result "Ctrl-C leaves a clean line" "$([ $status = 130 ] || echo "status $status"; lacks "$live|\\^C" shown
+  has shown "^interrupted at step [0-9]+ of 14, after a checkpoint" '^stopped/exp-001$')"
+at=$(sed -n -E 's/^interrupted at step ([0-9]+) .*/\1/p' shown)
+on 100 run --resume=stopped/exp-001
+result "a resume says where it begins, and its first step has a remaining time" \
+  "$(has shown "^resumed at step $at of 14, in stage 2 of 2 \\(grpo\\)$"; lacks '^stage' shown; has bytes "grpo $((at + 1))/14 .*ETA [0-9]+s")"
+experiment loud.lua 'train = { steps = 3, prompts_per_step = 1 }, hooks = { on_step = function(m, tr)
+  print("printed " .. m.step); io.write("written "); io.write(m.step, "\n"); tr:print("told " .. m.step); io.write("open " .. m.step) end },'
+on 100 run loud.lua --dir loud
+result "what a hook prints stays, each on a line of its own" "$(has shown '^printed 1$' '^printed 3$' '^written 2$' '^told 2$' '^open 1$' '^open 3$')"
+experiment ends.lua 'train = { steps = 3, prompts_per_step = 1 }, hooks = { on_step = function(m)
+  if m.step == 2 then error("boom") end end },'
+on 100 run ends.lua --dir ends
+result "an error is on a clean line" "$(has shown '^grpo: .*boom'; lacks '^grpo [0-9]/3' shown)"
+finish
