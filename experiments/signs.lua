@@ -79,7 +79,9 @@ local faults = {
 }
 
 local fault = args.fault or "none"
-if not faults[fault] then error("--arg fault=" .. fault .. ": there is no such fault", 0) end
+if not faults[fault] then
+  error(("--arg fault=%s: unknown; see the head of the script"):format(fault), 0)
+end
 experiment.name = "signs-" .. fault
 faults[fault](experiment)
 

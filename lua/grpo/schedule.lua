@@ -74,9 +74,9 @@ local function warmup_of(o, total)
   return o.warmup_ratio and math.ceil(o.warmup_ratio * (total or 0)) or o.warmup or 0
 end
 
-local function one_warmup(o, where)
+local function one_warmup(o, where, level)
   if o.warmup and o.warmup_ratio then
-    error(where .. ": give warmup or warmup_ratio, not both", 3)
+    error(where .. ": give warmup or warmup_ratio, not both", level + 1)
   end
 end
 
@@ -128,6 +128,18 @@ local function progress(p, now, total, warmup)
   return within((now - warmup) / (total - warmup))
 end
 
+-- Rises from 0 to `top` during the warm-up; later its value is after(now, total, warmup, p).
+local function after_warmup(o, where, top, after)
+  one_warmup(o, where, 3)
+  local c = counted(o, where, true)
+  return mark(function(p)
+    local now, total = place(p, c)
+    local warmup = warmup_of(o, total)
+    if now < warmup then return top * now / math.max(1, warmup) end
+    return after(now, total, warmup, p)
+  end, c.unit)
+end
+
 --- From `from` to `to` in a straight line, then `to`.  With power = 2, 3, ... as the distance
 --- still to go to that power (the polynomial schedule of transformers).  With a warm-up it rises
 --- from 0 to `from` first, and the end counts the warm-up too.
@@ -138,14 +150,9 @@ function schedule.linear(opts)
     warmup = { type = "number", min = 0 }, warmup_ratio = ratio,
     power = { type = "number", default = 1, above = 0 },
   }, where)
-  one_warmup(o, where)
-  local c = counted(o, where, true)
-  return mark(function(p)
-    local now, total = place(p, c)
-    local warmup = warmup_of(o, total)
-    if now < warmup then return o.from * now / math.max(1, warmup) end
+  return after_warmup(o, where, o.from, function(now, total, warmup, p)
     return o.to + (o.from - o.to) * (1 - progress(p, now, total, warmup)) ^ o.power
-  end, c.unit)
+  end)
 end
 
 --- From `from` up to `to` in a straight line, then constant.  The span is that of the rise;
@@ -184,12 +191,7 @@ function schedule.cosine(opts)
     cycles = { type = "number", default = 0.5, above = 0 },
     restarts = { type = "integer", min = 1 },
   }, where)
-  one_warmup(o, where)
-  local c = counted(o, where, true)
-  return mark(function(p)
-    local now, total = place(p, c)
-    local warmup = warmup_of(o, total)
-    if now < warmup then return o.peak * now / math.max(1, warmup) end
+  return after_warmup(o, where, o.peak, function(now, total, warmup)
     local x = (now - warmup) / math.max(1, total - warmup)
     local wave = 2 * o.cycles * x
     if o.restarts then
@@ -197,7 +199,7 @@ function schedule.cosine(opts)
       wave = o.restarts * x % 1
     end
     return o.final + (o.peak - o.final) * math.max(0, 0.5 * (1 + math.cos(math.pi * wave)))
-  end, c.unit)
+  end)
 end
 
 --- Linear warm-up to `peak`, then falling with the root of the step, update or token.
@@ -206,7 +208,7 @@ function schedule.inverse_sqrt(opts)
   local o = options.check(opts, {
     peak = number, warmup = span, warmup_ratio = ratio, over = over,
   }, where)
-  one_warmup(o, where)
+  one_warmup(o, where, 2)
   if not o.warmup and not o.warmup_ratio then error(where .. ".warmup: is required", 2) end
   local c = counted(o, where, o.warmup_ratio ~= nil)
   return mark(function(p)

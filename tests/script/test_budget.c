@@ -52,12 +52,10 @@ static int l_wait(lua_State *L) {
 
 static const Limits roomy = {.instructions = 1000000000, .memory = 256 << 20, .seconds = 600};
 
-/* Runs code within limits; returns the text of the error, "" if it ended well. */
-static const char *run(const char *code, const Limits *limits) {
-  static char text[512];
-  Script *s = NULL;
-  CHECK(!script_open(&s, files, open_core));
-  lua_State *L = script_state(s);
+/* Opens *s with the functions above and leaves the loaded code on its stack. */
+static lua_State *loaded(Script **s, const char *code) {
+  CHECK(!script_open(s, files, open_core));
+  lua_State *L = script_state(*s);
   lua_register(L, "cut", l_cut);
   lua_register(L, "count", l_count);
   lua_register(L, "count_and_cut", l_count_and_cut);
@@ -67,6 +65,14 @@ static const char *run(const char *code, const Limits *limits) {
   calls = 0;
   script_interrupted = 0;
   CHECK(luaL_loadbuffer(L, code, strlen(code), "@exp.lua") == LUA_OK);
+  return L;
+}
+
+/* Runs code within limits; returns the text of the error, "" if it ended well. */
+static const char *run(const char *code, const Limits *limits) {
+  static char text[512];
+  Script *s = NULL;
+  lua_State *L = loaded(&s, code);
   const bool ok = call_limited(L, limits, "f", 0, 0);
   script_interrupted = 0;
   snprintf(text, sizeof text, "%s", ok ? "" : luaL_tolstring(L, -1, NULL));
@@ -78,12 +84,7 @@ static const char *run(const char *code, const Limits *limits) {
 static const char *run_with_row(const char *code, size_t n) {
   static char text[512];
   Script *s = NULL;
-  CHECK(!script_open(&s, files, open_core));
-  lua_State *L = script_state(s);
-  lua_register(L, "cut", l_cut);
-  lua_register(L, "count", l_count);
-  calls = 0;
-  CHECK(luaL_loadbuffer(L, code, strlen(code), "@exp.lua") == LUA_OK);
+  lua_State *L = loaded(&s, code);
   lua_newtable(L);
   for (int i = 0; i < 2; i++) {
     luaL_Buffer b;

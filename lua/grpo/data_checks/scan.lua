@@ -97,18 +97,25 @@ end
 
 -- ---- all rows ----------------------------------------------------------------------------------
 
+-- The row of `prompts` with one of these keys.  counts: { exact =, loose = }, of which one is
+-- raised when there is such a row.
+local function known_row(prompts, key, loose, counts)
+  local row = prompts.exact[key]
+  if row then
+    counts.exact = counts.exact + 1
+    return row
+  end
+  row = prompts.loose[loose]
+  if row then counts.loose = counts.loose + 1 end
+  return row
+end
+
 local function remember(result, prompt, i)
   local repeated = result.repeated
   local plain = without_spaces(prompt.text)
   local key = key_of(prompt.text)
   local loose = plain == prompt.text and key or key_of(plain)
-  local before = result.prompts.exact[key]
-  if before then
-    repeated.exact = repeated.exact + 1
-  else
-    before = result.prompts.loose[loose]
-    if before then repeated.loose = repeated.loose + 1 end
-  end
+  local before = known_row(result.prompts, key, loose, repeated)
   if before and not repeated.first then repeated.first, repeated.of = i, before end
   result.prompts.exact[key] = result.prompts.exact[key] or i
   result.prompts.loose[loose] = result.prompts.loose[loose] or i
@@ -158,13 +165,7 @@ function scan.overlap(train, eval)
   local shared = { exact = 0, loose = 0 }
   for _, item in ipairs(eval.prompts.list) do
     local number, key, loose = item[1], item[2], item[3]
-    local at = train.prompts.exact[key]
-    if at then
-      shared.exact = shared.exact + 1
-    else
-      at = train.prompts.loose[loose]
-      if at then shared.loose = shared.loose + 1 end
-    end
+    local at = known_row(train.prompts, key, loose, shared)
     if at and not shared.first then shared.first, shared.of = number, at end
   end
   return shared

@@ -226,7 +226,7 @@ grpo.jail = {}
 ---@field errors string what it wrote to its standard error
 
 ---Runs a program that is not trusted: without network, other files and processes, within limits.
----Raises where no jail can be made, or if there is no such program.
+---Raises if the kernel allows no jail, or if the program does not exist.
 ---@param task grpo.JailTask
 ---@return grpo.JailResult
 function grpo.jail.run(task) end

@@ -2,8 +2,8 @@
 -- shows it.
 --
 --   held_out     the reward rises while the held-out metric falls (held_out.lua)
---   saturated    one entry is at its highest nearly everywhere while another is no higher than at
---                first
+--   saturated    nearly all completions earn the highest value of one entry, and another has not
+--                risen
 --   length       completions grow (or shrink) and within groups the longer (shorter) ones win
 --   repetition   the winners repeat themselves more than at first
 --   one_string   the same text wins in most groups, whatever the prompt, or is all that is left
