@@ -49,6 +49,7 @@ local grpo = {
 local later = {
   data = function() return require "grpo.data" end,
   schedule = function() return require "grpo.schedule" end,
+  samplers = function() return require "grpo.samplers" end,
   losses = function() return require "grpo.losses" end,
   calc = function() return require "grpo.calc" end,
   sandbox = function() return require "grpo.sandbox" end,

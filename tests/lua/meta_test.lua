@@ -52,6 +52,10 @@ describe("annotations", function()
     assert.same(functions_of(require "grpo.schedule"), annotated("schedule", "schedule"))
   end)
 
+  it("name exactly the functions of grpo.samplers", function()
+    assert.same(functions_of(require "grpo.samplers"), annotated("samplers", "samplers"))
+  end)
+
   it("name exactly the public methods of a trainer", function()
     local inside = { -- the loop's own
       "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "total_steps",
@@ -86,7 +90,7 @@ describe("annotations", function()
       if type(v) == "function" then
         names[name] = true
       elseif type(v) == "table" and name ~= "data" and name ~= "schedule" and name ~= "losses"
-        and name ~= "args" then
+        and name ~= "args" and name ~= "samplers" then
         for sub, f in pairs(v) do
           if type(f) == "function" then names[name .. "." .. sub] = true end
         end
@@ -102,7 +106,8 @@ describe("annotations", function()
   end)
   it("tie modules to files: require 'grpo' is meta/grpo.lua, a reward's own file has its class",
     function()
-    for file, module in pairs { grpo = "grpo", schedule = "grpo.schedule", data = "grpo.data" } do
+    for file, module in pairs { grpo = "grpo", schedule = "grpo.schedule", data = "grpo.data",
+      samplers = "grpo.samplers" } do
       assert.equal("---@meta " .. module, core.embedded("lua/grpo/meta/" .. file .. ".lua")
         :match("^[^\n]*"))
     end

@@ -3,12 +3,12 @@ local data_checks = require "grpo.data_checks"
 local sorted_pairs = require "grpo.base.sorted"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
+local planned_steps = require "grpo.train.planned_steps"
 local probes = require "grpo.reward_checks.probes"
 local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local script = require "grpo.scripts.script"
-local Stage = require "grpo.train.stage"
 local statistics = require "grpo.statistics"
 local trainer = require "grpo.train.trainer"
 
@@ -37,6 +37,8 @@ local command = {
       .. "everything (degenerate text and demonstrations, or without these what rows hold and what "
       .. "the model writes); if it prefers degenerate text to every demonstration (data.target); "
       .. "or if it gives nil instead of 0. The exit status is 1 when there is a finding.",
+    "data.sampler is asked twice for the first rows of its stage, which are shown. If the answers "
+      .. "differ, that is a finding, because a resume would not continue with the same rows.",
     "If there are demonstrations, a table shows the reward of each beside its own row and beside "
       .. "another row. A reward that asks for the right answer is lower beside another row.",
   },
@@ -258,7 +260,7 @@ local function estimate(tr, e, groups, findings)
     tr:begin_stage(index)
     tr.stage.steps = 6
     memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
-    local planned = Stage.planned_steps(spec.config)
+    local planned = planned_steps(spec.config)
     local seconds = time_steps(tr, tr.stage, 6, sampled[index])
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
       display.seconds_text(math.floor(seconds * planned)))
@@ -284,10 +286,27 @@ local function estimate(tr, e, groups, findings)
   end
 end
 
+-- Shows the rows that data.sampler takes first.  It is asked twice: another answer is a finding.
+local function try_samplers(tr, e, findings)
+  for i, spec in ipairs(e.stages) do
+    local config = spec.config
+    local source = prompts.source(config, tr.tokenizer, planned_steps(config))
+    if source.sampler:is_used() then
+      local picks, problem = source.sampler:rehearse(config.train.prompts_per_step, 0)
+      local names = {}
+      for k, pick in ipairs(picks) do names[k] = k <= 8 and (pick.index or "its own") or nil end
+      out("\ndata.sampler of stage %d begins with rows %s%s", i, table.concat(names, ", "),
+        #picks > 8 and ", ..." or "")
+      findings[#findings + 1] = problem
+    end
+  end
+end
+
 -- Tries what a run would do, and adds what is wrong to `findings`.
 local function try(tr, e, findings)
   show_prompts(tr, e.stages[#e.stages].config)
   data_checks.run(e, tr.tokenizer, out, findings)
+  try_samplers(tr, e, findings)
   local groups, failures = reward_groups(e), {}
   try_rewards(tr, e, groups)
   estimate(tr, e, groups, failures)

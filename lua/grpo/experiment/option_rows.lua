@@ -101,6 +101,10 @@ add {
     .. "turns and what tools say, which is not learned" },
   { "data.shuffle", "boolean",
     "take the rows in a seeded random order, another one in each epoch", default = true },
+  { "data.sampler", "function|table",
+    "function(p) -> a list of p.n rows of data.train, by number, in place of the order of "
+    .. "data.shuffle; or { sample = function(self, p), observe = function(self, p, groups) }, "
+    .. "which learns what became of them; what it remembers is p.state", live = true },
   { "data.too_long", "enum",
     "what happens to a prompt longer than max_prompt_tokens; it is counted and reported",
     default = "drop", choices = { "drop", "truncate_left", "error" } },

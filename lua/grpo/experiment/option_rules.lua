@@ -11,6 +11,7 @@ local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
 local model_paths = require "grpo.models.paths"
 local steps = require "grpo.train.steps"
+local row_sampler = require "grpo.train.row_sampler"
 local chat_templates = require "grpo.models.chat_templates"
 local tools = require "grpo.dialogue.tools"
 
@@ -212,6 +213,7 @@ function option_rules.check(kind, config, origin, complain)
   if not config.data.train then
     complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")
   end
+  row_sampler.check(config.data.sampler, complain)
   check_model(config.model, origin, complain)
   steps[kind].check(config, complain, origin)
   check_rewards(config, complain)

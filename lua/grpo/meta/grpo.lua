@@ -246,6 +246,8 @@ function grpo.jail.problem(task) end
 grpo.data = nil
 ---@type grpo.schedule
 grpo.schedule = nil
+---@type grpo.samplers
+grpo.samplers = nil
 ---@type table
 grpo.losses = nil
 

@@ -46,6 +46,7 @@
 ---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string, messages or a list of ids; default: row.prompt
 ---@field target? fun(row: table): string|string[] function(row) -> string or a list of ids: the completion for kind="sft", and the text that dense rewards compare with; or a list of strings that alternate between the model's turns and what tools say, which is not learned
 ---@field shuffle? boolean take the rows in a seeded random order, another one in each epoch (default true)
+---@field sampler? function|table function(p) -> a list of p.n rows of data.train, by number, in place of the order of data.shuffle; or { sample = function(self, p), observe = function(self, p, groups) }, which learns what became of them; what it remembers is p.state
 ---@field too_long? "drop"|"truncate_left"|"error" what happens to a prompt longer than max_prompt_tokens; it is counted and reported (default "drop")
 ---@field max_prompt_tokens? integer length of the longest prompt in tokens; data.too_long says what happens to longer ones (default 512)
 

@@ -2,10 +2,10 @@
 -- no time, host or path.
 --
 -- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
--- optimizer.safetensors, trainer.json (counters), state.bin (tr.state) and, when a KL is measured,
--- reference/. Of a model with an adapter it holds the adapter alone, in PEFT's layout, which names
--- the base; a reference that is the base itself is not written. It is written under a temporary
--- name, synced with a manifest, and renamed.
+-- optimizer.safetensors, trainer.json (counters), state.bin (tr.state), with data.sampler
+-- sampler.bin (its state) and, when a KL is measured, reference/.  Of a model with an adapter it
+-- holds the adapter alone, in PEFT's layout, which names the base; a reference that is the base
+-- itself is not written.  All is written under a temporary name, synced with a manifest, renamed.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -46,11 +46,13 @@ local function fill(tr, temporary, state)
     events = tr.events_held, best = tr.best, best_step = tr.best_step,
     last_metrics = tr:repeatable_metrics(),
   }
-  local ok, message = fs.write(temporary .. "/trainer.json",
-    core.json_encode(counters, { indent = 2 }) .. "\n")
-  if not ok then errors.raise_plain("EIO", "%s", message) end
-  ok, message = fs.write(temporary .. "/state.bin", state)
-  if not ok then errors.raise_plain("EIO", "%s", message) end
+  errors.must(fs.write(temporary .. "/trainer.json",
+    core.json_encode(counters, { indent = 2 }) .. "\n"))
+  errors.must(fs.write(temporary .. "/state.bin", state))
+  local sampler = stage and stage.source.sampler
+  if sampler and sampler:is_used() then
+    errors.must(fs.write(temporary .. "/sampler.bin", sampler.saved))
+  end
 end
 
 -- Writes tr into the directory `dir`, complete or not at all.
@@ -150,11 +152,12 @@ function checkpoint.reference(tr, dir)
   return reference, true
 end
 
+-- Returns the state and its bytes.
 local function read_state(path)
   local text = fs.read(path)
   if not text then return {} end
   local ok, state = pcall(core.state_decode, text)
-  if ok then return state end
+  if ok then return state, text end
   if state.code ~= "EFORMAT" then error(state, 0) end
   return errors.raise_plain("EFORMAT", "%s: %s", path, tostring(state):match("saved state.*"))
 end
@@ -165,6 +168,8 @@ function checkpoint.read(dir)
   local counters, message, code = schema.read(dir .. "/trainer.json", schema.shapes.trainer)
   if not counters then errors.raise_plain(code, "%s: not a checkpoint: %s", dir, message) end
   counters.state = read_state(dir .. "/state.bin")
+  local _, bytes = read_state(dir .. "/sampler.bin")
+  counters.sampler = bytes
   return counters
 end
 

@@ -17,7 +17,12 @@ end
 -- The row of a saved completion, a row of completions.jsonl; config: of its stage; run: for
 -- messages.  Raises if it is another one than in the run.
 function saved_row.of(config, saved, run)
-  local row = prompts.row(config, saved.row)
+  if saved.row_index == 0 then
+    errors.raise_plain("EARG", "%s: the row of step %d, prompt %d was made by data.sampler, and a "
+      .. "run does not keep rows; let the sampler name rows of data.train, or use --regenerate",
+      run, saved.step, saved.prompt_index)
+  end
+  local row = prompts.row(config, saved.row, saved.row_index)
   if saved.row_crc32c and row_checksum.of(row) ~= saved.row_crc32c then
     errors.raise_plain("EARG", "%s: the row of step %d, prompt %d is not the one that the run "
       .. "scored, because data.train makes another row now, or data.prompt changed it then; make "

@@ -39,7 +39,11 @@ function start.described(e)
   local function one(config, origins)
     local list = {}
     for path, origin in pairs(origins) do
-      list[path] = { value = plain(value_at(config, path)), origin = origin }
+      local value = value_at(config, path)
+      if path == "data.sampler" and type(value) == "table" then -- it may hold the whole data
+        value = { sample = value.sample, observe = value.observe }
+      end
+      list[path] = { value = plain(value), origin = origin }
     end
     return list
   end

@@ -200,7 +200,8 @@ end
 
 local function same(a, b)
   if type(a) == "table" and type(b) == "table" then
-    return core.json_encode(a) == core.json_encode(b)
+    local plain, as_text = pcall(core.json_encode, a) -- an object with functions is another one
+    return plain and select(2, pcall(core.json_encode, b)) == as_text
   end
   return a == b and type(a) ~= "function"
 end

@@ -48,6 +48,7 @@ local function rows_of(tr, step, work)
   elseif batch then
     for i, prompt in ipairs(batch.prompts) do
       rows[i] = { step = step, prompt_index = i, row = prompt.number,
+        row_index = prompt.index,
         prompt = prompt.text or tr.tokenizer:decode(prompt.ids) }
     end
   elseif work then

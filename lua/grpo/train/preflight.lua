@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
 local loading = require "grpo.models.loading"
+local planned_steps = require "grpo.train.planned_steps"
 local prompts = require "grpo.train.prompts"
 local steps = require "grpo.train.steps"
 
@@ -47,6 +48,15 @@ local function check_reference(method, config)
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
 end
 
+-- A sampler must choose the same rows again.
+local function check_sampler(source)
+  if not source.sampler:is_used() then return end
+  local _, problem = source.sampler:rehearse(source.config.train.prompts_per_step, 0)
+  if problem then
+    errors.raise_at(origins.position(source.config, "data.sampler"), "EARG", "%s", problem)
+  end
+end
+
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
   check_context(spec.kind, spec.config, loading.context(tr.model))
@@ -57,7 +67,9 @@ function preflight.run(tr)
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
     if method.samples then check_reference(method, spec.config) end
-    method.first_row(prompts.source(spec.config, tr.tokenizer), spec.config)
+    local source = prompts.source(spec.config, tr.tokenizer, planned_steps(spec.config))
+    check_sampler(source)
+    method.first_row(source, spec.config)
   end
 end
 

@@ -1,7 +1,8 @@
 -- Which rows a step trains on, and what the model sees of them.
 --
 -- A stage walks through its dataset in a seeded permutation of its own for each
--- epoch.  The only state is a cursor: how many rows were drawn so far.
+-- epoch.  The only state is a cursor: how many rows were drawn so far.  With data.sampler the
+-- script chooses the rows (row_sampler.lua); the cursor then numbers what it has chosen.
 
 local row_random = require "grpo.train.row_random"
 local core = require "grpo.core"
@@ -9,6 +10,7 @@ local environment = require "grpo.dialogue.environment"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
 local row_checksum = require "grpo.train.row_checksum"
+local row_sampler = require "grpo.train.row_sampler"
 local turns = require "grpo.dialogue.turns"
 
 local prompts = {}
@@ -155,11 +157,13 @@ end
 local Source = {}
 Source.__index = Source
 
--- A source of prompts for one stage.
-function prompts.source(config, tokenizer)
+-- A source of prompts for one stage.  steps: how many it has.
+function prompts.source(config, tokenizer, steps)
   return setmetatable({
     config = config, tokenizer = tokenizer, dataset = config.data.train, cursor = 0, dropped = 0,
-    truncated = 0,
+    truncated = 0, sampler = row_sampler.new(config, steps),
+    picks = {}, missing = 1, -- chosen rows that are not taken yet; prompts that are wanted
+    chosen = {}, -- the rows of a step, { index=, row= }, where there is a sampler
   }, Source)
 end
 
@@ -167,25 +171,41 @@ local function row_of(dataset, i)
   return dataset[i]
 end
 
--- Row number `cursor` of a stage's endless walk through data.train.
-function prompts.row(config, cursor)
+-- Row number `cursor` of a stage's endless walk through data.train, or what data.sampler has chosen
+-- as that: the row `index` of data.train.
+function prompts.row(config, cursor, index)
   local dataset = config.data.train
   local n = #dataset
-  local i = cursor % n
-  if config.data.shuffle then i = core.permute(config.seed + (cursor // n) * 1000003, n, i) end
+  local i = index and index - 1 or cursor % n
+  if config.data.shuffle and not index then
+    i = core.permute(config.seed + (cursor // n) * 1000003, n, i)
+  end
   return row_random.during(config, "row", cursor, false, row_of, dataset, i + 1)
 end
 
--- The next usable prompt: { row=, ids=, text=, messages=, number= }.
+-- The next row: row number `number`, and with data.sampler its place in data.train, 0 for a row
+-- that the sampler has made.
+function Source:next_row(number)
+  if not self.sampler:is_used() then return prompts.row(self.config, number) end
+  if #self.picks == 0 then self.picks = self.sampler:ask(self.missing, number) end
+  local pick = table.remove(self.picks, 1)
+  if pick.row then return pick.row, 0 end
+  return prompts.row(self.config, number, pick.index), pick.index
+end
+
+-- The next usable prompt: { row=, ids=, text=, messages=, number=, index= }.
 function Source:next()
   for _ = 1, #self.dataset do
     local number = self.cursor
-    local row = prompts.row(self.config, number)
+    local row, index = self:next_row(number)
     self.cursor = number + 1
     local prompt = row_random.during(self.config, "prompt", number, false, prompts.render,
       self.config, self.tokenizer, row, number)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
-      prompt.row, prompt.number = row, number
+      prompt.row, prompt.number, prompt.index = row, number, index
+      if index then
+        self.chosen[#self.chosen + 1] = { index = index > 0 and index or nil, row = row }
+      end
       prompt.target, prompt.target_mask = row_random.during(self.config, "target", number, false,
         prompts.target, self.config, self.tokenizer, row)
       return prompt
@@ -196,14 +216,34 @@ function Source:next()
     #self.dataset, self.config.data.max_prompt_tokens)
 end
 
--- The next n prompts, each with the checksum of its row before any reward has seen it.
-function Source:take(n)
+-- A list of n results of f(self, ...), each of which takes one prompt.  A sampler is asked for all
+-- of them at once, and again for those whose prompts could not be used.
+function Source:collect(n, f, ...)
   local list = {}
   for i = 1, n do
-    list[i] = self:next()
-    list[i].row_crc32c = row_checksum.of(list[i].row)
+    self.missing = n - i + 1
+    list[i] = f(self, ...)
   end
+  self.missing = 1
   return list
+end
+
+local function with_checksum(source)
+  local prompt = source:next()
+  prompt.row_crc32c = row_checksum.of(prompt.row)
+  return prompt
+end
+
+-- The next n prompts, each with the checksum of its row before any reward has seen it.
+function Source:take(n)
+  return self:collect(n, with_checksum)
+end
+
+-- A step begins, or is tried again; what was chosen for another attempt is forgotten.  p: the
+-- argument of schedules.
+function Source:begin(p)
+  self.picks, self.missing, self.chosen = {}, 1, {}
+  self.sampler:begin(p)
 end
 
 -- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what

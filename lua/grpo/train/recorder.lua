@@ -88,7 +88,8 @@ function recorder.completion_row(step, batch, i, c)
   local prompt, advantage = batch.prompts[slot], c.advantage
   if type(advantage) == "table" then advantage = statistics.mean(advantage) end
   return { step = step, prompt_index = slot, index = c.index,
-    row = prompt.number, row_crc32c = prompt.row_crc32c, prompt = c.prompt, text = c.text,
+    row = prompt.number, row_index = prompt.index, row_crc32c = prompt.row_crc32c,
+    prompt = c.prompt, text = c.text,
     rewards = reward_columns(c), reward = c.reward, advantage = advantage, finish = c.finish,
     length = c.length, extra = c.extra, errors = c.errors, parts = c.sampled and c.parts or nil,
     environment = c.environment }

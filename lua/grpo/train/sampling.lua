@@ -5,6 +5,7 @@
 -- tr.batch.
 
 local core = require "grpo.core"
+local outcomes = require "grpo.train.outcomes"
 local rollout = require "grpo.train.rollout"
 local scoring = require "grpo.train.scoring"
 
@@ -69,6 +70,17 @@ local function tied_slots(batch, n)
   return slots
 end
 
+-- data.sampler learns of groups that are about to be replaced, too.
+local function keep_outcomes(stage, batch, slots)
+  if not stage.source.sampler:is_used() then return end
+  local config, n = stage.config, stage.config.sampling.group_size
+  batch.replaced = batch.replaced or {}
+  for _, slot in ipairs(slots) do
+    batch.replaced[#batch.replaced + 1] = outcomes.group(config, batch.prompts[slot],
+      batch.completions[(slot - 1) * n + 1].group, true)
+  end
+end
+
 -- Dynamic sampling: a tied group teaches nothing, so other prompts take its place, for a few
 -- rounds. Returns how many groups were replaced.
 function sampling.replace_tied(stage, batch, weights)
@@ -77,6 +89,7 @@ function sampling.replace_tied(stage, batch, weights)
     local slots = tied_slots(batch, stage.config.sampling.group_size)
     if #slots == 0 then break end
     replaced = replaced + #slots
+    keep_outcomes(stage, batch, slots)
     for _, group in ipairs(sample_again(stage, batch, slots)) do
       scoring.reward(stage.config, group, weights)
     end

@@ -7,6 +7,8 @@ local eval_names = require "grpo.train.eval_names"
 local loading = require "grpo.models.loading"
 local memory_advice = require "grpo.train.memory_advice"
 local nonfinite = require "grpo.train.nonfinite"
+local outcomes = require "grpo.train.outcomes"
+local planned_steps = require "grpo.train.planned_steps"
 local preflight = require "grpo.train.preflight"
 local prompts = require "grpo.train.prompts"
 local steps = require "grpo.train.steps"
@@ -40,20 +42,12 @@ local function make_reference(tr, config, seed)
     not adapter
 end
 
--- How many steps a stage has: train.steps, else what train.epochs makes of the rows.
-function Stage.planned_steps(config)
-  local train = config.train
-  if train.steps then return train.steps end
-  if train.epochs == 0 then return 0 end
-  return math.max(1, math.floor(train.epochs * #config.data.train / train.prompts_per_step))
-end
-
 -- spec: { kind=, config= } of the experiment.
 function Stage.new(tr, spec, index)
-  local config = spec.config
+  local config, planned = spec.config, planned_steps(spec.config)
   local stage = setmetatable({
     kind = spec.kind, method = steps[spec.kind], config = config, index = index, tr = tr, step = 0,
-    tokens = 0, steps = Stage.planned_steps(config), source = prompts.source(config, tr.tokenizer),
+    tokens = 0, steps = planned, source = prompts.source(config, tr.tokenizer, planned),
     done = false,
     update = 0, update_tokens = 0, -- updates of the stage, and the tokens that they trained on
     engine_updates = 0, engine_tokens = 0, -- what the engine had counted when these were 0
@@ -109,6 +103,7 @@ function Stage:take_place(counters)
   local passes = self.method.samples and config.train.iterations or 1
   self.step, self.tokens = counters.stage_step, counters.stage_tokens
   self.source.cursor = counters.cursor
+  self.source.sampler.saved = counters.sampler or self.source.sampler.saved
   self.update = counters.stage_update or self.step * self.per_step
   self.update_tokens = counters.stage_update_tokens or self.tokens * passes
   self.engine_updates = engine:optimizer_steps() - self.update
@@ -118,6 +113,7 @@ end
 -- Takes a batch and trains on it: true, metrics, tokens, or false and the error.
 function Stage:attempt(p)
   self.work = nil
+  self.source:begin(p)
   self.tr.busy = "a step"
   local ok, metrics, tokens = xpcall(self.method.step, function(e)
     if type(e) == "table" and not e.traceback then e.traceback = debug.traceback("", 2) end
@@ -127,26 +123,39 @@ function Stage:attempt(p)
   return ok, metrics, tokens
 end
 
+-- Tells data.sampler what became of the rows of this step, and keeps its state.
+function Stage:tell_sampler(metrics)
+  local source, sampler = self.source, self.source.sampler
+  if not sampler:is_used() then return end
+  local groups = self.method.samples and outcomes.of(self, self.work.batch) or source.chosen
+  local numbers = sampler:observe(metrics, groups, source.cursor)
+  for name, value in pairs(numbers) do metrics[name] = value end
+  sampler:commit()
+end
+
 -- One step of the stage; returns metrics and the tokens trained on.
 function Stage:advance()
   local p = self:argument()
   self.p = p
+  local sampler, remembered = self.source.sampler, self.source.sampler.saved
   local cursor, skipped = self.source.cursor, 0
   local before = self.engine:optimizer_steps()
   local taken = 0 -- by batches that are skipped
   local ok, metrics, tokens = self:attempt(p)
   while not ok do
     if not nonfinite.skips(self, p, metrics, skipped + 1) then
-      self.source.cursor = cursor -- an abandoned step has taken nothing
+      self.source.cursor, sampler.saved = cursor, remembered -- an abandoned step has taken nothing
       error(metrics, 0)
     end
     skipped = skipped + 1
+    sampler:commit() -- it has chosen these rows
     taken = self.engine:optimizer_steps() - before
     self.tr:check_interrupt()
     self.update, self.update_tokens = self:counted_updates()
     p.update, p.update_tokens = self.update, self.update_tokens
     ok, metrics, tokens = self:attempt(p)
   end
+  self:tell_sampler(metrics)
   self.work = nil
   self.update, self.update_tokens = self:counted_updates()
   if skipped > 0 then metrics.batches_skipped = skipped end

@@ -13,6 +13,7 @@ local loading = require "grpo.models.loading"
 local loop = require "grpo.train.loop"
 local name_problem = require "grpo.base.name_problem"
 local number_text = require "grpo.base.number_text"
+local planned_steps = require "grpo.train.planned_steps"
 local recorder = require "grpo.train.recorder"
 local run = require "grpo.train.run"
 local script_logs = require "grpo.runs.script_logs"
@@ -119,7 +120,7 @@ local function estimated_updates(self, counters)
   local updates, passes = 0, 1
   for i = 1, math.min(counters.stage, #self.experiment.stages) do
     local spec = self.experiment.stages[i]
-    local done = i < counters.stage and Stage.planned_steps(spec.config) or counters.stage_step
+    local done = i < counters.stage and planned_steps(spec.config) or counters.stage_step
     updates = updates + done * steps.updates(spec.kind, spec.config)
     passes = steps[spec.kind].samples and spec.config.train.iterations or 1
   end
@@ -399,7 +400,7 @@ function methods:total_steps()
   local total = 0
   for i, spec in ipairs(self.experiment.stages) do
     local begun = i == self.stage_index and self.stage
-    total = total + (begun and begun.steps or Stage.planned_steps(spec.config))
+    total = total + (begun and begun.steps or planned_steps(spec.config))
   end
   return total
 end

@@ -119,8 +119,7 @@ end
 
 function denoise.step(stage, p)
   local config, options = stage.config, stage.config.train.denoise
-  local rows = {}
-  for i = 1, config.train.prompts_per_step do rows[i] = next_example(stage.source) end
+  local rows = stage.source:collect(config.train.prompts_per_step, next_example)
   stage.work = { examples = rows }
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local low, high = mask_ratios(config, p)

@@ -21,10 +21,8 @@ end
 
 function sft.step(stage, p)
   local config = stage.config
-  local rows = {}
-  for i = 1, config.train.prompts_per_step do
-    rows[i] = stage.source:demonstration(config.sampling.max_new_tokens)
-  end
+  local rows = stage.source:collect(config.train.prompts_per_step, stage.source.demonstration,
+    config.sampling.max_new_tokens)
   stage.work = { examples = rows }
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local metrics = stage.engine:sft(rows, setmetatable({ lr = lr, seed = config.seed,
