@@ -46,7 +46,7 @@ PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTI
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
 # Libraries that src/os/library.c loads when they are asked for: NAME=PACKAGE gives -DGRPO_HAVE_NAME where the package's
 # header is, which is all that is needed here.
-LOADED     := YAML=yaml-0.1
+LOADED     := YAML=yaml-0.1 ZLIB=zlib ZSTD=libzstd
 loaded      = p=$(1); $(PKG_CONFIG) --exists $${p\#*=} && echo -DGRPO_HAVE_$${p%%=*} && $(PKG_CONFIG) --cflags $${p\#*=};
 LOADED_HAVE = $(eval LOADED_HAVE := $$(shell $$(foreach l,$$(LOADED),$$(call loaded,$$(l)))))$(LOADED_HAVE)
 HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(LOADED_HAVE)
@@ -334,7 +334,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev libyaml-dev lua5.4
+	@tools/deps $(DEBIAN) -- libedit-dev libyaml-dev zlib1g-dev libzstd-dev lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

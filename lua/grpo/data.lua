@@ -3,7 +3,10 @@
 -- A dataset never stores an order: shuffling is a seeded permutation computed
 -- on the fly, map is applied when a row is read, filter keeps row numbers.
 
+local columns = require "grpo.data_files.columns"
+local contents = require "grpo.data_files.contents"
 local core = require "grpo.core"
+local data_files = require "grpo.data_files"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 
@@ -21,9 +24,11 @@ end
 
 Dataset.__newindex = function() errors.raise("EARG", "a dataset cannot be changed; use :map") end
 
--- stretch: the text, or the list of its tokens, from which the rows are windows
-local function new(name, n, get, stretch)
-  return setmetatable({ name = name, n = n, get = get, stretch = stretch }, Dataset)
+-- stretch: the text, or the list of its tokens, from which the rows are windows; names: a function
+-- that returns the names of the columns.  Either may be nil.
+local function new(name, n, get, stretch, names)
+  return setmetatable({ name = name, n = n, get = get, stretch = stretch, names = names },
+    Dataset)
 end
 
 local function check_function(f, where)
@@ -51,24 +56,31 @@ function methods:filter(f)
   for i = 1, self.n do
     if f(self.get(i)) then kept[#kept + 1] = i end
   end
-  return new(self.name, #kept, function(i) return self.get(kept[i]) end)
+  return new(self.name, #kept, function(i) return self.get(kept[i]) end, nil, self.names)
 end
 
 function methods:shuffle(seed)
   seed = seed or 0
   return new(self.name, self.n,
-    function(i) return self.get(core.permute(seed, self.n, i - 1) + 1) end)
+    function(i) return self.get(core.permute(seed, self.n, i - 1) + 1) end, nil, self.names)
 end
 
 function methods:take(n)
   check_count(n, "dataset:take")
-  return new(self.name, math.min(n, self.n), self.get)
+  return new(self.name, math.min(n, self.n), self.get, nil, self.names)
 end
 
 function methods:skip(n)
   check_count(n, "dataset:skip")
   n = math.min(n, self.n)
-  return new(self.name, self.n - n, function(i) return self.get(i + n) end)
+  return new(self.name, self.n - n, function(i) return self.get(i + n) end, nil, self.names)
+end
+
+-- Returns the names of the columns, sorted where the file has no order; of rows that a function
+-- makes those of the first row.
+function methods:columns()
+  if self.names then return self.names() end
+  return columns.of_rows { self.n > 0 and self.get(1) or nil }
 end
 
 -- Returns two datasets: a random `fraction` of the rows, and the rest.
@@ -90,106 +102,15 @@ function methods:rows()
   end
 end
 
-local data = { inputs = {} } -- inputs: the files read so far, for the run's inputs.json
+local data = { inputs = data_files.inputs } -- the files read so far, for the run's inputs.json
 
-local function read(path, what)
-  if type(path) ~= "string" then
-    errors.raise("EARG", "grpo.data.%s: path is %s, want a string", what, type(path))
+-- Files of rows.  path: a name, a pattern or a list of them, each perhaps compressed by gzip or
+-- zstd; opts: { columns, take }, and for JSON `field`.
+for _, format in ipairs { "jsonl", "json", "csv", "tsv" } do
+  data[format] = function(path, opts)
+    local source = data_files.open(format, path, opts)
+    return new(source.name, source.n, source.get, nil, source.columns)
   end
-  local text, message, code = core.fs.read(path)
-  if not text then errors.raise(code or "ENOENT", "%s", message) end
-  data.inputs[path] = true
-  if text:sub(1, 3) == "\xEF\xBB\xBF" then text = text:sub(4) end
-  return text
-end
-
--- Reads one JSON object from each line. Blank lines are skipped; errors name the line's number.
-function data.jsonl(path)
-  local text, rows, line = read(path, "jsonl"), {}, 0
-  for s in (text .. "\n"):gmatch("([^\n]*)\n") do
-    line = line + 1
-    if s:find("%S") then
-      local ok, row = pcall(core.json_decode, s, ("%s:%d"):format(path, line))
-      if not ok then
-        errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line,
-          (tostring(row):gsub("^.-: ", "")))
-      end
-      if type(row) ~= "table" then
-        errors.raise("EFORMAT", "%s:%d: want a JSON object, got %s", path, line, type(row))
-      end
-      rows[#rows + 1] = row
-    end
-  end
-  return new(path, #rows, function(i) return rows[i] end)
-end
-
--- Returns the fields of the CSV record that begins at `at`, and where the next record begins.
-local function csv_record(text, at, path, line)
-  local fields = {}
-  while true do
-    local field
-    if text:sub(at, at) == '"' then
-      local parts, from = {}, at + 1
-      while true do
-        local quote = text:find('"', from, true)
-        if not quote then
-          errors.raise("EFORMAT", "%s:%d: a quoted field is never closed", path, line)
-        end
-        parts[#parts + 1] = text:sub(from, quote - 1)
-        if text:sub(quote + 1, quote + 1) ~= '"' then
-          at = quote + 1
-          break
-        end
-        parts[#parts + 1] = '"'
-        from = quote + 2
-      end
-      field = table.concat(parts)
-    else
-      local stop = text:find("[,\r\n]", at) or #text + 1
-      field, at = text:sub(at, stop - 1), stop
-    end
-    fields[#fields + 1] = field
-    local c = text:sub(at, at)
-    if c == "," then
-      at = at + 1
-    else
-      if c == "\r" then at = at + 1 end
-      if c ~= "" and text:sub(at, at) ~= "\n" and c ~= "\r" then
-        errors.raise("EFORMAT", "%s:%d: text after a closing quote", path, line)
-      end
-      return fields, at + 1
-    end
-  end
-end
-
--- Reads CSV (RFC 4180). The first record names the columns; values are strings.
-function data.csv(path)
-  local text = read(path, "csv")
-  local at, line, names, rows = 1, 1, nil, {}
-  while at <= #text do
-    local fields, next_at = csv_record(text, at, path, line)
-    if not names then
-      names = fields
-      local seen = {}
-      for _, name in ipairs(names) do
-        if seen[name] then
-          errors.raise("EFORMAT", "%s:%d: two columns are named '%s'", path, line, name)
-        end
-        seen[name] = true
-      end
-    elseif #fields ~= 1 or fields[1] ~= "" or #names == 1 then
-      if #fields ~= #names then
-        errors.raise("EFORMAT", "%s:%d: %d fields, but the header names %d", path, line, #fields,
-          #names)
-      end
-      local row = {}
-      for i, name in ipairs(names) do row[name] = fields[i] end
-      rows[#rows + 1] = row
-    end
-    local _, breaks = text:sub(at, next_at - 1):gsub("\n", "")
-    line, at = line + math.max(breaks, 1), next_at
-  end
-  return new(path, #rows, function(i) return rows[i] end)
 end
 
 local MARK_EVERY = 64 -- characters between stored positions; a text may be large
@@ -243,7 +164,7 @@ local function text_windows(call, name, text, opts)
   if from >= to then
     errors.raise("EARG", "grpo.%s: from = %s and to = %s leave nothing of the text", call, from, to)
   end
-  text = part_of(text or read(name, "text"), from, to)
+  text = part_of(text or contents.text(contents.files(name, "grpo.data.text")[1]), from, to)
   local tokenizer = opts.tokenizer
   if not tokenizer then
     local n, start = characters(text)

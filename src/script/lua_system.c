@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/regex.h"
 #include "base/version.h"
+#include "formats/decompress.h"
 #include "formats/yaml.h"
 #include "kern/blas.h"
 #include "kern/dispatch.h"
@@ -37,6 +38,8 @@ static const char *editline(void) {
 
 static const char *yaml(void) { return yaml_available() ? "libyaml" : "none"; }
 
+static const char *codec(Codec c) { return codec_library(c) ? codec_library(c) : "none"; }
+
 static int l_version(lua_State *L) {
   char pcre2[64], blas[64];
   regex_library(pcre2, sizeof pcre2);
@@ -50,6 +53,8 @@ static int l_version(lua_State *L) {
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
   set_string(L, "yaml", yaml());
+  set_string(L, "gzip", codec(CODEC_GZIP));
+  set_string(L, "zstd", codec(CODEC_ZSTD));
 #ifdef __SANITIZE_ADDRESS__
   set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
 #endif
@@ -107,6 +112,8 @@ static int l_doctor(lua_State *L) {
   add_text(L, "PCRE2", text);
   add_text(L, "line editing", editline());
   add_text(L, "YAML", yaml());
+  add_text(L, "gzip", codec(CODEC_GZIP));
+  add_text(L, "zstd", codec(CODEC_ZSTD));
   add_cpu(L);
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);

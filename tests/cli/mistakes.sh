@@ -129,7 +129,7 @@ says "help of a section in a section" 0 '^options of train\.ppo ' "$GRPO" help t
 says "help of a section names its sections, and options of its name elsewhere" 0 '^  train\.ppo\.\*  a section$' "$GRPO" help train
 says "help of an option that is a section" 0 '^  model\.lora\.rank  rank of the adapter$' "$GRPO" help model.lora
 says "help of run: without a script" 0 '^       grpo run --resume=RUN \[key=value' "$GRPO" help run
-says "help of a function" 0 '^data\.jsonl\(path\)' "$GRPO" help grpo.data.jsonl
+says "help of a function" 0 '^data\.jsonl\(path, opts\)' "$GRPO" help grpo.data.jsonl
 says "help of a module" 0 '^  grpo\.tokenizer\.chars\(text, opts\)' "$GRPO" help grpo.tokenizer
 says "help of everything names the modules" 0 '^  \.tokenizer ' "$GRPO" help grpo
 says "help of a variable of the environment" 0 '^GRPO_CPU=VALUE, a variable of the environment: kernels ' "$GRPO" help GRPO_CPU

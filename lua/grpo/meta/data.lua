@@ -4,15 +4,34 @@
 ---@class grpo.data
 local data = {}
 
----One JSON object a line.  Blank lines are skipped; a bad line is an error that names its number.
----@param path string
+---JSON lines: one object a line.  Blank lines are skipped; a bad line is an error that names its
+---number.  path: a file, a pattern (data/*.jsonl) or a list of these; files may be compressed by
+---gzip or zstd.  columns: the columns to keep, and further names for some, { "question", answer =
+---"solution" }; with further names alone the other columns are there too.  take: the most rows.
+---@param path string|string[]
+---@param opts? { columns?: table, take?: integer }
 ---@return grpo.Dataset
-function data.jsonl(path) end
+function data.jsonl(path, opts) end
 
----RFC 4180; the first record names the columns; values are strings.
----@param path string
+---One JSON array of objects, or an object that has it in the field `field`; a file of JSON lines
+---too.  Otherwise as grpo.data.jsonl.
+---@param path string|string[]
+---@param opts? { columns?: table, take?: integer, field?: string }
 ---@return grpo.Dataset
-function data.csv(path) end
+function data.json(path, opts) end
+
+---CSV (RFC 4180): the first record names the columns; values are strings.  Otherwise as
+---grpo.data.jsonl.
+---@param path string|string[]
+---@param opts? { columns?: table, take?: integer }
+---@return grpo.Dataset
+function data.csv(path, opts) end
+
+---Tabs separate the fields; otherwise as grpo.data.csv.
+---@param path string|string[]
+---@param opts? { columns?: table, take?: integer }
+---@return grpo.Dataset
+function data.tsv(path, opts) end
 
 ---Windows of a text file: row.prompt is the first `prompt` characters of a window, row.target the
 ---rest, row.text all of it.  With a tokenizer windows consist of tokens, and row.prompt and
@@ -71,6 +90,10 @@ function Dataset:take(n) end
 ---@param n integer
 ---@return grpo.Dataset
 function Dataset:skip(n) end
+
+---The names of the columns.
+---@return string[]
+function Dataset:columns() end
 
 ---A random `fraction` of the rows, and the rest.
 ---@param fraction number 0 to 1

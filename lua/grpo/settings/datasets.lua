@@ -1,29 +1,29 @@
 -- Datasets that a settings file describes: "train.jsonl", a list of rows, or
---   { path=, format= "jsonl" | "csv" | "text", columns= { new name = column },
+--   { path=, format= a name of `formats`, columns= { "column", new = "column" }, field=,
 --     shuffle= seed, skip=, take=, and of a text window=, prompt=, stride=, from=, to= }
 
+local columns = require "grpo.data_files.columns"
 local data = require "grpo.data"
+local data_files = require "grpo.data_files"
 local options = require "grpo.options"
 
 local datasets = {}
 
-local formats = { jsonl = "jsonl", csv = "csv", txt = "text" }
+local formats = { "jsonl", "json", "csv", "tsv", "text" }
 local of_text = { "window", "prompt", "stride", "from", "to" }
-local known = { "path", "format", "columns", "shuffle", "skip", "take", table.unpack(of_text) }
+local known = { "path", "format", "columns", "field", "shuffle", "skip", "take",
+  table.unpack(of_text) }
 
--- The rows with further names for some columns.
-local function renamed(dataset, columns, path, complain)
-  for new, old in pairs(columns) do
-    if type(new) ~= "string" or type(old) ~= "string" then
-      complain(path .. ".columns", "want names: { new = \"column\" }")
-    end
+-- The rows with the columns that are asked for, perhaps under further names.
+local function with_columns(dataset, asked, path, complain)
+  local where = path .. ".columns"
+  local function refuse(format, ...) complain(where, format, ...) end
+  if type(asked) ~= "table" then refuse("want names: { \"column\", new = \"column\" }") end
+  local kept, renamed = columns.parse(asked, refuse)
+  if #dataset > 0 then
+    columns.check(kept, renamed, dataset:columns(), dataset.name, refuse)
   end
-  return dataset:map(function(row)
-    local copy = {}
-    for name, value in pairs(row) do copy[name] = value end
-    for new, old in pairs(columns) do copy[new] = row[old] end
-    return copy
-  end)
+  return dataset:map(columns.mapping(kept, renamed))
 end
 
 local function whole(spec, name, path, complain)
@@ -35,21 +35,44 @@ local function whole(spec, name, path, complain)
   return n
 end
 
-local function open(spec, path, complain)
-  if type(spec.path) ~= "string" then complain(path .. ".path", "want the name of a file") end
-  local format = spec.format or formats[spec.path:match("%.(%w+)$") or ""]
-  if not options.among(format, { "jsonl", "csv", "text" }) then
-    complain(path .. ".format", "want jsonl, csv or text%s", format and (", got '%s'")
-      :format(tostring(format)) or (", because the name of %s does not say it"):format(spec.path))
+-- Is `path` the name of a file, or a list of such names?
+local function check_path(value, path, complain)
+  local list = type(value) == "table" and #value > 0 and value or { value }
+  for _, name in ipairs(list) do
+    if type(name) ~= "string" then complain(path, "want the name of a file, or a list of names") end
   end
-  local opts = {}
-  for _, name in ipairs(of_text) do
-    opts[name] = spec[name]
-    if spec[name] ~= nil and format ~= "text" then
-      complain(path .. "." .. name, "belongs to the format text")
+  if #list == 0 then complain(path, "want the name of a file, or a list of names") end
+  return list[1]
+end
+
+local function format_of(spec, path, complain)
+  local first = check_path(spec.path, path .. ".path", complain)
+  local format = spec.format or data_files.format_of(first)
+  if not options.among(format, formats) then
+    complain(path .. ".format", "want %s or %s%s", table.concat(formats, ", ", 1, #formats - 1),
+      formats[#formats], format and (", got '%s'"):format(tostring(format))
+      or (", because the name of %s does not say it"):format(first))
+  end
+  return format
+end
+
+-- Complains of an option that another format has.
+local function check_owner(spec, names, format, owner, path, complain)
+  for _, name in ipairs(names) do
+    if spec[name] ~= nil and format ~= owner then
+      complain(path .. "." .. name, "belongs to the format %s", owner)
     end
   end
-  return data[format](spec.path, format == "text" and opts or nil)
+end
+
+local function open(spec, path, complain)
+  local format = format_of(spec, path, complain)
+  check_owner(spec, of_text, format, "text", path, complain)
+  check_owner(spec, { "field" }, format, "json", path, complain)
+  if format ~= "text" then return data[format](spec.path, { field = spec.field }) end
+  local opts = {}
+  for _, name in ipairs(of_text) do opts[name] = spec[name] end
+  return data.text(spec.path, opts)
 end
 
 -- spec: as above; path: "data.train", for messages; complain(path, format, ...) raises.
@@ -66,15 +89,17 @@ function datasets.of(spec, path, complain)
   end
   options.check_names(spec, known, path, complain)
   local dataset = open(spec, path, complain)
-  if spec.columns ~= nil and type(spec.columns) ~= "table" then
-    complain(path .. ".columns", "want names: { new = \"column\" }")
+  if spec.columns ~= nil then
+    dataset = with_columns(dataset, spec.columns, path, complain)
   end
-  if spec.columns then dataset = renamed(dataset, spec.columns, path, complain) end
   local seed = whole(spec, "shuffle", path, complain)
   if seed then dataset = dataset:shuffle(seed) end
   local skip, take = whole(spec, "skip", path, complain), whole(spec, "take", path, complain)
   if skip then dataset = dataset:skip(skip) end
-  if take then dataset = dataset:take(take) end
+  if take then
+    data_files.note_take(path, take, #dataset)
+    dataset = dataset:take(take)
+  end
   return dataset
 end
 

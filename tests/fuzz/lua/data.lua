@@ -12,9 +12,14 @@ local function quoted(names, row)
   return table.concat(fields, ",") .. "\r\n"
 end
 
+-- A decompression bomb is refused with a code of its own.
+local function refused(err)
+  expect.refused(err, path .. ":", err.code == "ELIMIT" and "ELIMIT" or "EFORMAT")
+end
+
 local function check_csv()
   local ok, rows = pcall(data.csv, path)
-  if not ok then return expect.refused(rows, path .. ":", "EFORMAT") end
+  if not ok then return refused(rows) end
   if #rows == 0 then return end
   local names, texts, before = {}, {}, {}
   for name in pairs(rows[1]) do names[#names + 1] = name end
@@ -29,9 +34,10 @@ local function check_csv()
   end
 end
 
-local function check_jsonl()
-  local ok, rows = pcall(data.jsonl, path)
-  if not ok then return expect.refused(rows, path .. ":", "EFORMAT") end
+-- format: "jsonl" or "json"
+local function check_json(format)
+  local ok, rows = pcall(data[format], path)
+  if not ok then return refused(rows) end
   local texts = {}
   for i = 1, #rows do texts[i] = core.json_encode(rows[i]) end
   expect.put(path, table.concat(texts, "\n"))
@@ -42,7 +48,8 @@ end
 
 local function check_text(input)
   local window = 2 + #input % 7
-  local rows = data.text(path, { window = window, prompt = 1 })
+  local ok, rows = pcall(data.text, path, { window = window, prompt = 1 })
+  if not ok then return refused(rows) end
   for i = 1, #rows do
     local row = rows[i]
     expect.equal(row.text, row.prompt .. row.target, "a window")
@@ -56,5 +63,8 @@ return function(input)
   check_text(input)
   check_csv()
   expect.put(path, input)
-  check_jsonl()
+  pcall(data.tsv, path)
+  check_json "jsonl"
+  expect.put(path, input)
+  check_json "json"
 end

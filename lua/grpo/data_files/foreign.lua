@@ -1,0 +1,52 @@
+-- Files that hold rows in a format that is not read: recognised by their content, and named with
+-- the way out.
+
+local foreign = {}
+
+local function pandas(reader)
+  return ("convert it with pandas: %s(...).to_parquet(\"rows.parquet\")"):format(reader)
+end
+
+local kinds = {
+  { "^PAR1", "a Parquet file", "read it with grpo.data.parquet", "parquet" },
+  { "^PARE", "an encrypted Parquet file", "write it again without encryption" },
+  { "^ARROW1", "an Arrow file", "read it with grpo.data.arrow", "arrow" },
+  { "^\xFF\xFF\xFF\xFF", "an Arrow stream", "read it with grpo.data.arrow", "arrow" },
+  { "^FEA1", "a Feather file of version 1", pandas("pandas.read_feather") },
+  { "^PK[\3\5][\4\6].*xl/", "an Excel file (xlsx)", "save it as CSV" },
+  { "^PK[\3\5][\4\6]", "a zip archive", "unpack it with unzip, and name the file in it" },
+  { "^\xD0\xCF\x11\xE0", "an Office file (xls)", "save it as CSV" },
+  { "^BZh[1-9]", "compressed by bzip2", "decompress it with bunzip2, or compress it with gzip" },
+  { "^\xFD7zXZ%z", "compressed by xz", "decompress it with unxz, or compress it with gzip" },
+  { "^\4\"M\24", "compressed by lz4", "decompress it with unlz4, or compress it with gzip" },
+  { "^7z\xBC\xAF", "a 7z archive", "unpack it with 7z x, and name the file in it" },
+  { "^Rar!", "a rar archive", "unpack it, and name the file in it" },
+  { "^SQLite format 3%z", "an SQLite database",
+    "export a table: sqlite3 FILE -json 'select * from TABLE' > rows.json" },
+  { "^\x89HDF", "an HDF5 file", pandas("pandas.read_hdf") },
+  { "^Obj\1", "an Avro file", "convert it with pandas or fastavro to JSON lines" },
+  { "^ORC", "an ORC file", pandas("pandas.read_orc") },
+  { "^\x93NUMPY", "a NumPy array", "write its rows as JSON lines" },
+  { "^\x80[\2-\5]", "a Python pickle, which is a program and not data",
+    pandas("pandas.read_pickle") },
+  { "^%%PDF", "a PDF", "extract its text first" },
+  { "^\xFF\xFE", "text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE > rows" },
+  { "^\xFE\xFF", "text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE > rows" },
+  { "^version https://git%-lfs", "a pointer of Git LFS, not the file itself",
+    "fetch the file with git lfs pull" },
+  { "^%s*<!DOCTYPE", "a web page", "download the file itself, not the page about it" },
+  { "^%s*<[hH][tT][mM][lL]", "a web page", "download the file itself, not the page about it" },
+}
+
+-- Returns what data are, the way out, and the format that reads them, if one does; or nil.
+function foreign.of(text)
+  local head = text:sub(1, 2048)
+  for _, kind in ipairs(kinds) do
+    if head:find(kind[1]) then return kind[2], kind[3], kind[4] end
+  end
+  if head:sub(258, 262) == "ustar" then
+    return "a tar archive", "unpack it with tar xf, and name the files in it"
+  end
+end
+
+return foreign

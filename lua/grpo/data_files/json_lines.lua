@@ -1,0 +1,43 @@
+-- JSON lines: one object a line.
+
+local core = require "grpo.core"
+local contents = require "grpo.data_files.contents"
+local errors = require "grpo.base.errors"
+
+local json_lines = { name = "JSON lines" }
+
+-- Raises the error of a line that is not an object.
+local function refuse(path, line, got)
+  errors.raise("EFORMAT", "%s:%d: want a JSON object, got %s%s", path, line, got,
+    got == "a list" and "; a file that is one JSON array is read by grpo.data.json" or "")
+end
+
+-- Decodes one line; `place` is "path:line".
+local function object(s, path, line)
+  if s:find("^%s*%[") then refuse(path, line, "a list") end
+  local ok, row = pcall(core.json_decode, s, ("%s:%d"):format(path, line))
+  if not ok then
+    errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line,
+      (tostring(row):gsub("^.-: ", "")))
+  end
+  if type(row) ~= "table" then refuse(path, line, type(row)) end
+  return row
+end
+
+-- Appends the rows of a text; `most`: how many rows there may be then.
+function json_lines.append(rows, text, path, most)
+  local at, line = 1, 0
+  while at <= #text and #rows < most do
+    local stop = text:find("\n", at, true) or #text + 1
+    local s = text:sub(at, stop - 1)
+    line, at = line + 1, stop + 1
+    if s:find("%S") then rows[#rows + 1] = object(s, path, line) end
+  end
+end
+
+-- Appends the rows of a file.
+function json_lines.read(rows, path, most)
+  json_lines.append(rows, contents.rows_text(path, json_lines.name), path, most)
+end
+
+return json_lines

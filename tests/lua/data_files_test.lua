@@ -1,0 +1,185 @@
+-- Rows of files.  tests/oracles/text_data.py wrote tests/cases/text_data, with the rows that
+-- Python's own modules read in each file.
+
+local core = require "grpo.core"
+local data = require "grpo.data"
+
+local cases = "tests/cases/text_data"
+local dir
+
+local function put(name, text)
+  assert(core.fs.write(dir .. "/" .. name, text))
+  return dir .. "/" .. name
+end
+
+local function rows_of(ds)
+  local rows = {}
+  for i = 1, #ds do rows[i] = ds[i] end
+  return rows
+end
+
+local function refused(code, words, f, ...)
+  local ok, err = pcall(f, ...)
+  assert.is_false(ok)
+  assert.equal(code, err.code, tostring(err))
+  if not tostring(err):find(words, 1, true) then error(tostring(err) .. "\nwant: " .. words, 0) end
+  assert.is_nil(tostring(err):find("\n", 1, true))
+end
+
+-- Returns the notices of f, which are not shown.
+local function notices(f)
+  local seen, before = {}, core.notice
+  core.notice = function(text) seen[#seen + 1] = text end
+  local ok, err = pcall(f)
+  core.notice = before
+  if not ok then error(err, 0) end
+  return seen
+end
+
+local function skip(path)
+  local v = core.version()
+  return path:find("%.gz$") and v.gzip == "none" or path:find("%.zst$") and v.zstd == "none"
+end
+
+describe("a file of rows", function()
+  before_each(function()
+    dir = require("tests.lua.tiny").path()
+    assert(core.fs.mkdirs(dir))
+  end)
+  after_each(function() core.fs.remove_tree(dir) end)
+
+  for line in io.lines(cases .. "/cases.jsonl") do
+    local case = core.json_decode(line)
+    it(case.file .. " is read as Python reads it", function()
+      if skip(case.file) then return end
+      local ds = data[case.format](cases .. "/" .. case.file)
+      assert.equal(core.json_encode(case.rows), core.json_encode(rows_of(ds)))
+    end)
+  end
+
+  it("may be one of several, by a list or by a pattern", function()
+    put("b.jsonl", '{"n": 2}\n{"n": 3}\n')
+    put("a.jsonl", '{"n": 1}\n')
+    put("c.txt", "x")
+    assert(core.fs.mkdirs(dir .. "/deep/er"))
+    put("deep/er/d.jsonl", '{"n": 4}')
+    local function numbers(names)
+      local list = {}
+      for row in data.jsonl(names):rows() do list[#list + 1] = row.n end
+      return list
+    end
+    assert.same({ 1, 2, 3 }, numbers(dir .. "/*.jsonl"))
+    assert.same({ 2, 3, 1 }, numbers { dir .. "/b.jsonl", dir .. "/a.jsonl" })
+    assert.same({ 1, 2, 3, 4 }, numbers(dir .. "/**/*.jsonl"))
+    assert.same({ 1 }, numbers(dir .. "/[!b].jsonl"))
+    assert.same({ 4 }, numbers(dir .. "/d*/??/d.jsonl"))
+    refused("ENOENT", "no file matches '" .. dir .. "/*.none'", data.jsonl, dir .. "/*.none")
+    refused("EARG", "the list of files is empty", data.jsonl, {})
+    put("[x].jsonl", '{"n": 5}')
+    assert.same({ 5 }, numbers(dir .. "/[x].jsonl"))
+  end)
+
+  it("gives the columns that are asked for, under other names too", function()
+    local path = put("r.csv", "a,b,c\n1,2,3\n")
+    assert.same({ a = "1", c = "3" }, data.csv(path, { columns = { "a", "c" } })[1])
+    assert.same({ a = "1", b = "2", c = "3", x = "2" },
+      data.csv(path, { columns = { x = "b" } })[1])
+    assert.same({ a = "1", x = "2" }, data.csv(path, { columns = { "a", x = "b" } })[1])
+    assert.same({ "a", "b", "c" }, data.csv(path):columns())
+    assert.same({ "a", "x" }, data.csv(path, { columns = { "a", x = "b" } }):columns())
+  end)
+
+  it("says which columns there are when a name is misspelt", function()
+    local path = put("r.jsonl", '{"question": 1}\n{"question": 1, "solution": 2}\n')
+    refused("EARG", path .. " has no column 'solutoin', did you mean 'solution'? its columns are: "
+      .. "question, solution", data.jsonl, path, { columns = { answer = "solutoin" } })
+    refused("EARG", "has no column 'xyz'; its columns are: question, solution", data.jsonl, path,
+      { columns = { "xyz" } })
+    refused("EARG", 'columns: want names: { "column", new = "column" }', data.jsonl, path,
+      { columns = { 1 } })
+  end)
+
+  it("says so when there are fewer rows than `take`", function()
+    local path = put("r.jsonl", '{"n": 1}\n{"n": 2}\n')
+    assert.same({ ("note: %s: take = 3, but there are 2 rows only"):format(path) },
+      notices(function() assert.equal(2, #data.jsonl(path, { take = 3 })) end))
+    assert.same({}, notices(function() assert.equal(2, #data.jsonl(path, { take = 2 })) end))
+    put("s.jsonl", '{"n": 1}\nnot read')
+    assert.equal(1, #data.jsonl(dir .. "/s.jsonl", { take = 1 }))
+  end)
+
+  it("says what is wrong with JSON, and where", function()
+    refused("EFORMAT", "a.json: want an array of objects, got one object; if a field of it holds "
+      .. "the rows, say which: field = \"...\" ('rows')", data.json,
+      put("a.json", '{"version": 1,\n "rows": [{"n": 1}]}'))
+    assert.same({ n = 1 }, data.json(dir .. "/a.json", { field = "rows" })[1])
+    refused("EFORMAT", "field = 'row', but it has no list of that name ('rows')", data.json,
+      dir .. "/a.json", { field = "row" })
+    refused("EFORMAT", "b.json: entry 2 of the array is a number, want an object", data.json,
+      put("b.json", '[{"n": 1}, 2]'))
+    refused("EFORMAT", "c.json:2:", data.json, put("c.json", '[{"n": 1},\n {"n": }]'))
+    refused("EFORMAT", "d.json: want an array of objects, got a number", data.json,
+      put("d.json", "3"))
+    refused("EFORMAT", "e.jsonl:1: want a JSON object, got a list; a file that is one JSON array "
+      .. "is read by grpo.data.json", data.jsonl, put("e.jsonl", '[{"n": 1}]'))
+    refused("EARG", "grpo.data.csv: field belongs to grpo.data.json", data.csv, put("f.csv", "a\n"),
+      { field = "x" })
+  end)
+
+  it("is refused when its compression is damaged, cut short or a bomb", function()
+    if core.version().gzip == "none" or core.version().zstd == "none" then return end
+    for _, ending in ipairs { "gz", "zst" } do
+      local whole = assert(core.fs.read(cases .. "/rows.jsonl." .. ending))
+      local format = ending == "gz" and "gzip" or "zstd"
+      for n = 4, #whole - 1 do
+        refused("EFORMAT", format .. " data is cut short", data.jsonl,
+          put("cut.jsonl", whole:sub(1, n)))
+      end
+      refused("EFORMAT", format .. " data is damaged", data.jsonl, put("bad.jsonl",
+        whole .. "neither"))
+      refused("EFORMAT", format .. " data is damaged", data.jsonl, put("bad.jsonl",
+        whole:sub(1, 30) .. (whole:sub(31, 40):gsub(".", "\xAA")) .. whole:sub(41)))
+    end
+    -- 16 KB to a megabyte each: a frame whose only block repeats one byte
+    local frame = "\x28\xB5\x2F\xFD\x00\x58" .. ("\x02\x00\x10\x20"):rep(800) .. "\x03\x00\x10\x20"
+    refused("ELIMIT", "if they are not a decompression bomb", data.jsonl, put("bomb", frame))
+  end)
+
+  local heads = {
+    ["PAR1...."] = "it is a Parquet file, not CSV; read it with grpo.data.parquet",
+    ["ARROW1\0\0"] = "it is an Arrow file, not CSV; read it with grpo.data.arrow",
+    ["FEA1...."] = "a Feather file of version 1",
+    ["PK\3\4.......xl/workbook.xml"] = "it is an Excel file (xlsx), not CSV; save it as CSV",
+    ["PK\3\4.......data.csv"] = "a zip archive",
+    ["\xD0\xCF\x11\xE0\xA1"] = "an Office file (xls)",
+    ["BZh91AY"] = "compressed by bzip2",
+    ["\xFD7zXZ\0\0"] = "compressed by xz",
+    ["\4\"M\24..."] = "compressed by lz4",
+    ["7z\xBC\xAF\x27"] = "a 7z archive",
+    ["Rar!...."] = "a rar archive",
+    ["SQLite format 3\0"] = "an SQLite database",
+    ["\x89HDF\r\n"] = "an HDF5 file",
+    ["Obj\1...."] = "an Avro file",
+    ["ORC....."] = "an ORC file",
+    ["\x93NUMPY.."] = "a NumPy array",
+    ["\x80\4...."] = "a Python pickle, which is a program and not data",
+    ["%PDF-1.7"] = "a PDF",
+    ["\xFF\xFE{\0"] = "text in UTF-16",
+    ["version https://git-lfs.github.com/spec/v1\noid sha256:x"] = "a pointer of Git LFS",
+    ["<!DOCTYPE html>"] = "a web page",
+    [("\0"):rep(257) .. "ustar\0"] = "a tar archive",
+  }
+  it("in a format that is not read is named, with the way out", function()
+    local count = 0
+    for head, words in pairs(heads) do
+      refused("EFORMAT", words, data.csv, put("x", head))
+      refused("EFORMAT", words:gsub("not CSV", "not JSON lines"), data.jsonl, put("x", head))
+      count = count + 1
+    end
+    assert.equal(22, count)
+    if core.version().gzip ~= "none" then
+      local tar = assert(core.fs.read(cases .. "/tar.gz"))
+      refused("EFORMAT", "a tar archive", data.csv, put("x.gz", tar))
+    end
+  end)
+end)
