@@ -335,7 +335,7 @@ end)
 
 describe("the annotations of the prompt's functions", function()
   it("name exactly those that there are", function()
-    local there, annotated = { show = true, tokens = true }, {}
+    local there, annotated = { show = true, tokens = true, plot = true }, {}
     local server = core.embedded("lua/grpo/repl/attach_server.lua")
     for name in server:gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
     there.print = nil -- Lua's

@@ -70,7 +70,8 @@ end
 -- Sends a text and shows the answer.  Returns whether more lines belong to it, a signal that came
 -- first or nil, and whether it failed.
 local function ask(channel, run, id, text, look)
-  local request = { id = id, text = text, look = { width = look.width, colour = look.colour } }
+  local request = { id = id, text = text, look = { width = look.width,
+    colour = look.colour, utf8 = look.utf8 } }
   local line = core.json_encode(request)
   if #line >= core.channel.longest then
     fail("EARG", "the text has %d bytes, but a run takes %d at most; let it read a file", #text,

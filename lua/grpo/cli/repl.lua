@@ -38,12 +38,14 @@ local function clean_print(...)
   core.out(table.concat(parts, "\t", 1, parts.n) .. "\n")
 end
 
-local function interactive(env, about)
+-- run: the directory of the run that was opened, or nil
+local function interactive(env, about, run)
   core.err(("grpo %s; ?NAME explains, .help lists the rest, Ctrl-D leaves\n%s"):format(
     core.version().version, about and about .. "\n" or ""))
   local edit, pending = core.edit, nil
   env.print = clean_print
-  local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call }
+  local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call,
+    run = run }
   edit.open(function(line)
     local before = pending and pending .. "\n" or ""
     local first, list = require("grpo.repl.complete").at(before .. line, env)
@@ -66,12 +68,13 @@ end
 function command.run(o)
   local env = { grpo = require "grpo", schedule = require "grpo.schedule" }
   setmetatable(env, { __index = _G })
-  local about = o.words[1] and require("grpo.repl.open").open(env, o)
+  local about, run
+  if o.words[1] then about, run = require("grpo.repl.open").open(env, o) end
   if core.isatty(0) then
-    interactive(env, about)
+    interactive(env, about, run)
     return 0
   end
-  session.new { env = env, out = core.out, err = core.err } -- its functions
+  session.new { env = env, out = core.out, err = core.err, run = run } -- its functions
   local chunk, message = load(io.read("a"), "=stdin", "t", env)
   if not chunk then error(core.error("EARG", message), 0) end
   local ok, err = core.protected(chunk)

@@ -2,7 +2,7 @@
 -- lines that came over the run's socket in a session that sees the trainer.
 --
 -- A message is one line with a JSON object:
---   the client sends   { id =, text =, look = { width =, colour = } }
+--   the client sends   { id =, text =, look = { width =, colour =, utf8 = } }
 --   the run answers    { id =, out =, err =, failed = true if the text failed,
 --                        more = true if the text is incomplete }
 --   the run greets     { hello = "sums-001", step =, steps =, state = "running" | "paused" }
@@ -38,6 +38,8 @@ attach_server.rows = {
   { "worst(n), best(n)", "shows the n completions of the last step with the lowest or highest "
     .. "reward" },
   { "tr.config.train.lr = x", "changes a live option (docs/options.md)" },
+  { "plot(name, ...)", "draws metrics over the steps: plot(\"reward\", \"eval/accuracy\"); plot() "
+    .. "lists them" },
   { "weight(\"name\", x)", "changes the weight of a reward" },
   { "pause(), resume()", "makes the run wait between two steps, and continue" },
   { "evaluate()", "evaluates on the held-out rows" },
@@ -143,8 +145,10 @@ local function opened(self, client)
   end
   one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err",
     call = call,
-    look = function() return { width = one.look.width, colour = one.look.colour } end,
-    rows = attach_server.rows }
+    look = function()
+      return { width = one.look.width, colour = one.look.colour, utf8 = one.look.utf8 }
+    end,
+    rows = attach_server.rows, run = tr.directory.dir }
   self.sessions[client] = one
   tr.directory:note(("a session was attached at step %d"):format(tr.step_count))
   self:send(client, { hello = tr.directory.info.name, dir = tr.directory.dir, step = tr.step_count,
@@ -160,7 +164,8 @@ local function requested(self, client, line)
   one.output = output.new(MOST_OUTPUT)
   local look = type(request.look) == "table" and request.look or {}
   one.look = { width = math.type(look.width) == "integer"
-    and math.max(20, math.min(look.width, 1000)) or 80, colour = look.colour == true }
+    and math.max(20, math.min(look.width, 1000)) or 80, colour = look.colour == true,
+    utf8 = look.utf8 == true }
   local outer = tr.in_hook
   tr.in_hook = "an attached session"
   local fine, more = pcall(one.session.run, one.session, request.text)

@@ -57,13 +57,14 @@ local function open_run(env, dir, from, o)
   return about .. "; nothing is written there"
 end
 
--- Sets exp, tr, m and tok in env, as far as the first word has them; returns a line about it.
+-- Sets exp, tr, m and tok in env, as far as the first word has them; returns a line about it, and
+-- the directory of the run if it is one.
 function repl_open.open(env, o)
   local what = o.words[1]
   if core.isatty(2) then core.err(("loading %s ...\n"):format(what)) end
   if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
   local dir, from = run_of(what)
-  if dir then return open_run(env, dir, from, o) end
+  if dir then return open_run(env, dir, from, o), dir end
   if fs.isdir(what) or what:find("%.gguf$") then
     env.m = require("grpo.models.loading").open(what, { compute = o.flags.compute })
     env.tok = env.m.tokenizer

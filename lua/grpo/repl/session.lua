@@ -6,6 +6,7 @@ local display = require "grpo.runs.display"
 local explain = require "grpo.repl.explain"
 local lua_tokens = require "grpo.repl.lua_tokens"
 local paint = require "grpo.repl.pretty.paint"
+local plot = require "grpo.repl.plot"
 local pretty = require "grpo.repl.pretty"
 local rollouts = require "grpo.repl.pretty.rollouts"
 local wrap = require "grpo.base.wrap"
@@ -23,6 +24,8 @@ session.rows = {
   { ".time EXPR", "shows how long EXPR takes" },
   { "show(x)", "prints a value as the prompt does" },
   { "tokens(x)", "shows ids beside their pieces: of a text, a list of ids, or a completion" },
+  { "plot(name, ...)", "draws metrics of the run over its steps: "
+    .. "plot(\"reward\", \"eval/accuracy\"); plot() lists them; ?plot has the options" },
   { "tr:inspect(i)", "shows the tokens of completion i of the last step with all their numbers" },
   { "tr:rescore(r)", "scores the completions of the last step with other rewards, and shows which "
     .. "advantages change their sign" },
@@ -71,12 +74,14 @@ end
 --   call(chunk)           optional: runs it and returns true and results, or false and an error
 --   look()                optional: see pretty/paint.lua
 --   rows                  optional: the rows of .help, default session.rows
+--   run                   optional: the directory of the run that plot() shows
 function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
     call = options.call or core.protected, look = options.look or paint.look,
     rows = options.rows or session.rows }, Session)
   globals_of(self.env)
   self.env.tokens = token_lister(self)
+  self.env.plot = plot.plotter(options.run)
   self.env.show = function(...) self:show(...) end
   return self
 end

@@ -82,18 +82,25 @@ local function add_row(list, row)
   end
 end
 
--- Reads all rows that next_row gives (number, row).  Returns { columns = { [name] = column }, sft =
--- such columns of supervised steps alone, stages = the steps with which stages after the first one
--- begin, last = the last row, nil if there is none }.
+-- Returns, still empty, { columns = { [name] = column }, sft = columns of supervised steps alone,
+-- stages = the steps with which stages after the first one begin, last = the last row, or nil }.
+function columns.new()
+  return { columns = {}, sft = {}, stages = {} }
+end
+
+-- Adds a row.
+function columns.add(found, row)
+  local last = found.last
+  if last and last.stage ~= row.stage then found.stages[#found.stages + 1] = row.step end
+  add_row(found.columns, row)
+  if row.kind == "sft" then add_row(found.sft, row) end
+  found.last = row
+end
+
+-- Reads all rows that next_row gives (number, row).
 function columns.read(next_row)
-  local found, last = { columns = {}, sft = {}, stages = {} }, nil
-  for _, row in next_row do
-    if last and last.stage ~= row.stage then found.stages[#found.stages + 1] = row.step end
-    add_row(found.columns, row)
-    if row.kind == "sft" then add_row(found.sft, row) end
-    last = row
-  end
-  found.last = last
+  local found = columns.new()
+  for _, row in next_row do columns.add(found, row) end
   return found
 end
 

@@ -1,6 +1,9 @@
 -- Curves as inline SVG: a panel has a title, axes and some series over the same steps.
 
-local svg = {}
+local axis = require "grpo.report.axis"
+
+local svg = { number_text = axis.number_text }
+local number_text, ticks, scale = axis.number_text, axis.ticks, axis.scale
 
 local WIDTH, HEIGHT = 460, 220
 local LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 24
@@ -12,51 +15,17 @@ function svg.escape(text)
     { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
 end
 
-local function range(series, axis)
+local function range(series, which)
   local low, high = math.huge, -math.huge
   for _, s in ipairs(series) do
     for _, p in ipairs(s.points) do
-      low, high = math.min(low, p[axis]), math.max(high, p[axis])
-      if axis == 2 then
+      low, high = math.min(low, p[which]), math.max(high, p[which])
+      if which == 2 then
         low, high = math.min(low, p.low or low, p.least), math.max(high, p.high or high, p.most)
       end
     end
   end
   return low, high
-end
-
--- Returns round numbers that divide low .. high into about 4 parts.
-local function ticks(low, high)
-  local raw = (high - low) / 4
-  if raw <= 0 then return { low } end
-  local power = 10 ^ math.floor(math.log(raw, 10))
-  local step = 10 * power
-  for _, m in ipairs { 1, 2, 5 } do
-    if m * power >= raw then
-      step = m * power
-      break
-    end
-  end
-  local list = {}
-  for i = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do
-    list[#list + 1] = i * step
-  end
-  return list
-end
-
-local function number_text(v)
-  if v == 0 or math.abs(v) < 1e-12 then return "0" end
-  local size = math.abs(v)
-  if size >= 1e4 or size < 1e-3 then
-    return (("%.2g"):format(v):gsub("e([+-])0*(%d)", "e%1%2"):gsub("e%+", "e"))
-  end
-  return ("%.4g"):format(v)
-end
-svg.number_text = number_text
-
-local function scale(low, high, from, to)
-  local by = high > low and (to - from) / (high - low) or 0
-  return function(v) return high > low and from + (v - low) * by or (from + to) / 2 end
 end
 
 local function axes(out, x, y, xs, ys)

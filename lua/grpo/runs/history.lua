@@ -56,11 +56,11 @@ local function is_incomplete(line)
   return line:sub(-1) ~= "\n" and sums.state(line:sub(1, -2)) ~= "intact"
 end
 
--- Returns the row in a line of a file; nil if the file is still being written, and this is the
--- beginning of a row.
-local function checked_row(shape, line, path, number, finished)
+-- Returns the row in a line of a log's file; nil if the file is still being written, and this is
+-- the beginning of a row.
+function history.checked_row(name, line, path, number, finished)
   local row, problem = row_of(line)
-  if row then return schema.check(shape, row, path, number) end
+  if row then return schema.check(schema.shapes[name], row, path, number) end
   if not finished and is_incomplete(line) then return nil end
   return errors.raise_plain("EFORMAT", "%s:%d: %s; the file is damaged: restore the line from a "
     .. "copy, or remove it", path, number, problem)
@@ -69,7 +69,7 @@ end
 -- Iterates over the rows of NAME.jsonl, and of the segments before it, or of FOLDER/NAME.jsonl:
 -- number of the line in its file, row.  A missing file has no rows.
 function history.rows(dir, name)
-  local number, shape = 0, schema.shapes[name:match "^[^/]+"]
+  local number, kind = 0, name:match "^[^/]+"
   local file, path, segment = segments.open_next(dir, name, 0)
   return function()
     local line = file and file:read("L")
@@ -80,7 +80,7 @@ function history.rows(dir, name)
     end
     local row
     number = number + 1
-    if line then row = checked_row(shape, line, path, number, segment) end
+    if line then row = history.checked_row(kind, line, path, number, segment) end
     if row then return number, row end
     if file then file:close() end
     file = nil

@@ -73,6 +73,12 @@ local function info_of(dir)
   return schema.read(dir .. "/run.json", schema.shapes.run)
 end
 
+-- Returns the number of the last segment that run.json of a directory counts.
+function segments.last_counted(dir, name)
+  local _, last = segments.counted(info_of(dir), name)
+  return last
+end
+
 -- Returns the number of the segment that follows segment `last`, or the open file that is being
 -- written, or neither if there are no more rows; third: the number of a segment that should follow
 -- and is not there.
@@ -81,7 +87,7 @@ end
 -- then, the file has not been renamed before it was opened.  What has to be there is read before,
 -- and what has been removed after the look at the names.
 local function next_of(dir, name, last)
-  local _, counted = segments.counted(info_of(dir), name)
+  local counted = segments.last_counted(dir, name)
   local file = segments.open(segments.path(dir, name))
   local numbers = segments.numbers(dir, name)
   last = math.max(last, segments.counted(info_of(dir), name) - 1)

@@ -1,17 +1,18 @@
 -- Layout of text at the prompt: its width, cutting, colours, tables of columns.
 --
--- A look is { width = columns, colour = boolean, tokenizer = the session's or nil }.
+-- A look is { width = columns, colour = boolean, utf8 = are characters beyond ASCII shown?,
+-- tokenizer = the session's or nil }.
 
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
+local terminal = require "grpo.base.terminal"
 local text_width = require "grpo.base.text_width"
 
 local paint = { columns = text_width.columns, cut = text_width.cut, pad = text_width.pad }
 
 -- Returns the look of standard output.
 function paint.look()
-  local plain = os.getenv("NO_COLOR") or os.getenv("TERM") == "dumb" or not core.isatty(1)
-  return { width = core.term_width() or 80, colour = not plain }
+  return { width = core.term_width(), colour = terminal.has_colour(1), utf8 = terminal.is_utf8() }
 end
 
 local codes = { bold = "1", dim = "2", red = "31", green = "32", yellow = "33", magenta = "35",
