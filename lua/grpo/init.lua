@@ -12,6 +12,10 @@ local function new_model(config, options)
   return require("grpo.models.loading").new(config, options)
 end
 
+local function load_tokenizer(path)
+  return core.tokenizer_load((require("grpo.hub").place(path)))
+end
+
 local grpo = {
   args = context.args, -- the values of --arg on the command line
   none = core.none,
@@ -21,7 +25,7 @@ local grpo = {
     object = core.json_object },
 
   tokenizer = {
-    load = core.tokenizer_load,
+    load = load_tokenizer,
     bytes = core.tokenizer_bytes,
     chars = core.tokenizer_chars,
     train = core.tokenizer_train,
@@ -56,6 +60,7 @@ local later = {
   jail = function() return require "grpo.jail" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
   reward_model = function() return require("grpo.models.reward_model").load end,
+  hub = function() return { snapshot = require("grpo.hub").snapshot } end,
   trainer = function() return require("grpo.train.trainer").new end,
   template = function() return require("grpo.jinja").compile end,
   experiment = function()

@@ -8,6 +8,7 @@
 #include "checkpoint/peft_base.h"
 #include "checkpoint/run_checkpoint.h"
 #include "checkpoint/weights.h"
+#include "formats/hub_cache.h"
 #include "formats/json.h"
 #include "model/config_check.h"
 #include "model/config_read.h"
@@ -89,13 +90,13 @@ static Status settings_take(const grpo_model_options *o, Settings *out) {
 /* ---- load ------------------------------------------------------------------------- */
 
 Status model_directory(const char *path, Buf *found) {
+  char commit[HUB_COMMIT_BYTES];
   buf_printf(found, "%s/run.json", path);
   try(buf_status(found));
   const bool run = file_exists(found->data);
   buf_clear(found);
   if (run) return run_checkpoint_newest(path, found);
-  buf_puts(found, path);
-  return buf_status(found);
+  return hub_cache_place(path, true, found, commit);
 }
 
 typedef struct Loading {

@@ -4,6 +4,7 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "checkpoint/run_checkpoint.h"
+#include "formats/hub_cache.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
 
@@ -21,11 +22,15 @@ static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {
 
 static Status load(grpo_context *c, const char *path, grpo_tokenizer **out) {
   Tokenizer *t = NULL;
+  Buf place = {0};
+  char commit[HUB_COMMIT_BYTES];
   try(need(path, "path"));
   try(need(out, "out"));
-  try(run_checkpoint_check(path, CHECKPOINT_TOKENIZER));
-  try(tokenizer_load(&t, path));
-  return wrap(c, t, out);
+  Status s = hub_cache_place(path, false, &place, commit);
+  if (s == GRPO_OK) s = run_checkpoint_check(place.data, CHECKPOINT_TOKENIZER);
+  if (s == GRPO_OK) s = tokenizer_load(&t, place.data);
+  buf_free(&place);
+  return s ? s : wrap(c, t, out);
 }
 
 grpo_status grpo_tokenizer_load(grpo_context *c, const char *path, grpo_tokenizer **out) {

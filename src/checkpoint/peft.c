@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "checkpoint/peft_config.h"
 #include "checkpoint/run_checkpoint.h"
+#include "formats/hub_cache.h"
 #include "formats/safetensors.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
@@ -236,7 +237,9 @@ static const char *const written[][2] = {
     {"use_rslora", "false"},
 };
 
+/* A base_name of the Hub may have a revision, which is a field of its own. */
 static Status put_config(Buf *b, const Lora *l, const Json *j, const char *base_name) {
+  const char *at = base_name && hub_is_name(base_name) ? strchr(base_name, '@') : NULL;
   buf_putc(b, '{');
   for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
     const char *key = written[i][0];
@@ -247,7 +250,9 @@ static Status put_config(Buf *b, const Lora *l, const Json *j, const char *base_
     indent(b, 1);
     buf_printf(b, "\"%s\": ", key);
     if (strcmp(key, "base_model_name_or_path") == 0 && base_name)
-      json_put_string(b, base_name, strlen(base_name));
+      json_put_string(b, base_name, strlen(base_name) - (at ? strlen(at) : 0));
+    else if (strcmp(key, "revision") == 0 && at)
+      json_put_string(b, at + 1, strlen(at + 1));
     else if (strcmp(key, "inference_mode") == 0)
       buf_puts(b, "true");
     else if (targets)

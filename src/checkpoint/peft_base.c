@@ -1,5 +1,6 @@
 #include "checkpoint/peft_base.h"
 
+#include "formats/hub_cache.h"
 #include "formats/json.h"
 #include "os/file.h"
 
@@ -11,7 +12,19 @@ bool peft_is_adapter(const char *dir) {
   return file_join(path, dir, "config.json") == GRPO_OK && !file_exists(path);
 }
 
-static Status find_base(const char *dir, const char *config, const char *name, Buf *path) {
+/* Appends the snapshot of a name of the Hub; its revision may be NULL. */
+static Status find_snapshot(const char *name, const char *revision, Buf *path) {
+  char commit[HUB_COMMIT_BYTES];
+  Buf full = {0};
+  buf_printf(&full, "%s%s%s", name, revision ? "@" : "", revision ? revision : "");
+  Status s = buf_status(&full);
+  if (s == GRPO_OK) s = hub_cache_place(full.data, true, path, commit);
+  buf_free(&full);
+  return s;
+}
+
+static Status find_base(const char *dir, const char *config, const Json *j, Buf *path) {
+  const char *name = json_string(json_get(j, "base_model_name_or_path"));
   char beside[FILE_PATH_BYTES];
   if (!name || !*name)
     return fail(GRPO_EFORMAT,
@@ -20,6 +33,10 @@ static Status find_base(const char *dir, const char *config, const char *name, B
   try(file_join(beside, dir, name));
   const bool relative = *name != '/';
   const char *found = relative && file_exists(beside) ? beside : name;
+  if (!file_exists(found) && hub_is_name(name)) {
+    const Status s = find_snapshot(name, json_string(json_get(j, "revision")), path);
+    return s ? err_context(s, "%s: the base model", config) : GRPO_OK;
+  }
   if (!file_exists(found))
     return fail(GRPO_ENOENT,
                 "%s: the base model %s is not there (looked for it %s%s%s); put it there, or "
@@ -35,8 +52,7 @@ Status peft_base(const char *dir, Buf *path) {
   Json *j;
   try(file_join(config, dir, "adapter_config.json"));
   try(json_read_file(config, CONFIG_MAX, &j));
-  const Json *name = json_get(j, "base_model_name_or_path");
-  const Status s = find_base(dir, config, name ? json_string(name) : NULL, path);
+  const Status s = find_base(dir, config, j, path);
   json_free(j);
   return s;
 }

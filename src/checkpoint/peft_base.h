@@ -10,8 +10,9 @@
 /* Is the directory a PEFT folder, and not a complete model? */
 bool peft_is_adapter(const char *dir);
 /* Appends the path of the base model: base_model_name_or_path relative to the
- * folder, else relative to the current directory.  EFORMAT: the adapter names none.  ENOENT: it is
- * in neither place. */
+ * folder, else relative to the current directory, else a name of the Hub whose snapshot is in its
+ * cache.  EFORMAT: the adapter names none.  ENOENT: it is
+ * in none of these places. */
 Status peft_base(const char *dir, Buf *path);
 
 #endif

@@ -8,6 +8,7 @@
 #include "checkpoint/run_checkpoint.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
+#include "formats/hub_cache.h"
 #include "kern/dispatch.h"
 #include "model/config_check.h"
 #include "model/config_read.h"
@@ -136,14 +137,15 @@ static void set_tokenizer(lua_State *L, int options, const char *where) {
 }
 
 const char *push_model_dir(lua_State *L, const char *path) {
+  char commit[HUB_COMMIT_BYTES];
   lua_pushfstring(L, "%s/run.json", path);
   bool run = file_exists(lua_tostring(L, -1));
   lua_pop(L, 1);
-  if (!run) return lua_pushstring(L, path);
-  Buf *newest = push_buf(L);
-  const Status s = run_checkpoint_newest(path, newest);
+  Buf *dir = push_buf(L);
+  const Status s =
+      run ? run_checkpoint_newest(path, dir) : hub_cache_place(path, true, dir, commit);
   if (s) raise_status(L, s);
-  return newest->data;
+  return dir->data;
 }
 
 static void load_adapter_option(lua_State *L, LuaModel *lm, const char *where) {

@@ -33,7 +33,8 @@ void want_idle(lua_State *L, const LuaModel *lm, const char *what);
 /* Turns gradients on; raises if the model is frozen. */
 void want_trainable(lua_State *L, LuaModel *lm);
 
-/* Pushes the directory to load for a path; a run directory stands for its newest checkpoint. */
+/* Pushes the directory to load for a path, as one value; a run directory stands for its newest
+ * checkpoint, a name of the Hub for its snapshot. */
 const char *push_model_dir(lua_State *L, const char *path);
 /* From dtype and quantize. */
 Storage field_storage(lua_State *L, int index, const char *where);

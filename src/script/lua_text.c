@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "checkpoint/run_checkpoint.h"
+#include "formats/hub_cache.h"
 #include "script/binding.h"
 #include "script/lua_text.h"
 #include "script/script_impl.h"
@@ -55,7 +56,10 @@ static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *const *t
 
 static int l_load(lua_State *L) {
   Tokenizer *t = NULL;
-  const char *path = check_string(L, 1, NULL);
+  char commit[HUB_COMMIT_BYTES];
+  Buf *place = push_buf(L);
+  want_ok(L, hub_cache_place(check_string(L, 1, NULL), false, place, commit));
+  const char *path = place->data;
   TokenizerSlot *slot = push_slot(L);
   want_ok(L, run_checkpoint_check(path, CHECKPOINT_TOKENIZER));
   return made(L, slot, tokenizer_load(&t, path), &t);

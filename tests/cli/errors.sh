@@ -315,7 +315,7 @@ rm -rf lua
 for command in 'generate adapter x' 'chat adapter'; do
   # shellcheck disable=SC2086  # the words are meant to be split
   refused "${command%% *} with an adapter whose base is not there" 3 \
-    'adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter and in the current directory\); .*' \
+    'adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter, in the current directory and in .*/models--elsewhere--base\); bring it with .*' \
     "$GRPO" $command
 done
 refused 'a base for a model that is none' 2 'made/good-001/latest: is a complete model, not an adapter; .*' \

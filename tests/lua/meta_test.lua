@@ -86,6 +86,7 @@ describe("annotations", function()
       "template", "reward_model" } do assert.equal("function", type(grpo[name])) end
     assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
     assert.equal("function", type(grpo.jail.run))
+    assert.equal("function", type(grpo.hub.snapshot))
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true

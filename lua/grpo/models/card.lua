@@ -19,8 +19,8 @@ end
 
 -- Returns the name of the model in a directory: "org/name" if that is known, else the directory's.
 function model_card.name_of(dir)
-  local org, name = dir:match("models%-%-([^/]-)%-%-([^/]+)/snapshots/")
-  if org then return org .. "/" .. name end
+  local repo = dir:match("models%-%-([^/]+)/snapshots/")
+  if repo then return (repo:gsub("%-%-", "/", 1)) end
   local known = model_paths.read_json(dir .. "/config.json")._name_or_path
   if type(known) == "string" and known:find("^[%w][%w._-]*/[%w._-]+$") and not fs.exists(known) then
     return known

@@ -5,6 +5,7 @@
 local core = require "grpo.core"
 local model_card = require "grpo.models.card"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
 local json = require "grpo.jinja.json"
@@ -44,13 +45,15 @@ local function source_of(path, base)
     source.base = source.place.path
   elseif source.run then
     local from = option_of(source.run, "model.path")
+    local ok, place = pcall(hub.place, from)
+    from = ok and place or from
     source.base = type(from) == "string" and fs.exists(from) and from or nil
     source.base_name = type(from) == "string" and not source.base and from:match("[^/]+/*$") or nil
   else
     source.base = source.place.path
   end
   source.name = source.run and (fs.realpath(source.run) or source.run):match("[^/]+$")
-    or model_card.name_of(path)
+    or model_card.name_of(source.place.name and source.place.path or path)
   return source
 end
 

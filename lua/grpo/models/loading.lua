@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local model_paths = require "grpo.models.paths"
 
 local loading = {}
@@ -21,7 +22,7 @@ local function read_config(path)
 end
 
 local function tokenizer_of(option, path)
-  if type(option) == "string" then return core.tokenizer_load(option) end
+  if type(option) == "string" then return core.tokenizer_load(hub.place(option)) end
   if option ~= nil then return option end
   if path then return nil end -- then the tokenizer beside the weights is used
   errors.raise("EARG", "model.tokenizer: missing; a model made from model.config needs one, "
@@ -62,6 +63,8 @@ function loading.open(path, options)
   local place = model_paths.find(path, load_options.base)
   local grow = load_options.grow
   load_options.base, load_options.grow = nil, nil
+  load_options.tokenizer = hub.place(load_options.tokenizer)
+  load_options.adapter = hub.place(load_options.adapter, true)
   if place.adapter and load_options.adapter then
     errors.raise("EARG", "model.load.adapter: %s is an adapter already; leave out one", path)
   end
@@ -77,7 +80,7 @@ local function load_model(model, config, tokenizer, from, masks)
     if model_paths.is_adapter(from) then
       place.adapter = from
     else
-      place.path, place.adapter = from, nil
+      place.path, place.adapter, place.name = from, nil, nil
     end
   end
   local adapted = place.adapter or model.lora
@@ -89,7 +92,7 @@ local function load_model(model, config, tokenizer, from, masks)
     errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one",
       model.path)
   end
-  local about = { base = place.path, note = note }
+  local about = { base = place.name or place.path, note = note }
   about.adapter = place.adapter and "loaded" or model.lora and "fresh" or nil
   if about.adapter == "fresh" then
     local lora = model.lora
@@ -120,7 +123,7 @@ function loading.new(config, options)
   local tokenizer = type(options) == "table" and options.tokenizer
   if type(config) == "string" then config = read_config(config) end
   if type(tokenizer) == "string" then
-    tokenizer = core.tokenizer_load(tokenizer)
+    tokenizer = core.tokenizer_load(hub.place(tokenizer))
     options = copy_of(options)
     options.tokenizer = tokenizer
   end

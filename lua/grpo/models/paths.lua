@@ -1,8 +1,9 @@
--- Resolves a path to a model: a model directory, a run or checkpoint, an adapter with its base, or
--- a .gguf file.
+-- Resolves a path to a model: a model directory, a run or checkpoint, an adapter with its base, a
+-- .gguf file, or a name of the Hugging Face Hub whose files are in its cache.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local nearest = require "grpo.options".nearest
 local rundir = require "grpo.runs.directory"
 
@@ -20,7 +21,7 @@ local function is_absolute(path)
 end
 
 -- Returns the path of an adapter's base model: base_model_name_or_path relative to the adapter's
--- folder, else relative to the current directory.
+-- folder, else relative to the current directory, else a snapshot; and then its "NAME@COMMIT".
 local function base_of(dir)
   local config = core.json_decode(fs.read(dir .. "/adapter_config.json") or "",
     dir .. "/adapter_config.json")
@@ -32,6 +33,20 @@ local function base_of(dir)
   local beside = dir .. "/" .. name
   if not is_absolute(name) and fs.exists(beside) then return beside end
   if fs.exists(name) then return name end
+  if core.hub_is_name(name) then
+    local revision = config.revision
+    local full = type(revision) == "string" and name .. "@" .. revision or name
+    local ok, place, commit = pcall(hub.place, full, true)
+    if commit then return place, name .. "@" .. commit end
+    if not ok and fs.isdir(core.hub_repo(name)) then -- of which something is missing
+      errors.raise(place.code or "ENOENT", "%s/adapter_config.json: the base model %s",
+        dir, tostring(place))
+    end
+    errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it "
+      .. "in %s, in the current directory and in %s); bring it with 'grpo pull %s', name another "
+      .. "(--base DIR, where a command takes it), or change base_model_name_or_path",
+      dir, name, dir, core.hub_repo(name), full)
+  end
   errors.raise("ENOENT",
     "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
     .. "name another (--base DIR, where a command takes it), or change base_model_name_or_path",
@@ -46,8 +61,18 @@ local function of_run(path)
   return fs.exists("runs/" .. path .. "/run.json") and "runs/" .. path or path
 end
 
+-- Returns the snapshot that a name stands for and "NAME@COMMIT", else `path`.  For a name that is
+-- not in the cache, a run of a similar name is suggested first.
+local function of_hub(path, whole)
+  if type(path) ~= "string" or fs.exists(path) or not core.hub_is_name(path) then return path end
+  local ok, place, commit = pcall(hub.place, path, whole)
+  if ok then return place, commit and path:match("^[^@]*") .. "@" .. commit end
+  model_paths.suggest_run(path)
+  error(place, 0)
+end
+
 -- Raises if a run of a similar name exists; the caller knows that `path` does not.
-local function missing(path)
+function model_paths.suggest_run(path)
   local runs = {}
   for _, name in ipairs(fs.list("runs") or {}) do
     if name:sub(1, 1) ~= "." then runs[#runs + 1] = "runs/" .. name end
@@ -71,23 +96,30 @@ end
 
 -- Tells whether a path to a model or a run leads to an adapter.
 function model_paths.leads_to_adapter(path)
-  path = of_run(path)
+  path = of_hub(of_run(path))
   local newest = fs.exists(path .. "/run.json") and core.checkpoint_newest(path)
   return model_paths.is_adapter(newest or path)
 end
 
 -- Resolves a path (a run may be given by its name in runs/) to { path = the directory or file to
--- load, adapter = its directory or nil, run = the run's directory or nil }.  base: a model to use
--- instead of the one that the adapter names.
+-- load, adapter = its directory or nil, run = the run's directory or nil, name = "NAME@COMMIT" of
+-- the complete model if it is a snapshot of the Hub's cache }.  base: a model to use instead of the
+-- one that the adapter names.
 function model_paths.find(path, base)
-  path = of_run(path)
-  if not fs.exists(path) then missing(path) end
-  local place = { path = path }
+  local place = {}
+  path, place.name = of_hub(of_run(path), true)
+  if not fs.exists(path) then model_paths.suggest_run(path) end
+  place.path = path
   if fs.exists(path .. "/run.json") then
     place.run, place.path = path, newest_of(path)
   end
   if model_paths.is_adapter(place.path) then
-    place.adapter, place.path = place.path, base or base_of(place.path)
+    place.adapter = place.path
+    if base then
+      place.path, place.name = of_hub(base, true)
+    else
+      place.path, place.name = base_of(place.path)
+    end
   elseif base then
     errors.raise("EARG", "%s: is a complete model, not an adapter; leave out the base", path)
   end

@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local model_paths = require "grpo.models.paths"
 local options = require "grpo.options"
 
@@ -40,7 +41,7 @@ local function place_of(path, label, labels)
 end
 
 local function tokenizer_of(path, tokenizer)
-  if type(tokenizer) == "string" then return core.tokenizer_load(tokenizer) end
+  if type(tokenizer) == "string" then return core.tokenizer_load(hub.place(tokenizer)) end
   if tokenizer ~= nil then return tokenizer end
   if core.fs.exists(path .. "/tokenizer.json") then return core.tokenizer_load(path) end
   return nil -- then texts are lists of ids
@@ -101,6 +102,7 @@ local reward_model = {}
 
 function reward_model.load(path, opts)
   local o = options.check(opts, spec, "reward_model")
+  path = hub.place(path, true)
   local classifier = core.classifier_load(path,
     { dtype = o.dtype, quantize = o.quantize, compute = o.compute })
   local config = model_paths.read_json(path .. "/config.json")

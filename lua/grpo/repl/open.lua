@@ -65,7 +65,8 @@ function repl_open.open(env, o)
   if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
   local dir, from = run_of(what)
   if dir then return open_run(env, dir, from, o), dir end
-  if fs.isdir(what) or what:find("%.gguf$") then
+  if fs.isdir(what) or what:find("%.gguf$") or core.hub_is_name(what) and not fs.exists(what)
+      and what:find("/", 1, true) then
     env.m = require("grpo.models.loading").open(what, { compute = o.flags.compute })
     env.tok = env.m.tokenizer
     return "m and tok: the model and its tokenizer"

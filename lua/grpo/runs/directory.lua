@@ -9,6 +9,7 @@
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local row_log = require "grpo.runs.row_log"
 local schema = require "grpo.runs.schema"
 local segments = require "grpo.runs.segments"
@@ -128,7 +129,7 @@ local function inputs_of(paths)
   for path in sorted_pairs(paths) do
     local crc, size
     if not fs.isdir(path) then crc, size = fs.checksum(path) end
-    list[#list + 1] = { path = path, size = crc and size, crc32c = crc }
+    list[#list + 1] = { path = hub.listed(path), size = crc and size, crc32c = crc }
   end
   return list
 end
@@ -143,7 +144,8 @@ local function fill(run, name, info)
   write_json(dir .. "/inputs.json", inputs_of(info.inputs))
   run.info = { format = 1, version = core.version().version, name = name, script = info.script,
     args = info.args,
-    overrides = info.overrides, compute = info.compute, started = core.wall(), pid = core.getpid(),
+    overrides = info.overrides, compute = info.compute,
+    hub = next(hub.used) and hub.used or nil, started = core.wall(), pid = core.getpid(),
     host = core.hostname(), sums = {} }
   for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do
     sums.add(run.info.sums, dir, written)
@@ -305,7 +307,8 @@ end
 function Run:changed_inputs()
   local then_list, list = rundir.read(self.dir, "inputs") or {}, {}
   for _, item in ipairs(then_list) do
-    local crc = not fs.isdir(item.path) and fs.checksum(item.path)
+    local path = hub.file(item.path)
+    local crc = not fs.isdir(path) and fs.checksum(path)
     if item.crc32c and not crc then
       list[#list + 1] = item.path .. " is missing"
     elseif item.crc32c and crc ~= item.crc32c then

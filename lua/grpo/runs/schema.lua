@@ -90,6 +90,7 @@ schema.shapes = {
     finished = "time?",
     pid = "integer?", host = "text?", step = "integer?", steps = "integer?",
     summary = map("measured", true), sums = map("text", true),
+    hub = map("text", true),
     run_log = object({ size = "count", crc32c = "text" }, true),
     segments = map(object { first = "count", last = "count" }, true) }),
   config = object { options = options,

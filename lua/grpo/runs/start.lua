@@ -119,6 +119,7 @@ local function open_directory(request)
   end
   local directory = require("grpo.runs.directory").open(dir, request.force)
   require("grpo.runs.events").check(directory, request.force)
+  require("grpo.hub").check(directory.info.hub)
   local changed = directory:changed_inputs()
   if path and core.fs.read(path) ~= core.fs.read(dir .. "/source/main.lua") then
     changed[#changed + 1] = path .. " differs from the run's saved source"

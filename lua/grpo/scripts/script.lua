@@ -3,6 +3,7 @@
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local experiment = require "grpo.experiment"
 local install_dir = require "grpo.base.install_dir"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -139,6 +140,7 @@ end
 function script.of_run(dir, info, more)
   more = more or {}
   sums.verify(dir, info, "source/")
+  hub.pin(info.hub)
   local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
   for _, word in ipairs(more.overrides or {}) do overrides[#overrides + 1] = word end
   local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args,

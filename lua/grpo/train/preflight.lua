@@ -43,6 +43,7 @@ local function check_reference(method, config)
   local by_name = type(path) ~= "string" or path == "initial" or path == "random"
     or path == "bigram"
   if by_name or not wanted or core.fs.isdir(path) then return end
+  if core.hub_is_name(path) and path:find("/", 1, true) then return end -- opening it tells more
   errors.raise_at(origins.position(config, "reference"), "ENOENT",
     "reference: %s: no such model directory; give "
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Models by their names on the Hugging Face Hub, found in its cache.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+
+# is NAME EXPECTED ACTUAL
+is() { result "$1" "$([ "$2" = "$3" ] || printf 'want %q\ngot  %q' "$2" "$3"; )"; }
+# says NAME STATUS PATTERN COMMAND... : one line on stderr that matches, and this exit status
+says() {
+  local name=$1 want=$2 pattern=$3 status; shift 3
+  "$@" >out 2>err </dev/null; status=$?
+  result "$name" "$([ $status = "$want" ] && [ "$(grep -c . err)" = 1 ] && grep -qE "$pattern" err || { echo "status $status"; show err; })"
+}
+unset HF_HOME HUGGINGFACE_HUB_CACHE HF_ENDPOINT HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE XDG_CACHE_HOME
+export HF_HUB_CACHE=$work/cache
+
+first=1111111111111111111111111111111111111111 second=2222222222222222222222222222222222222222
+
+# A model that has learned to say "7" to everything, and one that says "3".
+learn() {
+  cat >learn.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
+      num_attention_heads = 2, max_position_embeddings = 96 }, tokenizer = grpo.tokenizer.chars("0123456789+=[]ua \n") },
+  data = { train = grpo.data.list { { prompt = "[u]1+1=\n[a]" }, { prompt = "1+1=" } },
+    target = function() return grpo.args.digit end, max_prompt_tokens = 12 },
+  sampling = { max_new_tokens = 4 },
+  stages = { { kind = "sft", train = { steps = 60, prompts_per_step = 4, lr = 1e-2 } } },
+}
+LUA
+  "$GRPO" run --quiet learn.lua --arg digit="$1" --dir "runs-$1" >/dev/null 2>err || cat err
+  cp -r "runs-$1/learn-001/latest/" "$2" && rm -f "$2/optimizer.safetensors" "$2"/{manifest,trainer}.json "$2/state.bin"
+  printf '%s' "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}
+{% endfor %}{% if add_generation_prompt %}[a]{% endif %}" >"$2/chat_template.jinja"
+}
+learn 7 seven
+learn 3 three
+
+# in_cache REPO COMMIT DIR : a snapshot as Python tools lay it out
+in_cache() {
+  local repo=$HF_HUB_CACHE/models--${1//\//--} file blob
+  mkdir -p "$repo/refs" "$repo/blobs" "$repo/snapshots/$2"
+  for file in "$3"/*; do
+    blob=$(sha256sum <"$file" | cut -c1-64)
+    cp "$file" "$repo/blobs/$blob"
+    ln -sf "../../blobs/$blob" "$repo/snapshots/$2/${file##*/}"
+  done
+  printf %s "$2" >"$repo/refs/main"
+}
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+says "a name that is nowhere: where it looked, and the command" 3 \
+  "^grpo: org/digits: is not a path here, .* $HF_HUB_CACHE/models--org--digits is not there; 'grpo pull org/digits' brings it$" \
+  "$GRPO" generate org/digits '1+1='
+in_cache org/digits $first seven
+is "generate by name" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max 4)"
+is "chat by name" 7 "$(echo '1+1=' | "$GRPO" chat org/digits --temperature 0 --max 4 2>/dev/null)"
+in_cache org/digits $second three
+is "main is the newer commit" 3 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max 4)"
+is "name@commit is the older one" 7 "$("$GRPO" generate org/digits@$first '1+1=' --temperature 0 --max 4)"
+printf %s $first >"$HF_HUB_CACHE/models--org--digits/refs/v1"
+is "name@tag" 7 "$("$GRPO" generate org/digits@v1 '1+1=' --temperature 0 --max 4)"
+mkdir org && cp -r seven org/digits
+is "a path on the disk wins" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max 4)"
+rm -r org
+is "repl by name" 34 "$("$GRPO" repl org/digits <<<'print(m.config.hidden_size + 2)' 2>/dev/null)"
+is "a tokenizer and a model by name in a script" "20	3" "$("$GRPO" repl 2>/dev/null <<'LUA'
+local tok = grpo.tokenizer.load("org/digits"); local m = grpo.model.load("org/digits"); print(#tok, m:generate("1+1=", { temperature = 0, max_new_tokens = 4 })[1].text)
+LUA
+)"
+is "a snapshot's directory for scripts" "$HF_HUB_CACHE/models--org--digits/snapshots/$first	$first" \
+  "$("$GRPO" repl 2>/dev/null <<<'print(grpo.hub.snapshot("org/digits", { revision = "v1" }))')"
+is "export by name" copy "$("$GRPO" export org/digits copy 2>/dev/null)"
+result "its card names the model" "$(grep -qx 'base_model: org/digits' copy/README.md || show copy/README.md)"
+
+# ---- runs ----------------------------------------------------------------------------------------------------------
+cat >tune.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { path = "org/digits", lora = grpo.args.lora and { rank = 2 } or nil },
+  data = { train = grpo.data.list { { prompt = "1+1=" }, { prompt = "2+2=" } }, max_prompt_tokens = 12 },
+  sampling = { group_size = 2, max_new_tokens = 3 },
+  rewards = { function(text) return #text end },
+  checkpoint = { every = 1 },
+  train = { steps = 4, prompts_per_step = 2, kl = 0.1, lr = 1e-3 },
+}
+LUA
+"$GRPO" run --quiet tune.lua --steps 2 >/dev/null 2>err || show err
+result "run.json has the commit" "$(grep -q "\"org/digits\": *\"$second\"" runs/tune-001/run.json || show runs/tune-001/run.json)"
+result "inputs.json has the files by their place in the cache" \
+  "$(grep -q "hub:models--org--digits/snapshots/$second/model.safetensors" runs/tune-001/inputs.json || show runs/tune-001/inputs.json)"
+cp -r runs/tune-001 other && cp -r other gone && "$GRPO" run --quiet --resume=runs/tune-001 >/dev/null 2>err || show err
+printf %s $first >"$HF_HUB_CACHE/models--org--digits/refs/main"
+mkdir moved && mv other moved/tune-001
+mv cache elsewhere && HF_HUB_CACHE=$work/elsewhere "$GRPO" run --quiet --resume=moved/tune-001 >/dev/null 2>err || show err
+mv elsewhere cache
+result "main has moved and the cache has another place: a resume takes the run's commit" \
+  "$(cmp runs/tune-001/latest/model.safetensors moved/tune-001/latest/model.safetensors 2>&1)"
+"$GRPO" run --quiet tune.lua --arg lora=1 --steps 2 >/dev/null 2>err || show err
+result "an adapter names the model and its commit" "$(
+  grep -q '"base_model_name_or_path": "org/digits"' runs/tune-002/latest/adapter_config.json &&
+  grep -q "\"revision\": \"$first\"" runs/tune-002/latest/adapter_config.json || show runs/tune-002/latest/adapter_config.json)"
+printf %s $second >"$HF_HUB_CACHE/models--org--digits/refs/main"
+"$GRPO" run --quiet --resume=runs/tune-002 >/dev/null 2>err
+result "an adapter's run is resumed" "$([ -d runs/tune-002/checkpoints/step-000004 ] || { ls runs/tune-002/checkpoints; show err; })"
+is "and its adapter finds its base" 1 "$("$GRPO" generate runs/tune-002 '1+1=' --max 1 --temperature 0 | wc -l)"
+in_cache org/adapter $first runs/tune-002/latest
+is "an adapter by name" 1 "$("$GRPO" generate org/adapter '1+1=' --max 1 --temperature 0 2>&1 | wc -l)"
+"$GRPO" eval tune.lua model.path=org/digits@v1 >out 2>err
+result "eval takes a name" "$(grep -q 'data.eval' err && ! grep -q 'not a path' err || show err)"
+rm -r "$HF_HUB_CACHE/models--org--digits/snapshots/$second"
+says "a commit that is gone: resume refuses" 3 \
+  "the run began with commit $second of org/digits, which it needs: .*'grpo pull org/digits@$second' brings it$" \
+  "$GRPO" run --quiet --resume=gone
+
+# ---- incomplete snapshots ---------------------------------------------------------------------------------------------
+printf %s $first >"$HF_HUB_CACHE/models--org--digits/refs/main"
+rm "$(realpath "$HF_HUB_CACHE/models--org--digits/snapshots/$first/model.safetensors")"
+says "weights that are missing" 3 "org/digits: its snapshot .* is incomplete: .* does not have model.safetensors; 'grpo pull org/digits' brings" \
+  "$GRPO" generate org/digits '1+1='
+rm "$HF_HUB_CACHE/models--org--digits/snapshots/$first/config.json"
+says "a configuration that is missing" 3 "does not have config.json" "$GRPO" chat org/digits
+is "its tokenizer is there all the same" 20 "$("$GRPO" repl 2>/dev/null <<<'print(#grpo.tokenizer.load("org/digits"))')"
+finish
