@@ -421,7 +421,7 @@ install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
 	@$(if $(STRIP),$(STRIP) --strip-unneeded $(DESTDIR)$(LUA_CMOD)/grpo.so)
 
-## make options         rewrite what is written from tables: docs/options.md, annotations of options, completions, pages
+## make options         rewrite what is written from tables: docs/options.md and from-trl.md, annotations of options, completions, pages
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua

@@ -59,13 +59,13 @@ _grpo() {
           *) kinds='script option' ;;
         esac ;;
       test)
-        flags='--filter --tap --junit --record --fuzz --n --arg --help -h --trace'
+        flags='--filter --tap --junit --record --fuzz --count --arg --help -h --trace'
         case $before in
           --filter) : ;;
           --junit) kinds=file ;;
           --record) kinds=run ;;
           --fuzz) kinds=script ;;
-          --n) : ;;
+          --count) : ;;
           --arg) : ;;
           *) kinds='file dir' ;;
         esac ;;
@@ -84,20 +84,20 @@ _grpo() {
           *) kinds='run' ;;
         esac ;;
       eval)
-        flags='--arg --n --samples --memory --threads --json --help -h --trace'
+        flags='--arg --rows --completions --memory --threads --json --help -h --trace'
         case $before in
           --arg) : ;;
-          --n) : ;;
-          --samples) : ;;
+          --rows) : ;;
+          --completions) : ;;
           --memory) : ;;
           --threads) : ;;
           *) kinds='script run dir option' ;;
         esac ;;
       generate)
-        flags='--n --max --temperature --top-p --top-k --seed --quantize --compute --base --memory --threads --json --help -h --trace'
+        flags='--completions --max-new-tokens --temperature --top-p --top-k --seed --quantize --compute --base --memory --threads --json --help -h --trace'
         case $before in
-          --n) : ;;
-          --max) : ;;
+          --completions) : ;;
+          --max-new-tokens) : ;;
           --temperature) : ;;
           --top-p) : ;;
           --top-k) : ;;
@@ -110,10 +110,10 @@ _grpo() {
           *) kinds='model' ;;
         esac ;;
       chat)
-        flags='--system --max --temperature --top-p --top-k --min-p --seed --quantize --compute --base --memory --threads --help -h --trace'
+        flags='--system --max-new-tokens --temperature --top-p --top-k --min-p --seed --quantize --compute --base --memory --threads --help -h --trace'
         case $before in
           --system) : ;;
-          --max) : ;;
+          --max-new-tokens) : ;;
           --temperature) : ;;
           --top-p) : ;;
           --top-k) : ;;
@@ -165,10 +165,10 @@ _grpo() {
           *) kinds='run' ;;
         esac ;;
       replay)
-        flags='--reward --regenerate --nonfinite --n --arg --json --help -h --trace'
+        flags='--reward --regenerate --nonfinite --count --arg --json --help -h --trace'
         case $before in
           --reward) kinds=file ;;
-          --n) : ;;
+          --count) : ;;
           --arg) : ;;
           *) kinds='run' ;;
         esac ;;
@@ -183,13 +183,13 @@ _grpo() {
           *) kinds='dir' ;;
         esac ;;
       bench)
-        flags='--workload --compute --sharing --reuse --base --weights --runs --threads --check --write-expected --json --help -h --trace'
+        flags='--workload --compute --sharing --reuse --frozen --weights --runs --threads --check --write-expected --json --help -h --trace'
         case $before in
           --workload) choices='W1 W2 W3 W4 decode matrices kernels smoke' ;;
           --compute) choices='f32 bf16 both' ;;
           --sharing) choices='on off both' ;;
           --reuse) choices='on off both' ;;
-          --base) choices='f32 bf16' ;;
+          --frozen) choices='f32 bf16' ;;
           --weights) choices='f32 bf16 int8 nf4' ;;
           --runs) : ;;
           --threads) : ;;

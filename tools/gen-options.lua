@@ -1,4 +1,5 @@
--- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the table of options.
+-- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the table of options,
+-- docs/from-trl.md from the table of other programs' names.
 --
 --   make options          (./grpo repl <tools/gen-options.lua; OUT=DIR writes below DIR)
 --
@@ -6,6 +7,7 @@
 -- what this writes.
 
 local core = require "grpo.core"
+local foreign = require "grpo.experiment.foreign"
 local option_rows = require "grpo.experiment.option_rows"
 local steps = require "grpo.train.steps"
 
@@ -209,6 +211,40 @@ meta[#meta + 1] = '\n---@alias grpo.LossName "' .. table.concat(option_rows.loss
 meta[#meta + 1] = "\n---@class grpo.Stage: grpo.Options"
 meta[#meta + 1] = '---@field kind "' .. table.concat(steps.names, '"|"') .. '"'
 
+-- ---- docs/from-trl.md -----------------------------------------------------------------------
+
+local page = { [[
+# Names of TRL, transformers, PEFT and verl
+
+Written by `make options` from `lua/grpo/experiment/foreign_names.lua`; do not edit.
+
+Every option of TRL's GRPOConfig, with those of transformers that it inherits, and verl's keys, with
+the name that each has here, or the reason why there is none. `grpo help from-trl` and
+`grpo help from-verl` print these tables, `grpo help NAME` one row. A script, a file of settings or
+a command line that has such a name is told the same, with the value as it is written here:
+
+```
+my.lua:7: train.scale_rewards is train.advantage.scale here; write train.advantage.scale = "none"
+```
+
+A step here is one rollout with all its updates, and it counts prompts: TRL's
+`per_device_train_batch_size` counts completions. Where the methods differ in more than names,
+[algorithms.md](algorithms.md#where-grpo-differs) says so.]] }
+
+local function cell(text) return (text:gsub("|", "\\|")) end
+
+local function add_names(title, ...)
+  page[#page + 1] = ("\n## %s\n\n| there | here | |\n|---|---|---|"):format(title)
+  for _, row in ipairs(foreign.rows(...)) do
+    local ours = row.ours and ("`%s`%s"):format(row.ours, row.part and ", a part of it" or "") or ""
+    page[#page + 1] = ("| `%s` | %s | %s |"):format(row.name, ours, cell(row.about))
+  end
+end
+add_names("TRL", "TRL")
+add_names("transformers", "transformers")
+add_names("PEFT: fields of LoraConfig in model.lora", "PEFT")
+add_names("verl", "verl")
+
 -- ---- write ------------------------------------------------------------------------------------
 
 local function write(path, lines)
@@ -216,4 +252,5 @@ local function write(path, lines)
 end
 
 write("docs/options.md", md)
+write("docs/from-trl.md", page)
 write("lua/grpo/meta/options.lua", meta)

@@ -448,7 +448,7 @@ function read(text, depth)
   for i, item in ipairs(colon == ":" and items_of(rest) or {}) do
     local key, value = item:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
     value = value or item:match("^%s*(.-)%s*$")
-    if value == "" then refuse(text, "item %d is empty", i) end
+    if value == "" then refuse((text:gsub(":$", "")), "item %d is empty", i) end
     items[i] = { key = key, value = value_of(value, depth), text = value }
   end
   local made = table.pack(pcall(schedule[name], (arguments[name] or function(list)
@@ -456,7 +456,7 @@ function read(text, depth)
   end)(items)))
   if made[1] then return made[2] end
   -- the constructor's own words, without the line that called it
-  local message = tostring(made[2]):gsub("^[^\n]-:%d+: ", ""):gsub("^schedule%.%w+[.:]? ?", "")
+  local message = tostring(made[2]):gsub("^[^\n]-:%d+: ", ""):gsub("^schedule%.[%w_]+[.:]? ?", "")
   refuse(name, "%s", message)
 end
 

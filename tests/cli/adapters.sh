@@ -65,7 +65,7 @@ exp="more" killed "an adapter that is trained on, kill -9" kill4 KILL_ROLLOUT=5
 result "its reference can move" "$(ls sync/more-001/latest/reference/adapter_model.safetensors 2>&1 >/dev/null)"
 
 # ---- generate, eval, export --------------------------------------------------------------------------------------------------------
-asked() { "$GRPO" generate "$@" '3+4=' --n 4 --seed 5 --max 6 --json 2>&1; }
+asked() { "$GRPO" generate "$@" '3+4=' --completions 4 --seed 5 --max-new-tokens 6 --json 2>&1; }
 with=$(asked whole/only-001)
 result "generate takes the run with its adapter" "$(grep -q '"ids"' <<<"$with" || echo "$with")"
 result "a merged model says the same" "$("$GRPO" export whole/only-001 merged --merge --dtype f32 2>&1 >/dev/null
@@ -93,7 +93,7 @@ result "such a run is resumed" "$(cat err)"
 result "its model generates" "$(asked whole/grow-001 | grep -q '"ids"' || asked whole/grow-001)"
 result "its merged model too" "$("$GRPO" export whole/grow-001 grown --merge 2>&1 >/dev/null; asked grown | grep -q '"ids"' || asked grown)"
 cp -r base wide && cp grown/tokenizer.json wide/
-"$GRPO" generate wide 1a --max 3 --json >out 2>err
+"$GRPO" generate wide 1a --max-new-tokens 3 --json >out 2>err
 result "a model whose tokenizer has more tokens generates from them" "$(grep -q '"ids"' out || show err)"
 "$GRPO" export wide widened >/dev/null 2>err
 result "and is exported with rows for them" "$(

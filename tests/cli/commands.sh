@@ -95,12 +95,12 @@ says "the project runs" 0 '^runs/sums-001$' "$GRPO" run experiment.lua --quiet
 says "runs lists it" 0 '^sums-001 +finished +step 260/260 .* accuracy [0-9.]+$' "$GRPO" runs
 says "runs --json" 0 '"state": "finished"' "$GRPO" runs --json
 says "GRPO has left its teacher behind" 0 '^eval/accuracy +(0\.9|1\.0)' "$GRPO" eval runs/sums-001
-says "eval of a script, before training" 0 '^eval/accuracy +0\.[01]' "$GRPO" eval experiment.lua --n 20
-says "eval --json" 0 '"eval/accuracy": ' "$GRPO" eval runs/sums-001 --n 10 --json
-says "generate from a run" 0 '^7$' "$GRPO" generate runs/sums-001 '3+4=' --temperature 0 --max 4
-says "generate from a checkpoint, several, as JSON" 0 '"finish": "' "$GRPO" generate runs/sums-001/latest '3+4=' --n 3 --seed 1 --json
-result "generate --n 3 gives three" "$([ "$(wc -l <out)" = 3 ] || show out)"
-result "generate: a prompt from standard input" "$([ "$(printf '3+4=' | "$GRPO" generate runs/sums-001 - --temperature 0 --max 4)" = 7 ] || echo no)"
+says "eval of a script, before training" 0 '^eval/accuracy +0\.[01]' "$GRPO" eval experiment.lua --rows 20
+says "eval --json" 0 '"eval/accuracy": ' "$GRPO" eval runs/sums-001 --rows 10 --json
+says "generate from a run" 0 '^7$' "$GRPO" generate runs/sums-001 '3+4=' --temperature 0 --max-new-tokens 4
+says "generate from a checkpoint, several, as JSON" 0 '"finish": "' "$GRPO" generate runs/sums-001/latest '3+4=' --completions 3 --seed 1 --json
+result "generate --completions 3 gives three" "$([ "$(wc -l <out)" = 3 ] || show out)"
+result "generate: a prompt from standard input" "$([ "$(printf '3+4=' | "$GRPO" generate runs/sums-001 - --temperature 0 --max-new-tokens 4)" = 7 ] || echo no)"
 
 # ---- check finds what is wrong ---------------------------------------------------------------------------------------------------
 cat >unsteady.lua <<'LUA'
@@ -180,7 +180,7 @@ says "a failed test: status 1 and where" 1 'bad_test\.lua' "$GRPO" test bad_test
 says "test --filter" 0 '1' "$GRPO" test bad_test.lua --filter holds
 says "test --junit writes JUnit's XML" 1 '1 passed, 1 failed' "$GRPO" test bad_test.lua --junit report.xml
 result "test --junit: the failure is in it" "$(grep -q '<failure>bad_test.lua:3: ' report.xml && grep -q 'tests="2" failures="1"' report.xml || show report.xml)"
-"$GRPO" test --record runs/sums-001 --n 6 >recorded_test.lua 2>err
+"$GRPO" test --record runs/sums-001 --count 6 >recorded_test.lua 2>err
 says "test --record makes cases that hold" 0 '6 passed, 0 failed' "$GRPO" test recorded_test.lua
 result "test --record: right and wrong answers" "$(grep -q 'correct = 1' recorded_test.lua && grep -q 'correct = 0' recorded_test.lua || show recorded_test.lua)"
 says "test --tap" 1 '^not ok 2 - arithmetic fails' "$GRPO" test --tap bad_test.lua

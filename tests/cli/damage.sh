@@ -29,7 +29,7 @@ bash "$root/tests/damage/make-runs" || { echo "not ok - the runs for these tests
 cp -r whole spoilt && flip spoilt/tiny-001/latest/model.safetensors
 file=spoilt/tiny-001/checkpoints/step-000002/model.safetensors
 says=("$file: it is damaged, because its checksum is" "restore it from a copy, or use another checkpoint")
-refused "generate refuses damaged weights" 3 "${says[@]}" -- generate spoilt/tiny-001 1+1= --max 2
+refused "generate refuses damaged weights" 3 "${says[@]}" -- generate spoilt/tiny-001 1+1= --max-new-tokens 2
 refused "chat" 3 "${says[@]}" -- chat spoilt/tiny-001
 refused "repl" 3 "${says[@]}" -- repl spoilt/tiny-001
 refused "repl with a checkpoint" 3 "${says[@]}" -- repl spoilt/tiny-001/checkpoints/step-000002
@@ -44,7 +44,7 @@ echo 'grpo.model.load("whole/tiny-001"):save("base")' | "$GRPO" repl
 cp -r lora/tiny-001/latest/. adapter
 for f in adapter_model.safetensors adapter_config.json tokenizer.json; do
   rm -rf adapter && mkdir adapter && cp -r lora/tiny-001/latest/. adapter && flip adapter/$f
-  refused "an adapter whose $f is damaged" 3 "adapter/$f: it is damaged" -- generate adapter 1+1= --base base --max 2
+  refused "an adapter whose $f is damaged" 3 "adapter/$f: it is damaged" -- generate adapter 1+1= --base base --max-new-tokens 2
   refused "also merged" 3 "adapter/$f: it is damaged" -- export adapter merged --merge --base base
 done
 

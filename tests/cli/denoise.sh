@@ -77,7 +77,7 @@ result "grpo eval of it again gives the run's number" "$(
 result "grpo check" "$([ $status = 0 ] && grep -q '^denoise  *12 ' out || show out err)"
 "$GRPO" report $run --out report.html >out 2>err; status=$?
 result "grpo report" "$([ $status = 0 ] && grep -q 'masked_loss' report.html || show out err)"
-"$GRPO" generate $run the --max 4 >out 2>err; status=$?
+"$GRPO" generate $run the --max-new-tokens 4 >out 2>err; status=$?
 result "grpo generate notes that it was not trained to read on" "$([ $status = 0 ] && grep -q '^note: this model was trained to fill in masks' err || show err)"
 "$GRPO" export $run exported >out 2>err; status=$?
 result "grpo export keeps the mask token" "$([ $status = 0 ] && grep -q mask_token_id exported/config.json || show err)"

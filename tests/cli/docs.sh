@@ -53,6 +53,7 @@ result "links between the documents lead somewhere" "$missing"
 mkdir -p "$work/docs" "$work/lua/grpo/meta"
 OUT=$work "$GRPO" repl <tools/gen-options.lua
 result "docs/options.md is what make options writes" "$(diff docs/options.md "$work/docs/options.md" | head -n 6)"
+result "docs/from-trl.md is what make options writes" "$(diff docs/from-trl.md "$work/docs/from-trl.md" | head -n 6)"
 result "lua/grpo/meta/options.lua is what make options writes" \
   "$(diff lua/grpo/meta/options.lua "$work/lua/grpo/meta/options.lua" | head -n 6)"
 OUT=$work "$GRPO" repl <tools/gen-chart.lua

@@ -43,7 +43,7 @@ refused "bench: nothing between two commas" 2 "bench: --weights: 'f32,,bf16' is 
 refused "bench: no directory to write to" 3 "--write-expected: no/x\.json: there is no directory no" "$GRPO" bench --write-expected no/x.json
 refused "bench: compute is a word" 2 "bench: --compute: 'f64' is not f32, bf16 or both; .*" "$GRPO" bench --compute f64
 refused "bench: reuse is a word" 2 "bench: --reuse: 'maybe' is not on, off or both; .*" "$GRPO" bench --reuse maybe
-refused "bench: base is a word" 2 "bench: --base: 'int8' is not f32 or bf16; .*" "$GRPO" bench --base int8
+refused "bench: frozen is a word" 2 "bench: --frozen: 'int8' is not f32 or bf16; .*" "$GRPO" bench --frozen int8
 refused "bench: runs is a number" 2 "bench: --runs: 'x' is not a whole number of at least 1; .*" "$GRPO" bench --runs x
 refused "bench: sharing is a word" 2 "bench: --sharing: 'maybe' is not on, off or both; .*" "$GRPO" bench --sharing maybe
 refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
@@ -276,7 +276,7 @@ table 'a metric that returns a string' 1 'bad\.lua:[0-9]+: eval\.metric: the fun
 table 'a hook that raises' 1 'hooks\.on_step: bad\.lua:[0-9]+: bang' "$steps hooks = { on_step = function() error('bang') end },"
 table 'a hook that assigns an option that is not live' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.prompts_per_step: cannot be changed .*" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.prompts_per_step = 3 end },"
-table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config: there is no option 'train\.clipp'" \
+table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config: there is no option 'train\.clipp', did you mean 'clip'\?" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clipp = 3 end },"
 table 'a hook that assigns a wrong value' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.clip: got 'x', want .*" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clip = 'x' end },"

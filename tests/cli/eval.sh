@@ -52,7 +52,7 @@ result "a script that is named is taken as it is, with its own weights and the f
 
 result "loss on the targets, total reward and KL are among the numbers of the grpo stage" "$(
   for name in loss reward sampled/reward kl; do numbers $run/eval.jsonl 8 | grep -q "^\"eval/$name\"" || echo "no eval/$name"; done)"
-timeout 60 "$GRPO" eval $run --samples 1 --memory 4G </dev/null >out 2>err
+timeout 60 "$GRPO" eval $run --completions 1 --memory 4G </dev/null >out 2>err
 result "a shown sample has what was read in it, the right answer and the verdict" \
   "$(grep -aqE '^\(prediction [^ ]+, gold 0: (right|wrong)\)$' out || show out err)"
 

@@ -14,7 +14,7 @@ run=runs/exp-001
 "$GRPO" replay $run >out 2>err
 result "replay shows the last step" "$(grep -q '^step 6: 8 completions of 2 prompts$' out || show out err)"
 result "with every reward and the advantage" "$([ "$(grep -cE '^  \[digits [0-9.]+ \| total [0-9.e-]+ \| advantage [0-9.e-]+ \| (eos|length), [0-9]+ tokens\]$' out)" = 8 ] || show out)"
-"$GRPO" replay exp-001 2 --n 1 >out 2>err
+"$GRPO" replay exp-001 2 --count 1 >out 2>err
 result "a run may be named, a step chosen" "$(grep -q '^step 2:' out && grep -q '^1 more prompts' out || show out err)"
 "$GRPO" replay exp-001 2 --json >out
 result "--json: one object a completion" "$([ "$(grep -c '"step": 2' out)" = 8 ] || show out)"
@@ -27,7 +27,7 @@ flipped=$(grep -cE '"advantage": -?[0-9.e-]*[1-9]' $run/completions.jsonl)
 result "the opposite reward turns every advantage around" "$(grep -q " $flipped advantages change their sign" out || show out err)"
 "$GRPO" replay exp-001 4 --reward table.lua --json >out 2>err
 result "a table of rewards, a weight that is a schedule" "$([ "$(grep -c '"weighed": 1' out)" = 8 ] && grep -q '"flipped"' out || show out err)"
-"$GRPO" replay exp-001 5 --regenerate --n 0 >out 2>err; status=$?
+"$GRPO" replay exp-001 5 --regenerate --count 0 >out 2>err; status=$?
 result "a step is sampled again, from a checkpoint, the same" \
   "$([ $status = 0 ] && grep -q '^8 of 8 completions are the same again$' out && grep -q 'checkpoint of step 3' err || show out err)"
 

@@ -27,9 +27,9 @@ refused "against=no/such-run: " --arg against=no/such-run
 refused "text=/: cannot be read" --arg text=/
 
 model=one/latent-latent-001
-problem=$(timeout 60 "$GRPO" generate $model "Tom" --max 8 </dev/null 2>err >out || cat err)
+problem=$(timeout 60 "$GRPO" generate $model "Tom" --max-new-tokens 8 </dev/null 2>err >out || cat err)
 result "generate continues with it" "$problem$([ -s out ] || echo 'nothing')"
-problem=$(echo "Tom" | timeout 60 "$GRPO" chat $model --max 8 2>err >out || cat err)
+problem=$(echo "Tom" | timeout 60 "$GRPO" chat $model --max-new-tokens 8 2>err >out || cat err)
 result "so does chat" "$problem$([ -s out ] || echo 'nothing')"
 problem=$(timeout 60 "$GRPO" export $model out.gguf </dev/null 2>err >out && echo 'it was written')
 result "a GGUF file is refused by name" "$problem$(grep -q "^grpo: out.gguf: writing 'gpt2_mla' models as GGUF" err || show err)"

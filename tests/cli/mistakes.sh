@@ -94,7 +94,7 @@ says "replay: which steps there are" 2 'steps 3 to 14; step 1 of stage 2 is step
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
 result "and has nothing to note of a run without tools" "$(grep note: out)"
-says "eval takes a run's name" 0 '^eval/accuracy' "$GRPO" eval good-001 --n 4
+says "eval takes a run's name" 0 '^eval/accuracy' "$GRPO" eval good-001 --rows 4
 says "a model that is not there, and a run of nearly that name" 3 "did you mean 'runs/good-001'" "$GRPO" generate god-001 '1+1='
 says "an option without its section" 2 "^grpo: command line: lr: unknown option, did you mean 'train.lr'\?" "$GRPO" check good.lua lr=1
 says "an option as a flag" 2 "options are written train\.lr=VALUE" "$GRPO" run good.lua --lr 1

@@ -26,7 +26,7 @@ printf '%s' "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}
 
 # ---- chat --------------------------------------------------------------------------------------------------------------
 is "chat answers every line of standard input" "7
-7" "$(printf '1+1=\n2+2=\n' | "$GRPO" chat chat --temperature 0 --max 4 2>err)"
+7" "$(printf '1+1=\n2+2=\n' | "$GRPO" chat chat --temperature 0 --max-new-tokens 4 2>err)"
 is "chat without a terminal prints nothing else" "" "$(cat err)"
 printf '1+1=\n/save talk.json\n/reset\n/save empty.json\n/what\n' | "$GRPO" chat chat --temperature 0 >out 2>err
 is "/save writes the conversation" '[{"content":"1+1=","role":"user"},{"content":"7","role":"assistant"}]' "$(tr -d ' \n' <talk.json)"
@@ -34,12 +34,12 @@ is "/reset forgets it" '[]' "$(tr -d ' \n' <empty.json)"
 result "an unknown command is told so" "$(grep -q 'there is no command /what; ' err || show err)"
 printf '"""\n1+1\n=\n"""\n/save many.json\n' | "$GRPO" chat chat --temperature 0 >out 2>err
 result "a message of several lines" "$(grep -qF '"1+1\n=",' many.json || show many.json)"
-is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRPO" chat plain --temperature 0 --max 4 2>err)"
+is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRPO" chat plain --temperature 0 --max-new-tokens 4 2>err)"
 result "and says so" "$(grep -q 'no chat template' err || show err)"
-is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max 4 2>/dev/null)"
+is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max-new-tokens 4 2>/dev/null)"
 
 # Little address space: OpenBLAS's own threads wait for memory for ever, and the end must not wait for them.
-(ulimit -v 150000; timeout 30 "$GRPO" generate plain '1+1=' --max 2 >/dev/null 2>&1)
+(ulimit -v 150000; timeout 30 "$GRPO" generate plain '1+1=' --max-new-tokens 2 >/dev/null 2>&1)
 result "ends under ulimit -v" "$([ $? != 124 ] || echo 'did not end')"
 
 # ---- export ------------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ result "its card has front matter and settings, and no path" "$(
   { [ "$(head -n 2 given/model/README.md)" = "---
 library_name: transformers" ] && grep -q '^| `train.lr` | 0.01 |$' given/model/README.md && ! grep -q "$work" -r given/model; } ||
   cat given/model/README.md)"
-is "and answers as the run does" 7 "$("$GRPO" generate given/model '1+1=' --temperature 0 --max 4)"
+is "and answers as the run does" 7 "$("$GRPO" generate given/model '1+1=' --temperature 0 --max-new-tokens 4)"
 mkdir -p base/org && cp -r chat base/org/name && rm base/org/name/manifest.json && printf -- '---\nlicense: apache-2.0\nx: y\n---\n# hello\n' >base/org/name/README.md
 echo '{ "do_sample": true, "temperature": 0.6, "eos_token_id": 18 }' >base/org/name/generation_config.json
 "$GRPO" export base/org/name given/copy --dtype bf16 >/dev/null 2>err || cat err
@@ -94,10 +94,10 @@ result "its settings are the recipe's" "$(
     tr -d '\n' <recipe/gsm8k-001/config.json | grep -qE "\"${pair% *}\": *\{[^}]*\"value\": ${pair#* } *\}" || echo "$pair"
   done)"
 "$GRPO" export recipe/gsm8k-001 recipe/merged --merge >/dev/null 2>err || cat err
-result "the merged model generates" "$("$GRPO" generate recipe/merged 'a' --max 4 2>&1 >/dev/null)"
+result "the merged model generates" "$("$GRPO" generate recipe/merged 'a' --max-new-tokens 4 2>&1 >/dev/null)"
 
 # ---- one file for llama.cpp ----------------------------------------------------------------------------------------------
-asked() { "$GRPO" generate "$@" 'ab' --n 4 --seed 5 --max 6 --json 2>&1; }
+asked() { "$GRPO" generate "$@" 'ab' --completions 4 --seed 5 --max-new-tokens 6 --json 2>&1; }
 "$GRPO" export recipe/gsm8k-001 one.gguf --merge --dtype f32 >/dev/null 2>err || cat err
 result "a merged model in one GGUF file says what its directory says" "$(diff <(asked recipe/merged) <(asked one.gguf))"
 "$GRPO" export recipe/gsm8k-001 small.gguf --merge --quantize q8_0 >/dev/null 2>err || cat err

@@ -72,7 +72,7 @@ for kill in '' 4; do
 done
 result "an edit during the first step after a resume is seen" "$(different first/late-001 second/late-001 | head -5; grep -v '^reloaded at step 4' second.err)"
 original
-"$GRPO" replay a/exp-001 8 --regenerate --n 0 </dev/null >out 2>err
+"$GRPO" replay a/exp-001 8 --regenerate --count 0 </dev/null >out 2>err
 result "replay --regenerate repeats it too" "$(grep -q '^8 of 8 completions are the same again$' out || show out err)"
 for now in 'rm reward.lua exp.lua' 'echo "return { digits = function() return 5 end, lr = 1 }" >reward.lua'; do
   original
@@ -88,7 +88,7 @@ LUA
 "$GRPO" replay a/exp-001 8 --reward score.lua --json </dev/null >out 2>err
 result "replay --reward takes them from the disk" "$([ "$(grep -c '"rewards": {"digits": 5}, "step"' out)" = 8 ] || head -1 out; cat err)"
 mv reward.lua reward.away; mv exp.lua exp.away
-"$GRPO" test --record a/exp-001 --n 2 >rec_test.lua </dev/null 2>err; "$GRPO" test rec_test.lua </dev/null >out 2>&1
+"$GRPO" test --record a/exp-001 --count 2 >rec_test.lua </dev/null 2>err; "$GRPO" test rec_test.lua </dev/null >out 2>&1
 result "a recorded test runs when script and module are gone" "$(! grep -q 'not found' out && grep -q ' passed, ' out || show out err)"
 mv reward.away reward.lua; mv exp.away exp.lua
 "$GRPO" replay a/exp-001 8 --reward score.lua --regenerate </dev/null >out 2>err; status=$?
@@ -129,13 +129,13 @@ for at in 2 3 5 8 9; do
   result "killed in step $at: whatever is appended, the checkpoints are the same" "$(diff -r kept/keep-001/checkpoints killed/keep-001/checkpoints)"
 done
 cp -r kept/keep-001/logs before
-OPEN=replayed.open "$GRPO" replay kept/keep-001 8 --regenerate --n 0 </dev/null >out 2>err
+OPEN=replayed.open "$GRPO" replay kept/keep-001 8 --regenerate --count 0 </dev/null >out 2>err
 result "replay --regenerate writes nothing for hooks" "$(diff -r before kept/keep-001/logs; grep -q '^8 of 8' out || show out err)"
 original
 experiment saves.lua 'train = { steps = 4, prompts_per_step = 2 }, checkpoint = { keep = 1 },
   hooks = { on_step = function(m, tr) if m.step == 2 then tr:save() end end }'
 "$GRPO" run saves.lua --quiet --dir saves </dev/null >out 2>err; cp -r saves before-saves
-"$GRPO" replay saves/saves-001 3 --regenerate --n 0 </dev/null >out 2>err
+"$GRPO" replay saves/saves-001 3 --regenerate --count 0 </dev/null >out 2>err
 result "nor a checkpoint" "$(diff -r --no-dereference before-saves saves; grep -q '^8 of 8' out || show out err)"
 
 # ---- what must not end the run -------------------------------------------------------------------------------------------

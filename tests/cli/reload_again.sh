@@ -89,7 +89,7 @@ result "modules that only a failed script required are not kept" \
 go removed AT2="rm project/reward.lua; sed -i 's/clip = 0.2/clip = 0.3/' project/exp.lua" AT4='cp original/reward.lua project'
 said removed "a module that was removed is not there for the new script" \
   "$old project/exp.lua:.*: module 'reward' not found; .*" 'reloaded at step 4: project/exp.lua'
-"$GRPO" test --record removed/exp-001 --n 2 >original/exp_test.lua 2>record.err
+"$GRPO" test --record removed/exp-001 --count 2 >original/exp_test.lua 2>record.err
 # shellcheck disable=SC2016  # for the script
 sed -i 's/function(text) return require/function(text) assert(grpo.args.rate == "5") return require/' original/exp.lua
 rm -rf project; cp -r original project

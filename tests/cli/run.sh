@@ -75,7 +75,7 @@ cp -a fewer before && sed '/kind = "sft"/d' exp.lua >fewer.lua
 result "a script with fewer stages than the run is in is refused, and the run is as it was" \
   "$([ $status = 2 ] && grep -q 'step-000006: is of stage 2, the script has 1$' err && diff -r before fewer || show err)"
 for mode in f32 bf16 auto; do
-  "$GRPO" generate whole/half-001 "1+2=" --max 4 --temperature 0 --compute $mode >out.$mode 2>err || cat err >>out.$mode
+  "$GRPO" generate whole/half-001 "1+2=" --max-new-tokens 4 --temperature 0 --compute $mode >out.$mode 2>err || cat err >>out.$mode
 done
 result "generate --compute takes f32, bf16 and auto" "$(cmp out.f32 out.auto; [ -s out.bf16 ] || show err)"
 "$GRPO" generate whole/half-001 "1+2=" --compute fp8 >/dev/null 2>err; status=$?

@@ -48,7 +48,7 @@ same "replay of every step with another reward" replay RUN --reward length.lua
 same "diff with the run that has no segments" diff plain/exp-001 RUN
 same "runs" runs --dir RUN/..
 same "logs" logs RUN -n 3
-same "test --record" test --record RUN --n 5 -
+same "test --record" test --record RUN --count 5 -
 "$GRPO" diff plain/exp-001 $run >out 2>err
 result "diff finds all steps" "$(grep -q '^metrics: equal on all 14 common steps$' out && grep -q '^completions: equal on all 10 common steps$' out || show out err)"
 for where in whole joined; do

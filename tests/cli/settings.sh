@@ -78,7 +78,7 @@ rm -f mine.lua.away; mv mine.lua mine.lua.away; mv sums.json sums.away
 check "and continues from what it saved" "$GRPO" run --resume=stopped/sums-001 --quiet
 mv mine.lua.away mine.lua; mv sums.away sums.json
 result "with the same bits" "$(same_weights script/sums-001 stopped/sums-001)"
-check "eval of its run" "$GRPO" eval json/sums-001 --n 4
+check "eval of its run" "$GRPO" eval json/sums-001 --rows 4
 "$GRPO" check sums.json sampling.group_size=2 >out 2>&1
 result "check of settings" "$(grep -q '^finding: reward digits gives 8333 to degenerate text' out || show out)"
 

@@ -62,7 +62,7 @@ same() { result "$1" "$(different whole/exp-001 "$2")"; }
 killed "kill -9 in the middle of a step" kill1 KILL_ROLLOUT=7
 killed "kill -9 after a checkpoint" kill2 KILL_CHECKPOINT=8
 
-"$GRPO" replay whole/exp-001 9 --regenerate --n 1 >out 2>err; status=$?
+"$GRPO" replay whole/exp-001 9 --regenerate --count 1 >out 2>err; status=$?
 result "replay makes conversations again, the same ones" "$([ $status = 0 ] && grep -q '^16 of 16 completions are the same again' out || show out err)"
 result "replay shows who said what" "$(grep -qE '^ +(assistant|tool|environment)> ' out || show out)"
 echo 'return function(_, _, c) return #c.parts + c.environment.reward end' >parts.lua
@@ -77,7 +77,7 @@ cp -r whole/exp-001 staged && unsummed staged # whose stages alone have tools an
 echo 'local path = "staged/config.json"; local c = grpo.json.decode(io.open(path):read("a")); c.options.tools, c.options.environment = nil, nil
   local f = io.open(path, "w"); f:write(grpo.json.encode(c)); f:close()' | "$GRPO" repl >/dev/null
 for model in whole/exp-001 whole/exp-001/latest staged; do
-  "$GRPO" generate $model a --max 4 >out 2>err
+  "$GRPO" generate $model a --max-new-tokens 4 >out 2>err
   result "generate says that nothing answers: $model" "$([ "$(cat err)" = "note: the run answered this model by its tools and environment; here nothing does, and calls stay text" ] || echo "said: $(cat err)")"
 done
 

@@ -104,12 +104,33 @@ describe("the commands", function()
     end
   end)
 
+  it("have one name for one thing: no letter alone, and a refused name is not a flag", function()
+    local short = {}
+    for _, name in ipairs(cli.commands) do
+      local here = {}
+      for _, flag in ipairs(cli.command(name).flags) do here[flag.name] = true end
+      for _, flag in ipairs(cli.command(name).flags) do
+        assert.is_true(#flag.name > 1, name)
+        if flag.short then
+          assert.equal(short[flag.short] or flag.name, flag.name)
+          short[flag.short] = flag.name
+        end
+        for _, old in ipairs(flag.instead_of or {}) do
+          assert.is_nil(here[old], name)
+          local _, err = pcall(parse, cli.command(name), { "--" .. old })
+          assert.matches("unknown flag %-%-" .. old:gsub("%-", "%%-") .. ", write %-%-"
+            .. flag.name:gsub("%-", "%%-") .. ";", err.message)
+        end
+      end
+    end
+  end)
+
   it("share the declarations of flags that mean the same", function()
     local shared = {}
     for _, flag in pairs(flags) do
       if type(flag) == "table" and flag.name then shared[flag.name] = flag.doc end
     end
-    for _, name in ipairs { "arg", "dir", "json", "max", "seed", "threads", "top-p" } do
+    for _, name in ipairs { "arg", "dir", "json", "max-new-tokens", "seed", "threads", "top-p" } do
       for _, command in ipairs(cli.commands) do
         for _, flag in ipairs(cli.command(command).flags) do
           if flag.name == name then assert.equal(shared[name], flag.doc) end

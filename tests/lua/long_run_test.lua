@@ -168,13 +168,13 @@ describe("a long run of a script", function()
     with_script(function(dir, script)
       -- the reward is the number of digits of the step: another one for all steps but the first
       assert.matches(("%d completions scored again with .*: %d have another reward"):format(
-        2 * STEPS, 2 * STEPS - 2), printed { "replay", dir, "--reward", script, "--n", "1" })
+        2 * STEPS, 2 * STEPS - 2), printed { "replay", dir, "--reward", script, "--count", "1" })
     end)
   end)
 
   it("gives tests without being kept", function()
     with_script(function(dir)
-      local text = printed { "test", "--record", dir, "--n", "3", "-" }
+      local text = printed { "test", "--record", dir, "--count", "3", "-" }
       assert.matches("^[^\n]*3 completions of long%-001", text)
     end)
   end)

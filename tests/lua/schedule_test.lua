@@ -121,6 +121,8 @@ describe("schedules as text", function()
       ["cosine:peak=1,peak=2"] = "^peak: is given twice",
       ["cosine:1"] = "^1: want NAME=VALUE in cosine",
       ["cosine:peak=1,,warmup=2"] = "item 2 is empty",
+      ["cosine:"] = "cosine: item 1 is empty",
+      ["inverse_sqrt:peak=1"] = "inverse_sqrt: warmup: is required",
       ["cosine:peak=(1"] = "its parentheses do not match",
       ["cosine:peak=1)("] = "its parentheses do not match",
       ["cosine:peak=0x10"] = "^0x10: want a number, a word or a schedule in parentheses",

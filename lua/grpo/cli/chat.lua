@@ -23,7 +23,7 @@ local command = {
   arguments = { flags.model },
   flags = {
     { name = "system", type = "text", doc = "give the model TEXT as the system message" },
-    flags.with(flags.max, { default = 1024 }),
+    flags.with(flags.max_new_tokens, { default = 1024 }),
     flags.temperature, flags.top_p, flags.top_k, flags.min_p, flags.seed, flags.quantize,
     flags.compute, flags.base, flags.memory, flags.threads,
   },
@@ -156,7 +156,7 @@ function Chat:answer(ids)
   local text = table.concat(shown)
   if ok then
     if result[1].finish == "length" and self.terminal then
-      core.err("(cut at --max or at the end of the context)\n")
+      core.err("(cut at --max-new-tokens or at the end of the context)\n")
     end
     return text
   end
@@ -220,7 +220,7 @@ local function make_chat(o)
     template = model.tokenizer.chat_template ~= nil, terminal = core.isatty(1),
     system = o.flags.system, seed = o.flags.seed,
     sampling = {
-      max_new_tokens = o.flags.max, repetition_penalty = own.repetition_penalty,
+      max_new_tokens = o.flags["max-new-tokens"], repetition_penalty = own.repetition_penalty,
       temperature = o.flags.temperature or own.temperature or 1.0,
       top_p = o.flags["top-p"] or own.top_p, top_k = o.flags["top-k"] or own.top_k,
       min_p = o.flags["min-p"] or own.min_p,

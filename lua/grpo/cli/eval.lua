@@ -17,8 +17,10 @@ local command = {
   },
   flags = {
     flags.arg,
-    { name = "n", type = "integer", min = 1, doc = "evaluate only the first N held-out rows" },
-    { name = "samples", type = "integer", min = 0, default = 3, doc = "show N completions" },
+    { name = "rows", type = "integer", min = 1, instead_of = { "n", "limit" },
+      doc = "evaluate only the first N held-out rows" },
+    flags.with(flags.completions, { min = 0, default = 3, instead_of = { "samples" },
+      doc = "show N completions" }),
     flags.memory, flags.threads, flags.json,
   },
   about = {
@@ -88,12 +90,12 @@ end
 
 function command.run(o)
   local tr = trainer_of(o)
-  local report = tr:evaluate(o.flags.n)
+  local report = tr:evaluate(o.flags.rows)
   if o.flags.json then
     report.samples, report.per_row = nil, nil
     core.out(core.json_encode(report) .. "\n")
   else
-    show(report, o.flags.samples)
+    show(report, o.flags.completions)
   end
 end
 

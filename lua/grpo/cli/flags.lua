@@ -13,6 +13,7 @@
 --   choices    of a choice or a list
 --   optional   true: --NAME alone is allowed, and its value is true; a value is joined by "="
 --   default    the value when the flag is not given
+--   instead_of names that are refused with this one: of earlier versions, or of other programs
 --   doc        what the flag does, beginning with a verb; completions show the words before the
 --              first of ";", ":", "(" and "."
 -- An argument is a word without dashes.  It has name, type (or a list of types), doc, and
@@ -41,6 +42,10 @@ flags.arg = { name = "arg", type = "pair",
 flags.base = { name = "base", type = "dir",
   doc = "use the model in DIR as the base of an adapter, instead of the one that it names" }
 
+-- How many completions a command samples or shows; doc is the command's own.
+flags.completions = { name = "completions", type = "integer",
+  instead_of = { "n", "samples", "num-generations", "num-return-sequences", "num-completions" } }
+
 flags.compute = { name = "compute", type = "choice", choices = { "f32", "bf16", "auto" },
   doc = "compute the products with weights in f32, which auto means too, or in bf16" }
 
@@ -49,7 +54,9 @@ flags.dir = { name = "dir", type = "dir", value = "RUNS", default = "runs",
 
 flags.json = { name = "json", doc = "print the result as JSON, one object on each line" }
 
-flags.max = { name = "max", type = "integer", min = 1, doc = "stop a completion after N tokens" }
+flags.max_new_tokens = { name = "max-new-tokens", type = "integer", min = 1,
+  instead_of = { "max", "max-tokens", "max-length", "max-completion-length", "length" },
+  doc = "stop a completion after N tokens" }
 
 flags.memory = { name = "memory", type = "size", value = "SIZE",
   doc = "end with one line and status 5 instead of holding more than SIZE, such as 500M or 8G: all "
@@ -65,6 +72,7 @@ flags.seed = { name = "seed", type = "integer", value = "S", min = 0, default = 
   doc = "seed the random numbers; the same seed gives the same text" }
 
 flags.temperature = { name = "temperature", type = "number", value = "T",
+  instead_of = { "do-sample", "temp" },
   doc = "divide the logits by T; 0 always takes the most likely token" }
 
 flags.threads = { name = "threads", type = "integer", min = 1, max = 1024,

@@ -12,8 +12,8 @@ local command = {
     { name = "PROMPT", type = "text", doc = "the text to complete; - reads standard input" },
   },
   flags = {
-    { name = "n", type = "integer", min = 1, default = 1, doc = "sample N completions" },
-    flags.with(flags.max, { default = 256 }),
+    flags.with(flags.completions, { min = 1, default = 1, doc = "sample N completions" }),
+    flags.with(flags.max_new_tokens, { default = 256 }),
     flags.with(flags.temperature, { default = 1.0 }),
     flags.with(flags.top_p, { default = 1.0 }),
     flags.with(flags.top_k, { default = 0 }),
@@ -36,8 +36,9 @@ function command.run(o)
   local alone = model_paths.alone(path)
   if alone then core.err("note: " .. alone .. "\n") end
   local list = model:generate(prompt, {
-    max_new_tokens = o.flags.max, temperature = o.flags.temperature, top_p = o.flags["top-p"],
-    top_k = o.flags["top-k"], n = o.flags.n, seed = o.flags.seed,
+    max_new_tokens = o.flags["max-new-tokens"], temperature = o.flags.temperature,
+    top_p = o.flags["top-p"], top_k = o.flags["top-k"], n = o.flags.completions,
+    seed = o.flags.seed,
   })
   for i, completion in ipairs(list) do
     if o.flags.json then

@@ -12,9 +12,12 @@ local command = {
   about = {
     "Shows the list of commands, or the help of one COMMAND. For an OPTION of an experiment or a "
       .. "NAME of the Lua interface it shows what ?NAME shows at a prompt. For a section of "
-      .. "options it lists them. It also explains the variables of the environment. Examples:",
+      .. "options it lists them. It also explains the variables of the environment. from-trl and "
+      .. "from-verl list the options of TRL, transformers, PEFT and verl with their names here. "
+      .. "Examples:",
     { { "grpo help train.lr" }, { "grpo help train.ppo" }, { "grpo help rewards" },
-      { "grpo help grpo.data.jsonl" }, { "grpo help Completion" }, { "grpo help GRPO_CPU" } },
+      { "grpo help grpo.data.jsonl" }, { "grpo help Completion" }, { "grpo help GRPO_CPU" },
+      { "grpo help from-trl" }, { "grpo help from-verl" } },
   },
 }
 
@@ -41,6 +44,31 @@ local function variable(name)
   end
 end
 
+-- Topics that are tables of their own: names of other programs.
+local topics = { ["from-trl"] = { "TRL", "transformers", "PEFT" }, ["from-verl"] = { "verl" } }
+
+local function names_of(programs)
+  local foreign, lines = require "grpo.experiment.foreign", {}
+  for _, program in ipairs(programs) do
+    local rows = {}
+    for i, row in ipairs(foreign.rows(program)) do
+      local ours = row.ours and row.ours .. (row.about ~= "" and ". " or "") or ""
+      rows[i] = { row.name, ours .. row.about }
+    end
+    lines[#lines + 1] = ("Options of %s, and what they are here:\n%s"):format(program,
+      wrap.list(rows, usage.width()))
+  end
+  return table.concat(lines, "\n\n")
+end
+
+-- An option of another program, with the help of what it is here.
+local function of_another_program(name)
+  local advice, ours = require("grpo.experiment.foreign").explanation(name)
+  if not advice then return nil end
+  local about = ours and require("grpo.repl.explain").find(ours, {})
+  return wrap.paragraph(advice, usage.width()) .. (about and "\n\n" .. about or "")
+end
+
 function command.overview(cli)
   local rows, width = {}, usage.width()
   for i, name in ipairs(cli.commands) do rows[i] = { name, cli.command(name).summary } end
@@ -62,7 +90,8 @@ function command.run(o, cli)
     core.out(usage.help(named))
   else
     local names = { grpo = require "grpo", schedule = require "grpo.schedule" }
-    local about = variable(name) or require("grpo.repl.explain").find(name, names)
+    local about = topics[name] and names_of(topics[name]) or variable(name)
+      or require("grpo.repl.explain").find(name, names) or of_another_program(name)
     core.out((about or cli.unknown("help: unknown command or name", name)) .. "\n")
   end
 end

@@ -75,20 +75,40 @@ local function all_flags(command)
   return table.move(flags.common, 1, #flags.common, #list + 1, list)
 end
 
-local function unknown(command, name)
-  local names, option = {}, nil
-  for i, flag in ipairs(all_flags(command)) do names[i] = "--" .. flag.name end
-  if usage.takes(command, "option") then
-    option = require("grpo.experiment.option_tree").whole_name(name:gsub("-", "_"))
+-- The flag that a name of earlier versions, or of another program, means in this command.
+local function named_otherwise(command, name)
+  for _, flag in ipairs(command.flags) do
+    if options.among(name:gsub("_", "-"), flag.instead_of or {}) then return flag end
   end
-  local hint = option and ("; options are written %s=VALUE"):format(option)
+end
+
+-- The end of an error about a flag that the command does not have.
+local function about_unknown(command, name)
+  local word = name:gsub("-", "_")
+  local flag = named_otherwise(command, name)
+  if flag then return (", write --%s"):format(flag.name) end
+  local names = {}
+  for i, known in ipairs(all_flags(command)) do names[i] = "--" .. known.name end
+  if options.among("--" .. name:gsub("_", "-"), names) then
+    return (", write --%s"):format((name:gsub("_", "-")))
+  end
+  if not usage.takes(command, "option") then return options.hint("--" .. name, names) end
+  local advice, ours = require("grpo.experiment.foreign").advice_on_name(word)
+  if advice then
+    return ": " .. advice .. (ours and ("; options are written %s=VALUE"):format(ours) or "")
+  end
+  local option = require("grpo.experiment.option_tree").whole_name(word)
+  return option and ("; options are written %s=VALUE"):format(option)
     or options.hint("--" .. name, names)
-  refuse(command, "unknown flag --%s%s", name, hint)
+end
+
+local function unknown(command, name)
+  refuse(command, "unknown flag --%s%s", name, about_unknown(command, name))
 end
 
 -- The flag that a word is, and its value if the word has one; nil for other words.
 local function flag_of(command, word)
-  local name, joined, text = word:match("^%-%-([%w-]+)(=?)(.*)$")
+  local name, joined, text = word:match("^%-%-([%w_-]+)(=?)(.*)$")
   local letter = word:match("^%-(%a)$")
   if not name and not letter then return nil end
   for _, flag in ipairs(all_flags(command)) do

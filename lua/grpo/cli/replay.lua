@@ -33,7 +33,7 @@ local command = {
     { name = "nonfinite",
       doc = "instead of the completions that were learned from, the batches whose step was not "
         .. "taken because a value was not finite (train.on_nonfinite)" },
-    { name = "n", type = "integer", min = 0, default = 4,
+    { name = "count", type = "integer", min = 0, default = 4, instead_of = { "n" },
       doc = "show N prompts, or with --reward N changed completions" },
     flags.arg, flags.json,
   },
@@ -96,7 +96,7 @@ local function show_step(rows, n, json)
   core.out(("step %d: %d completions of %d prompts\n"):format(rows[1].step, #rows, #groups))
   for i = 1, math.min(n, #groups) do show_group(groups[i]) end
   if n < #groups then
-    core.out(("\n%d more prompts; --n %d shows all\n"):format(#groups - n, #groups))
+    core.out(("\n%d more prompts; --count %d shows all\n"):format(#groups - n, #groups))
   end
 end
 
@@ -345,7 +345,7 @@ local function last_step(run)
 end
 
 function command.run(o)
-  local step, n = o.words[2], o.flags.n
+  local step, n = o.words[2], o.flags.count
   local run = history.open(o.words[1])
   if o.flags.reward and o.flags.regenerate then
     complain("EARG", "--reward and --regenerate cannot be combined; choose one")

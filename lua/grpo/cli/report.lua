@@ -8,8 +8,8 @@ local command = {
   arguments = { flags.run },
   flags = {
     { name = "out", type = "file", doc = "write FILE instead of RUN/report.html" },
-    { name = "completions", type = "integer", min = 0, default = 3000,
-      doc = "show about N completions, of evenly spaced steps; 0 shows those of one step" },
+    flags.with(flags.completions, { min = 0, default = 3000,
+      doc = "show about N completions, of evenly spaced steps; 0 shows those of one step" }),
   },
   about = {
     "Writes RUN/report.html and prints its path. The page shows the facts of the run, the curves "

@@ -22,7 +22,7 @@ local command = {
         .. "or returns rewards. The texts come with the first rows of the dataset in turn. Prints "
         .. "once for each line of code what fails, what answers differently when it is called "
         .. "again, and what changes its row" },
-    { name = "n", type = "integer", min = 0,
+    { name = "count", type = "integer", min = 0, instead_of = { "n" },
       doc = "set the number of completions of --record (default: 20) or of random texts of --fuzz "
         .. "(default: 200)" },
     flags.arg,
@@ -41,13 +41,13 @@ local function record(o)
   local run = require("grpo.runs.history").open(o.flags.record)
   local e = require("grpo.scripts.script").of_run(run.dir, run.info)
   local here = core.fs.exists(run.info.script) and run.info.script or run.dir .. "/source/main.lua"
-  local text, count = require("grpo.runs.record_tests").test_file(run, e, here, o.flags.n or 20)
+  local text, count = require("grpo.runs.record_tests").test_file(run, e, here, o.flags.count or 20)
   core.out(text)
   core.err(("%d cases, with the rewards of %s\n"):format(count, here))
 end
 
 local function fuzz(o)
-  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.n or 200, o)
+  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.count or 200, o)
   for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
   core.out(("%d rewards, %d texts, %d failures\n"):format(result.rewards, result.texts,
     #result.failures))

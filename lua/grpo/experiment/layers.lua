@@ -11,7 +11,7 @@ local option_rules = require "grpo.experiment.option_rules"
 local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
 local sorted_pairs = require "grpo.base.sorted"
-local nearest = require "grpo.options".nearest
+local unknown = require "grpo.experiment.unknown"
 
 local get = option_tree.get
 local layers = {}
@@ -34,8 +34,11 @@ local function read_value(layer, path, row, v)
   return value
 end
 
-local function hint(near)
-  return near and (", did you mean '%s'?"):format(near) or ""
+-- Raises about an option that is not there.  all: the whole table that holds it.
+local function complain_unknown(layer, path, value, parent, all)
+  local line = layer.where and origins.line(layer.where, path:match("[^.]+$") or path)
+  error(errors.new("EARG", unknown.text(path, value, parent, all, layer == COMMAND_LINE),
+    line or layer.name), 0)
 end
 
 -- ---- laying one table over another ------------------------------------------------
@@ -86,8 +89,7 @@ local function lay(result, from, layer, node, value, prefix)
     local below = option_tree.child(node, key)
     if is_obsolete(layer, path, v) then goto continue end
     if not below then
-      complain(layer, path, "unknown option%s",
-        hint(option_tree.whole_name(path) or nearest(key, option_tree.child_names(node))))
+      complain_unknown(layer, path, v, node, layer.value)
     end
     if below.children and type(v) == "table" and not option_tree.is_dataset(v) then
       if below.row then put(result, from, path, {}, layer.name) end
@@ -151,15 +153,21 @@ end
 
 -- ---- the command line ---------------------------------------------------------------
 
+-- The options of a command line as a table.
+local function as_table(overrides)
+  local all = {}
+  for _, override in ipairs(overrides) do put(all, {}, override.path, override.value) end
+  return all
+end
+
 -- The row of an option that a command line names.
-local function override_row(override, path)
+local function override_row(override, path, overrides)
   local node = option_tree.root()
   for part in path:gmatch("[^.]+") do
     local parent = node
     node = option_tree.child(parent, part)
     if not node then
-      complain(COMMAND_LINE, override.path, "unknown option%s",
-        hint(option_tree.whole_name(path) or nearest(part, option_tree.child_names(parent))))
+      complain_unknown(COMMAND_LINE, override.path, override.value, parent, as_table(overrides))
     end
   end
   if not node.row then
@@ -177,7 +185,7 @@ local function lay_overrides(result, from, overrides, stage_index)
     end
     local here = not index or tonumber(index) == stage_index
     if here and not is_obsolete(COMMAND_LINE, path, override.value) then
-      local row, value = override_row(override, path), override.value
+      local row, value = override_row(override, path, overrides), override.value
       if value == core.json_null then
         value = nil
       else

@@ -3,6 +3,7 @@
 
 local errors = require "grpo.base.errors"
 local option_tree = require "grpo.experiment.option_tree"
+local unknown = require "grpo.experiment.unknown"
 
 local live_options = {}
 
@@ -12,7 +13,9 @@ local views = setmetatable({}, { __mode = "k" }) -- [trainer][table of options] 
 local function check(node, full, key, value)
   local below = option_tree.child(node, key)
   local row = below and below.row
-  if not below then errors.raise("EARG", "tr.config: there is no option '%s'", full) end
+  if not below then
+    errors.raise("EARG", "tr.config: %s", unknown.assigned(full, value, node))
+  end
   if not row or not row.live then
     errors.raise("EARG", "tr.config.%s: cannot be changed while the run trains; set it in the "
       .. "experiment (docs/options.md marks the options that are live)", full)

@@ -1,6 +1,7 @@
 -- The options of an experiment as a tree, and what a value of an option must be.  The rows are in
 -- option_rows.lua.
 
+local foreign = require "grpo.experiment.foreign"
 local number_text = require "grpo.base.number_text"
 local option_rows = require "grpo.experiment.option_rows"
 local options = require "grpo.options"
@@ -29,6 +30,13 @@ end
 
 function option_tree.child(node, key)
   return node.children and node.children[key]
+end
+
+-- The node at a path; nil if there is none.
+function option_tree.find(path)
+  local node = option_tree.root()
+  for part in path:gmatch("[^.]+") do node = node and option_tree.child(node, part) end
+  return node
 end
 
 function option_tree.child_names(node)
@@ -87,10 +95,15 @@ local wanted_text = {
   list = "a list", dataset = "a dataset (grpo.data.jsonl, .csv, .text, .list or .generate)",
 }
 
+-- A bound as one writes it: 1e9 and not 1000000000.0.
+local function bound(v)
+  return foreign.source(math.abs(v) < 1e7 and math.tointeger(v) or v)
+end
+
 local function range_text(row)
-  if row.min and row.max then return (", %s to %s"):format(row.min, row.max) end
-  if row.min then return (", %s or more"):format(row.min) end
-  if row.max then return (", %s or less"):format(row.max) end
+  if row.min and row.max then return (", %s to %s"):format(bound(row.min), bound(row.max)) end
+  if row.min then return (", %s or more"):format(bound(row.min)) end
+  if row.max then return (", %s or less"):format(bound(row.max)) end
   return ""
 end
 
@@ -108,6 +121,7 @@ end
 
 function option_tree.shown(v)
   if type(v) == "string" then return ("'%s'"):format(#v > 40 and v:sub(1, 40) .. "..." or v) end
+  if type(v) == "number" and v - v == 0 then return foreign.source(v) end
   if type(v) == "number" or type(v) == "boolean" then return number_text(v) end
   return "a " .. type(v)
 end
@@ -119,6 +133,8 @@ function option_tree.problem(row, v)
     if accepts[kind](v, row) then fits = true break end
   end
   if not fits then
+    local advice = foreign.value_advice(row.path, v)
+    if advice then return "got " .. option_tree.shown(v) .. advice end
     return ("got %s, want %s%s"):format(option_tree.shown(v), option_tree.wanted(row),
       options.hint(v, row.choices or {}))
   end

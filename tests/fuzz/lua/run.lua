@@ -267,7 +267,7 @@ local commands = {
   { "diff", dir, pristine },
   { "diff", pristine, dir },
   { "replay", dir },
-  { "eval", dir, "--samples=1" },
+  { "eval", dir, "--completions=1" },
   { "generate", dir, "1+1=" },
   { "export", dir, root .. "/exported" },
   { "runs", "--dir", root .. "/runs" },

@@ -14,7 +14,7 @@ local switch = { on = true, off = false, both = "both" }
 local computes = { f32 = { "f32" }, bf16 = { "bf16" }, both = { "f32", "bf16" } }
 
 local function options(o)
-  return { runs = o.flags.runs, compute = computes[o.flags.compute], base = o.flags.base,
+  return { runs = o.flags.runs, compute = computes[o.flags.compute], base = o.flags.frozen,
     sharing = switch[o.flags.sharing], reuse = switch[o.flags.reuse], weights = o.flags.weights }
 end
 

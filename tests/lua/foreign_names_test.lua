@@ -1,0 +1,323 @@
+-- Options of TRL, transformers, PEFT and verl: each is led to its name here.
+
+local core = require "grpo.core"
+local foreign = require "grpo.experiment.foreign"
+local foreign_names = require "grpo.experiment.foreign_names"
+local layers = require "grpo.experiment.layers"
+local option_tree = require "grpo.experiment.option_tree"
+local parse = require "grpo.cli.parse"
+local tiny = require "tests.lua.tiny"
+
+-- A value of the kind that an option takes.
+local function sample_of(path)
+  local node = option_tree.find(path)
+  local row = node and node.row
+  if not row then return "x" end
+  if row.choices then return row.choices[1] end
+  if row.type:find("boolean") then return true end
+  if row.type:find("string") then return "x" end
+  if row.type:find("list") or row.type:find("table") then return { "x" } end
+  return math.tointeger(math.max(row.min or 1, 1)) or row.min
+end
+
+local function table_of(path, value)
+  local t = value
+  local parts = {}
+  for part in path:gmatch("[^.]+") do table.insert(parts, 1, part) end
+  for _, part in ipairs(parts) do t = { [part] = t } end
+  return t
+end
+
+-- Returns what is said of a table of options.
+local function said(t)
+  return tiny.message_of(layers.resolve, { { name = "script", value = t } }, {})
+end
+
+local function said_on_command_line(word)
+  return tiny.message_of(layers.resolve, {}, { layers.parse_override(word) })
+end
+
+-- Names that people write, and those that they should be told: a list of its own,
+-- which is not made from the rows.
+local led = {
+  ["beta"] = "train.kl", ["num_generations"] = "sampling.group_size",
+  ["learning_rate"] = "train.lr", ["epsilon"] = "train.clip", ["epsilon_high"] = "train.clip_high",
+  ["max_completion_length"] = "sampling.max_new_tokens",
+  ["max_prompt_length"] = "data.max_prompt_tokens", ["loss_type"] = "train.loss",
+  ["gradient_accumulation_steps"] = "a part of train.prompts_per_step",
+  ["per_device_train_batch_size"] = "a part of train.prompts_per_step",
+  ["generation_batch_size"] = "a part of train.prompts_per_step",
+  ["reward_weights"] = "a part of rewards", ["reward_funcs"] = "a part of rewards",
+  ["scale_rewards"] = "train.advantage.scale", ["num_iterations"] = "train.iterations",
+  ["delta_x.temperature"] = "sampling.temperature", ["top_p"] = "sampling.top_p",
+  ["top_k"] = "sampling.top_k", ["min_p"] = "sampling.min_p",
+  ["repetition_penalty"] = "sampling.repetition_penalty",
+  ["mask_truncated_completions"] = "train.mask_truncated",
+  ["importance_sampling_level"] = "train.importance",
+  ["multi_objective_aggregation"] = "reward.aggregate", ["sync_ref_model"] = "train.sync_reference",
+  ["ref_model_mixup_alpha"] = "train.sync_reference.mixup",
+  ["ref_model_sync_steps"] = "train.sync_reference.every",
+  ["log.top_entropy_quantile"] = "train.top_entropy_quantile", ["entropy_coef"] = "train.entropy",
+  ["max_tool_calling_iterations"] = "turns.max",
+  ["vllm_importance_sampling_mode"] = "train.sampler_correction.mode",
+  ["vllm_importance_sampling_cap"] = "train.sampler_correction.max",
+  ["off_policy_mask_threshold"] = "train.off_policy_mask",
+  ["use_bias_correction_kl"] = "train.kl_bias_correction",
+  ["log_completions"] = "log.completions", ["num_completions_to_print"] = "log.completions",
+  ["model_name_or_path"] = "model.path", ["torch_dtype"] = "model.dtype",
+  ["use_peft"] = "model.lora", ["lora_r"] = "model.lora.rank", ["lora_alpha"] = "model.lora.alpha",
+  ["lora_target_modules"] = "model.lora.targets", ["load_in_4bit"] = "model.quantize",
+  ["dataset_name"] = "a part of data.train", ["output_dir"] = "name", ["run_name"] = "name",
+  ["num_train_epochs"] = "train.epochs", ["max_steps"] = "train.steps",
+  ["lr_scheduler_type"] = "a part of train.lr", ["warmup_steps"] = "a part of train.lr",
+  ["warmup_ratio"] = "a part of train.lr", ["optim"] = "train.optimizer.name",
+  ["weight_decay"] = "train.optimizer.weight_decay", ["adam_beta1"] = "train.optimizer.beta1",
+  ["adam_beta2"] = "train.optimizer.beta2", ["adam_epsilon"] = "train.optimizer.eps",
+  ["model.max_grad_norm"] = "train.max_grad_norm", ["bf16"] = "compute",
+  ["train.gradient_checkpointing"] = "model.gradient_checkpointing",
+  ["logging_steps"] = "log.every", ["eval_steps"] = "eval.every",
+  ["save_steps"] = "checkpoint.every",
+  ["save_total_limit"] = "checkpoint.keep", ["metric_for_best_model"] = "checkpoint.best",
+  ["report_to"] = "log.tensorboard", ["train.seed"] = "seed",
+  ["max_new_tokens"] = "sampling.max_new_tokens", ["num_return_sequences"] = "sampling.group_size",
+  ["do_sample"] = "sampling.temperature", ["model.lora.r"] = "model.lora.rank",
+  ["model.lora.target_modules"] = "model.lora.targets", ["batch_size"] = "train.prompts_per_step",
+  ["cliprange"] = "train.clip", ["vf_coef"] = "train.ppo.value_coef", ["kl_coef"] = "train.kl",
+  ["actor_rollout_ref.rollout.n"] = "sampling.group_size",
+  ["actor_rollout_ref.actor.optim.lr"] = "train.lr",
+  ["actor_rollout_ref.actor.kl_loss_coef"] = "train.kl", ["actor.kl_loss_coef"] = "train.kl",
+  ["train.kl_loss_coef"] = "train.kl", ["rollout.n"] = "sampling.group_size",
+  ["actor_rollout_ref.actor.clip_ratio_high"] = "train.clip_high",
+  ["actor_rollout_ref.actor.ppo_epochs"] = "train.iterations",
+  ["algorithm.kl_ctrl.kl_coef"] = "train.kl", ["algorithm.adv_estimator"] = "train.loss",
+  ["algorithm.lam"] = "train.ppo.lambda", ["data.train_batch_size"] = "train.prompts_per_step",
+  ["data.max_response_length"] = "sampling.max_new_tokens",
+  ["data.train_files"] = "a part of data.train", ["trainer.total_epochs"] = "train.epochs",
+  ["trainer.save_freq"] = "checkpoint.every", ["trainer.test_freq"] = "eval.every",
+  ["trainer.experiment_name"] = "name",
+}
+
+-- Those without an equivalent, and a word of the reason.
+local without = {
+  ["use_vllm"] = "samples with the weights", ["vllm_mode"] = "samples with the weights",
+  ["vllm_gpu_memory_utilization"] = "no GPU", ["fp16"] = "compute = \"bf16\"",
+  ["steps_per_generation"] = "train%.ppo%.minibatches", ["log.wandb"] = "wandb_forward%.py",
+  ["deepspeed"] = "sharded", ["fsdp"] = "sharded", ["push_to_hub"] = "grpo export",
+  ["dataloader_num_workers"] = "worker", ["torch_compile"] = "CPU",
+  ["resume_from_checkpoint"] = "%-%-resume=runs/NAME", ["use_dora"] = "plain LoRA",
+  ["label_smoothing_factor"] = "likelihood", ["eval_on_start"] = "before its first step",
+  ["actor_rollout_ref.rollout.tensor_model_parallel_size"] = "sharded",
+  ["actor_rollout_ref.actor.fsdp_config.param_offload"] = "sharded",
+  ["algorithm.use_pf_ppo"] = "from%-verl", ["trainer.nnodes"] = "sharded",
+}
+
+describe("a name of another program", function()
+  for path, ours in require("grpo.base.sorted")(led) do
+    it(("%s is %s"):format(path, ours), function()
+      local option = ours:match("%S+$")
+      local message = said(table_of(path, sample_of(option)))
+      local begins = ("script: %s is %s here"):format(path, ours)
+      assert.equal(begins, message:sub(1, #begins))
+      assert.is_nil(message:find("did you mean", 1, true))
+    end)
+  end
+  for path, reason in require("grpo.base.sorted")(without) do
+    it(path .. " has no equivalent", function()
+      local message = said(table_of(path, 1))
+      local begins = ("script: %s has no equivalent here, because "):format(path)
+      assert.equal(begins, message:sub(1, #begins))
+      assert.matches(reason, message)
+    end)
+  end
+  it("is counted with the others of its table", function()
+    assert.matches("; write train%.kl = 0%.04%. .*2 more names here are those of other programs",
+      said { train = { beta = 0.04, epsilon = 0.2, num_generations = 8 } })
+    assert.matches("another name here is one of other programs",
+      said { train = { beta = 0.04, epsilon = 0.2 } })
+  end)
+  it("may not hide a misspelt name of ours", function()
+    assert.equal("script: train.clipp: unknown option, did you mean 'clip'?",
+      said { train = { clipp = 1 } })
+    assert.equal("script: lr: unknown option, did you mean 'train.lr'?", said { lr = 1 })
+  end)
+end)
+
+describe("a value that stands beside such a name", function()
+  local function writes(code, t) assert.matches("; write " .. code:gsub("%p", "%%%0"), said(t)) end
+  it("is written as it is here", function()
+    writes("train.lr = 2e-6", { train = { learning_rate = 2e-6 } })
+    writes("train.advantage.scale = \"group\"", { scale_rewards = true })
+    writes("train.advantage.scale = \"none\"", { scale_rewards = "none" })
+    writes("train.advantage.scale = \"batch\"", { scale_rewards = "batch" })
+    for _, name in ipairs { "grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo",
+      "vespo" } do
+      writes(("train.loss = %q"):format(name), { loss_type = name })
+    end
+    writes("compute = \"bf16\"", { bf16 = true })
+    writes("model.lora.targets = { \"q_proj\", \"v_proj\" }",
+      { model = { lora_target_modules = { "q_proj", "v_proj" } } })
+    writes("train.optimizer.name = \"adamw_8bit\"", { optim = "paged_adamw_8bit" })
+    writes("eval.every_epochs = 1", { eval_strategy = "epoch" })
+    writes("stages = { { kind = \"ppo\" } }", { algorithm = { adv_estimator = "gae" } })
+    writes("sampling.top_k = 0", { rollout = { top_k = -1 } })
+  end)
+  it("is not written where it cannot be", function()
+    assert.matches("which has no equivalent of \"sgd\"", said { optim = "sgd" })
+    assert.is_nil(said({ beta = "much" }):find("write", 1, true))
+    assert.matches("and false is what happens without it; remove it", said { bf16 = false })
+    assert.matches("and %-1 is what happens without it", said { max_steps = -1 })
+  end)
+  it("counts prompts where completions were counted", function()
+    local t = { per_device_train_batch_size = 8, gradient_accumulation_steps = 4,
+      num_generations = 16 }
+    writes("train.prompts_per_step = 2", { train = t })
+    t.num_generations = 5
+    writes("train.prompts_per_step = completions of a step / sampling.group_size", { train = t })
+    assert.matches("train%.gradient_accumulation_steps is a part of train%.prompts_per_step here, "
+      .. "which is set already; remove it",
+      said { train = { gradient_accumulation_steps = 4, prompts_per_step = 2 } })
+  end)
+  it("becomes part of the schedule of the learning rate", function()
+    writes('train.lr = "cosine:peak=2e-6"',
+      { train = { lr_scheduler_type = "cosine", lr = 2e-6 } })
+    writes('train.lr = "cosine:peak=2e-6,warmup_ratio=0.1"',
+      { train = { lr = "cosine:peak=2e-6", warmup_ratio = 0.1 } })
+    writes('train.lr = "linear:from=2e-6,to=0,warmup=20"',
+      { train = { lr = 2e-6, warmup_steps = 20 } })
+  end)
+  it("is written as a command line has it", function()
+    assert.equal("command line: train.loss_type is train.loss here; write train.loss=dapo",
+      said_on_command_line("train.loss_type=dapo"):match("^[^.]*%.[^.]*%.[^.]*%.loss=dapo"))
+    assert.matches("write train%.lr=2e%-6%.", said_on_command_line("learning_rate=2e-6"))
+  end)
+end)
+
+describe("a value that other programs call otherwise", function()
+  for option, values in require("grpo.base.sorted")(foreign_names.values) do
+    it("is named: " .. option, function()
+      local row = option_tree.find(option).row
+      for value, ours in pairs(values) do
+        assert.is_false(row.type:find("enum") and (option_tree.value(row, value)) ~= nil, value)
+        if type(ours) == "string" then
+          local ok, v = pcall(load, "return " .. ours)
+          assert.is_true(ok)
+          assert.is_not_nil((option_tree.value(row, v())), ours)
+        end
+      end
+    end)
+  end
+  it("is led to ours, or to what else does it", function()
+    local function answer(path, value) return said(table_of(path, value)) end
+    assert.matches("got 'ppo', which is not one of its values, because it is a kind of stage; "
+      .. "write stages = { { kind = \"ppo\" } }", answer("train.loss", "ppo"))
+    assert.matches("got 'adamw8', which is \"adamw_8bit\" here",
+      answer("train.optimizer.name", "adamw8"))
+    assert.matches("got true, which is \"group\" here", answer("train.advantage.scale", true))
+    assert.matches("got 'low_var_kl', which is \"k3\" here",
+      answer("train.kl_estimator", "low_var_kl"))
+    assert.matches("got 'dpo', .* pairs of answers", answer("train.loss", "dpo"))
+    assert.matches("got 'bfloat16', which is \"bf16\" here", answer("compute", "bfloat16"))
+    assert.matches("did you mean 'dapo'", answer("train.loss", "dapoo"))
+  end)
+end)
+
+describe("the table of names", function()
+  local function lines_of(path)
+    local list = {}
+    for line in assert(core.fs.read(path)):gmatch("[^\n]+") do list[#list + 1] = line end
+    return list
+  end
+  it("has every field of GRPOConfig, TrainingArguments and TRL's other classes", function()
+    local lines, missing = lines_of "tests/cases/foreign_names/hugging_face.txt", {}
+    assert.is_true(#lines > 200)
+    for _, line in ipairs(lines) do
+      local name = line:match("%S+$")
+      local row = foreign.row(name)
+      if not row or row[1] ~= name then missing[#missing + 1] = line end
+    end
+    assert.same({}, missing)
+  end)
+  it("has every key of verl's, or its section", function()
+    local lines, missing = lines_of "tests/cases/foreign_names/verl.txt", {}
+    assert.is_true(#lines > 500)
+    for _, name in ipairs(lines) do
+      local ours = option_tree.find(name)
+      if not ours and not foreign.row(name) then missing[#missing + 1] = name end
+    end
+    assert.same({}, missing)
+  end)
+  it("leads to options that exist, with values and lines that they take", function()
+    local function fits(code, name)
+      local path, text = code:match("^([%l_.]+) = (.*)$")
+      local node = path and option_tree.find(path)
+      if not node then error(name .. ": " .. code) end
+      if text:find("...", 1, true) or text:find(" of a step", 1, true) then return end
+      local chunk = load("local grpo = ... return " .. text, "=" .. name, "t", {})
+      if not chunk then error(name .. ": " .. code) end
+      local ok, v = pcall(chunk)
+      if ok and node.row and type(v) ~= "table" and v ~= nil then
+        local taken, why = option_tree.value(node.row, v)
+        if taken == nil then error(("%s: %s: %s"):format(name, code, why)) end
+      end
+    end
+    local function beside() end
+    for _, row in ipairs(foreign.rows("TRL", "transformers", "PEFT", "verl")) do
+      if row.ours then
+        assert.is_not_nil(option_tree.find(row.ours), row.name)
+        local function told(value)
+          local text = foreign.advice(row.name, value, beside, function(path, v)
+            local node = option_tree.find(path)
+            return node.row and (option_tree.value(node.row, v)) ~= nil
+          end, function(code) return "{{" .. code .. "}}" end)
+          local code = text:match("{{(.*)}}")
+          if code then fits(code, row.name) end
+        end
+        if not row.part then told(sample_of(row.ours)) end
+        told(1)
+        for value in pairs(row.values or {}) do told(tonumber(value) or value) end
+      else
+        assert.is_true(#row.about > 30 and not row.about:find("%.$"),
+          row.name)
+      end
+    end
+  end)
+  it("has no name twice within a program, and none that is an option here", function()
+    for _, list in ipairs(foreign_names.lists) do
+      local seen = {}
+      for _, row in ipairs(list.rows) do
+        assert.is_nil(seen[row[1]], row[1])
+        seen[row[1]] = true
+        local same = option_tree.find(row[1])
+        assert.is_true(not same or row[1] == row[2], row[1])
+      end
+    end
+  end)
+end)
+
+describe("a flag of another program", function()
+  local flags = require "grpo.cli.flags"
+  local run = { name = "run", arguments = { flags.script, flags.override }, flags = { flags.dir } }
+  local function refused(pattern, command, ...)
+    tiny.refused(pattern, parse, command, { "x", ... })
+  end
+  it("is led to the option", function()
+    refused("unknown flag %-%-num%-generations: num_generations is sampling%.group_size here; "
+      .. "options are written sampling%.group_size=VALUE", run, "--num-generations", "8")
+    refused("unknown flag %-%-learning_rate: learning_rate is train%.lr here; options are written "
+      .. "train%.lr=VALUE", run, "--learning_rate=1e-5")
+    refused("unknown flag %-%-use%-vllm: use_vllm has no equivalent here", run, "--use-vllm")
+    refused("unknown flag %-%-lr; options are written train%.lr=VALUE", run, "--lr", "1")
+  end)
+  it("is led to the flag of the command", function()
+    local generate = require "grpo.cli.generate"
+    refused("unknown flag %-%-max_new_tokens, write %-%-max%-new%-tokens", generate,
+      "--max_new_tokens", "8")
+    refused("unknown flag %-%-max%-tokens, write %-%-max%-new%-tokens", generate,
+      "--max-tokens", "8")
+    refused("unknown flag %-%-num%-return%-sequences, write %-%-completions", generate,
+      "--num-return-sequences", "8")
+    refused("unknown flag %-%-do%-sample, write %-%-temperature", generate, "--do-sample")
+    refused("unknown flag %-%-n, write %-%-completions", generate, "--n", "3")
+    refused("unknown flag %-%-max, write %-%-max%-new%-tokens", generate, "--max", "3")
+  end)
+end)
