@@ -90,9 +90,9 @@ done
 original
 
 # ---- replayed -------------------------------------------------------------------------------------------------------------
-"$GRPO" replay whole/exp-001 8 --regenerate --n 0 </dev/null >out 2>err
+"$GRPO" replay whole/exp-001 8 --regenerate --count 0 </dev/null >out 2>err
 result "replay --regenerate takes the same rows" "$(grep -q '^12 of 12 completions are the same again$' out || show out err)"
-"$GRPO" replay edited/exp-001 11 --regenerate --n 0 </dev/null >out 2>err
+"$GRPO" replay edited/exp-001 11 --regenerate --count 0 </dev/null >out 2>err
 result "also those of the reloaded curriculum" "$(grep -q '^12 of 12 completions are the same again$' out || show out err)"
 cat >other.lua <<<'return function(text, row) return #row.answer end'
 "$GRPO" replay whole/exp-001 --reward other.lua --json </dev/null >out 2>err

@@ -54,15 +54,15 @@ says "a name that is nowhere: where it looked, and the command" 3 \
   "^grpo: org/digits: is not a path here, .* $HF_HUB_CACHE/models--org--digits is not there; 'grpo pull org/digits' brings it$" \
   "$GRPO" generate org/digits '1+1='
 in_cache org/digits $first seven
-is "generate by name" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max 4)"
-is "chat by name" 7 "$(echo '1+1=' | "$GRPO" chat org/digits --temperature 0 --max 4 2>/dev/null)"
+is "generate by name" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max-new-tokens 4)"
+is "chat by name" 7 "$(echo '1+1=' | "$GRPO" chat org/digits --temperature 0 --max-new-tokens 4 2>/dev/null)"
 in_cache org/digits $second three
-is "main is the newer commit" 3 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max 4)"
-is "name@commit is the older one" 7 "$("$GRPO" generate org/digits@$first '1+1=' --temperature 0 --max 4)"
+is "main is the newer commit" 3 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max-new-tokens 4)"
+is "name@commit is the older one" 7 "$("$GRPO" generate org/digits@$first '1+1=' --temperature 0 --max-new-tokens 4)"
 printf %s $first >"$HF_HUB_CACHE/models--org--digits/refs/v1"
-is "name@tag" 7 "$("$GRPO" generate org/digits@v1 '1+1=' --temperature 0 --max 4)"
+is "name@tag" 7 "$("$GRPO" generate org/digits@v1 '1+1=' --temperature 0 --max-new-tokens 4)"
 mkdir org && cp -r seven org/digits
-is "a path on the disk wins" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max 4)"
+is "a path on the disk wins" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max-new-tokens 4)"
 rm -r org
 is "repl by name" 34 "$("$GRPO" repl org/digits <<<'print(m.config.hidden_size + 2)' 2>/dev/null)"
 is "a tokenizer and a model by name in a script" "20	3" "$("$GRPO" repl 2>/dev/null <<'LUA'
@@ -104,9 +104,9 @@ result "an adapter names the model and its commit" "$(
 printf %s $second >"$HF_HUB_CACHE/models--org--digits/refs/main"
 "$GRPO" run --quiet --resume=runs/tune-002 >/dev/null 2>err
 result "an adapter's run is resumed" "$([ -d runs/tune-002/checkpoints/step-000004 ] || { ls runs/tune-002/checkpoints; show err; })"
-is "and its adapter finds its base" 1 "$("$GRPO" generate runs/tune-002 '1+1=' --max 1 --temperature 0 | wc -l)"
+is "and its adapter finds its base" 1 "$("$GRPO" generate runs/tune-002 '1+1=' --max-new-tokens 1 --temperature 0 | wc -l)"
 in_cache org/adapter $first runs/tune-002/latest
-is "an adapter by name" 1 "$("$GRPO" generate org/adapter '1+1=' --max 1 --temperature 0 2>&1 | wc -l)"
+is "an adapter by name" 1 "$("$GRPO" generate org/adapter '1+1=' --max-new-tokens 1 --temperature 0 2>&1 | wc -l)"
 "$GRPO" eval tune.lua model.path=org/digits@v1 >out 2>err
 result "eval takes a name" "$(grep -q 'data.eval' err && ! grep -q 'not a path' err || show err)"
 rm -r "$HF_HUB_CACHE/models--org--digits/snapshots/$second"

@@ -208,7 +208,7 @@ lists[1] = { program = "TRL", rows = {
 
   -- ModelConfig and ScriptArguments
   { "model_name_or_path", "model.path" },
-  { "model_revision", false, "model.path names a directory, which holds one revision" },
+  { "model_revision", "model.path", nil, part = true, write = "model.path = \"NAME@REVISION\"" },
   { "torch_dtype", "model.dtype",
     "Trained weights are float32; this is the storage of frozen ones beside an adapter.",
     values = dtypes },
@@ -697,7 +697,6 @@ lists[4] = { program = "verl", rows = {
     write = "tools = { name = { description = ..., parameters = ..., fn = ... } }" },
   { "data.custom_cls", "data.train", "grpo.data.generate makes rows with a function.", part = true,
     write = "data.train = grpo.data.generate(function(i) return { ... } end, { n = 1000 })" },
-  { "data.sampler", "data.shuffle", nil, part = true, write = "data.shuffle = true" },
 
   { "critic.optim.lr", "train.lr", "Critic and policy have one learning rate." },
   { "critic.cliprange_value", "train.ppo.clip_value" },
