@@ -367,6 +367,8 @@ typedef struct grpo_trainer_options {
   double beta1, beta2, eps, weight_decay;    /* AdamW: 0.9, 0.999, 1e-8, 0 */
   const char *optimizer; /* "adamw" (NULL, the default), "adamw_8bit" or "lion", whose paper has a
                             beta2 of 0.99 */
+  int32_t gradient_blocks; /* of groups whose gradients are summed apart; 0 (default): each group,
+                              or fewer where the sums were more than 512 MiB */
 } grpo_trainer_options;
 GRPO_API grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size);
 

@@ -120,6 +120,19 @@ void loss_metrics_init(LossMetrics *m) {
   *m = (LossMetrics){.clip_low_min = 1, .ratio_min = INFINITY, .ratio_max = -INFINITY};
 }
 
+void loss_metrics_add(LossMetrics *m, const LossMetrics *more) {
+  m->kl_sum += more->kl_sum;
+  m->entropy_sum += more->entropy_sum;
+  m->tokens += more->tokens;
+  m->clip_low += more->clip_low;
+  m->clip_high += more->clip_high;
+  m->clip_count += more->clip_count;
+  m->clip_low_min = fmin(m->clip_low_min, more->clip_low_min);
+  m->clip_high_max = fmax(m->clip_high_max, more->clip_high_max);
+  m->ratio_min = fmin(m->ratio_min, more->ratio_min);
+  m->ratio_max = fmax(m->ratio_max, more->ratio_max);
+}
+
 /* ---- from logits ----------------------------------------------------------------------- */
 
 static Attr row_attr(int row) { return (Attr){.i = {0, row, 1}}; } /* narrow: one row of [2, n] */

@@ -38,6 +38,7 @@ void loss_options_adapt(LossOptions *o);
  * importance where the loss has a weight of its own. */
 Status loss_options_check(const LossOptions *o);
 void loss_metrics_init(LossMetrics *m);
+void loss_metrics_add(LossMetrics *m, const LossMetrics *more);
 
 /* The loss of logits [N, vocab] whose row i predicts target->targets[i]: token_logp, then
  * policy_loss with logp and entropies.  The structs must outlive the graph (of Values: the

@@ -110,6 +110,16 @@ size_t model_plan_weight_bytes(const ModelPlan *p, bool train) {
          mem_aligned_size(panels) + quantised + lora;
 }
 
+uint64_t model_plan_trained(const ModelPlan *p) {
+  Model *m;
+  uint64_t n = 0;
+  if (p->lora_rank) return p->lora_params;
+  if (outline(p, &m) != GRPO_OK) return 0;
+  for (int i = 0; i < m->nparams; i++) n += m->param[i].t.n;
+  model_release(m);
+  return n;
+}
+
 /* Every matrix of an adapter ends in an incomplete block and incomplete lines of memory. */
 static size_t lora_moment_bytes(const ModelPlan *p, OptimizerKind kind) {
   enum { ROUNDING = MOMENT_ARRAYS * 64 };

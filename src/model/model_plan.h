@@ -32,6 +32,7 @@ Status model_plan_add_lora(ModelPlan *p, int rank, int ntargets, const char *con
 /* Weights, panels and the adapter's (rotary tables: decoder_bytes); train: and the
  * gradients of the trained parameters. */
 size_t model_plan_weight_bytes(const ModelPlan *p, bool train);
+uint64_t model_plan_trained(const ModelPlan *p); /* numbers that training changes */
 size_t model_plan_optimizer_bytes(const ModelPlan *p, OptimizerKind kind);
 /* Bytes that the adapter and quantised weights add to estimate_step_bytes. */
 size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind);

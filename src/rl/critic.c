@@ -85,12 +85,6 @@ Status critic_values(Critic *c, Tape *t, const Pack *p, Tensor *hidden, Tensor *
 
 /* ---- training ------------------------------------------------------------------------ */
 
-void critic_zero_grad(Critic *c) {
-  if (c->trunk) model_zero_grad(c->trunk);
-  memset(c->head.grad, 0, c->head.n * sizeof(real));
-  c->head.grad_live = false;
-}
-
 double critic_grad_norm(Critic *c, const Ctx *cx) {
   const double trunk = c->trunk ? optimizer_grad_norm(c->optimizer, cx) : 0;
   return sqrt(trunk * trunk + vec_sumsq(cx, c->head.n, c->head.grad));

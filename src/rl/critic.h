@@ -32,7 +32,6 @@ Tensor *critic_head(Critic *c); /* [1, hidden_size] */
 /* value [p->nvalues] of hidden states: the policy's, or those of the trunk. */
 Status critic_values(Critic *c, Tape *t, const Pack *p, Tensor *hidden, Tensor **value);
 
-void critic_zero_grad(Critic *c);
 double critic_grad_norm(Critic *c, const Ctx *cx); /* head and trunk; NaN where one of them is */
 /* Takes an optimizer step (optimizer_step); norm: over everything that the step trains. */
 Status critic_step(Critic *c, const Ctx *cx, double lr, double max_norm, double norm);

@@ -76,6 +76,15 @@ static Status reserve(Engine *e) {
   return arena_reserve(&e->step, engine_step_bytes(o));
 }
 
+/* A shared critic's head is trained in the policy's backward passes. */
+static Status make_trees(Engine *e) {
+  Model *trunk = e->critic ? critic_trunk(e->critic) : NULL;
+  Tensor *head = e->critic ? critic_head(e->critic) : NULL;
+  const int groups = e->o.prompts_per_step, blocks = e->o.gradient_blocks;
+  try(gradient_tree_new(&e->tree, e->policy, trunk ? NULL : head, groups, blocks));
+  return trunk ? gradient_tree_new(&e->critic_tree, trunk, head, groups, blocks) : GRPO_OK;
+}
+
 static Status build(Engine *e) {
   const DecoderLimits limits = engine_decoder_limits(&e->o);
   ModelPlan policy, reference;
@@ -91,6 +100,7 @@ static Status build(Engine *e) {
     if (e->o.critic) try(critic_new(&e->critic, e->policy, e->o.critic, &e->o.optimizer));
     if (e->critic && critic_trunk(e->critic))
       model_set_checkpointing(critic_trunk(e->critic), e->o.gradient_checkpointing);
+    try(make_trees(e));
   }
   try(decoder_new(&e->decoder, e->policy, e->tok, &limits));
   return reserve(e);
@@ -126,6 +136,8 @@ void engine_free(Engine *e) {
   decoder_free(e->decoder);
   optimizer_free(e->optimizer);
   critic_free(e->critic);
+  gradient_tree_free(e->tree);
+  gradient_tree_free(e->critic_tree);
   rollout_activations_free(&e->activations);
   tape_free(&e->tape);
   tape_free(&e->loss_tape);

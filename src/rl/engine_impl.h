@@ -2,6 +2,7 @@
 #ifndef GRPO_RL_ENGINE_IMPL_H
 #define GRPO_RL_ENGINE_IMPL_H
 
+#include "model/gradient_tree.h"
 #include "model/lora_weights.h"
 #include "rl/critic.h"
 #include "rl/engine.h"
@@ -16,6 +17,8 @@ struct Engine {
   Decoder *decoder;
   Optimizer *optimizer; /* NULL without training */
   Critic *critic;       /* NULL: none */
+  GradientTree *tree;   /* of the policy, and of a shared critic's head; NULL without training */
+  GradientTree *critic_tree; /* of a separate critic; NULL: none */
   Batch batch[BATCH_SLOTS];
   Completion *completion; /* decoder_run fills them; then they go to their slots in the batch */
   Request *request;

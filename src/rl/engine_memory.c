@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "grad/op_loghead.h"
+#include "model/gradient_tree.h"
 #include "model/lora.h"
 #include "rl/corrupt.h"
 #include "rl/gae.h"
@@ -110,12 +111,21 @@ static bool reuses(const ModelPlan *policy, const EngineOptions *o, const Engine
                     others->total - others->weights - others->reference);
 }
 
+/* Partial gradients, of a separate critic's trunk where trunk. */
+static size_t tree_bytes(const ModelPlan *policy, const EngineOptions *o, bool trunk) {
+  if (!o->train || (trunk && o->critic != CRITIC_SEPARATE)) return 0;
+  const bool head = trunk || o->critic == CRITIC_SHARED;
+  const uint64_t numbers =
+      model_plan_trained(policy) + (head ? (uint64_t)policy->config.hidden_size : 0);
+  return gradient_tree_bytes(numbers, o->prompts_per_step, o->gradient_blocks);
+}
+
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
                      EngineBytes *out) {
   const DecoderLimits limits = engine_decoder_limits(o);
   const int sequences = o->prompts_per_step * o->group_size;
   *out = (EngineBytes){
-      .weights = model_plan_weight_bytes(policy, o->train),
+      .weights = model_plan_weight_bytes(policy, o->train) + tree_bytes(policy, o, false),
       .reference = reference   ? model_plan_weight_bytes(reference, false)
                    : o->bigram ? bigram_bytes(o->bigram)
                                : 0,
@@ -124,7 +134,7 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
                (o->train ? engine_step_bytes(o) : 0),
-      .critic = critic_bytes(policy, o->critic, o->optimizer.kind),
+      .critic = critic_bytes(policy, o->critic, o->optimizer.kind) + tree_bytes(policy, o, true),
       .activations = engine_activation_bytes(policy, reference, o),
   };
   out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +

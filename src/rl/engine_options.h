@@ -12,8 +12,8 @@
 typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
 
 /* max_prompt_tokens and max_new_tokens are together within the model's context; micro_batch_tokens
- * 0: one unit, the least; gradient_checkpointing: see model_set_checkpointing(); critic: for
- * engine_ppo, CRITIC_SHARED not with reuse_rollout. */
+ * 0: one unit, the least; gradient_blocks: see gradient_tree.h; gradient_checkpointing: see
+ * model_set_checkpointing(); critic: for engine_ppo, CRITIC_SHARED not with reuse_rollout. */
 typedef struct EngineOptions {
 #include "base/option_fields.h"
 #include "rl/engine_options.def"

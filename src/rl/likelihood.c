@@ -57,8 +57,10 @@ static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tens
 }
 
 static void add_nll(Likelihood *l, const Unit *unit, const Tensor *out) {
+  double sum = 0;
   for (int i = 0; i < unit->tokens; i++)
-    if (counts(l, unit, i)) l->nll -= (double)out->data[i];
+    if (counts(l, unit, i)) sum -= (double)out->data[i];
+  l->nll += sum;
 }
 
 static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
@@ -67,6 +69,7 @@ static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
   if (!seed) return fail(GRPO_ENOMEM, "%s: no memory for %zu gradients", l->what, out->n);
   for (int i = 0; i < unit->tokens; i++)
     if (counts(l, unit, i)) seed[i] = (real)(-1 / (double)l->tokens);
+  gradient_tree_enter(l->e->tree, &t->cx, (int)(unit - l->unit));
   return tape_backward_from(t, out, seed);
 }
 
@@ -74,7 +77,7 @@ static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
 static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
   Engine *e = l->e;
   l->nll = 0;
-  model_zero_grad(e->policy);
+  try(gradient_tree_begin(e->tree, l->nunits));
   for (int i = 0; i < l->nunits && isfinite(l->nll); i++) {
     Tensor *out;
     if (o->cancel && *o->cancel)
@@ -83,6 +86,7 @@ static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
     try(backward(l, &l->unit[i], out));
     add_nll(l, &l->unit[i], out); /* backward has filled `out` in */
   }
+  gradient_tree_end(e->tree, &e->tape.cx);
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
   if (isfinite(l->nll) && isfinite(*norm)) return GRPO_OK;
   return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g",

@@ -9,7 +9,7 @@ enum { PER_TOKEN_ARRAYS = 12 }; /* one of them is scratch memory for the quantil
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
   return tokens * (PER_TOKEN_ARRAYS * sizeof(real) + sizeof(uint8_t)) +
-         n * (2 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
+         n * (3 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
 }
 
 static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
@@ -17,13 +17,14 @@ static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
   p->length = arena_alloc(a, n * sizeof *p->length);
   p->unit = arena_alloc(a, n * sizeof *p->unit);
   p->order = arena_alloc(a, n * sizeof *p->order);
+  p->place = arena_alloc(a, n * sizeof *p->place);
   p->silent = arena_alloc(a, n * sizeof *p->silent);
   p->batch = arena_alloc(a, n * sizeof *p->batch);
   real **const arrays[] = {&p->advantage,   &p->mask, &p->top_entropy, &p->old_logp,
                            &p->old_entropy, &p->logp, &p->entropy,     &p->dlogp,
                            &p->dentropy,    &p->dkl,  &p->ref_logp};
   const int count = (int)(sizeof arrays / sizeof *arrays) - !with_ref;
-  bool ok = p->length && p->unit && p->order && p->silent && p->batch;
+  bool ok = p->length && p->unit && p->order && p->place && p->silent && p->batch;
   for (int i = 0; i < count; i++) ok &= (*arrays[i] = arena_alloc(a, bytes)) != NULL;
   if (with_turns) ok &= (p->sampled = arena_alloc(a, (size_t)p->ntokens)) != NULL;
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "update: no memory for %d tokens", p->ntokens);

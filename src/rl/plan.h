@@ -26,14 +26,15 @@ typedef struct MicroBatch {
 
 typedef struct Plan {
   int nseq, ntokens, nunits, nbatches;
-  int *length;                             /* [nseq] */
-  Unit *unit;                              /* [nunits] */
-  int *order;                              /* [nunits] units as this step takes them; all, 0, 1, ...
+  int *length;                          /* [nseq] */
+  Unit *unit;                           /* [nunits] */
+  int *order;                           /* [nunits] units as this step takes them; all, 0, 1, ...
                                               but in PPO's minibatches */
-  bool *silent;                            /* [nunits] every advantage times mask is 0 */
-  MicroBatch *batch;                       /* [nbatches] */
-  real *advantage, *mask, *top_entropy;    /* [ntokens] */
-  uint8_t *sampled;                        /* [ntokens] 0: injected; NULL: all tokens are sampled */
+  int *place;                           /* [nunits] of the unit's group among those of the step */
+  bool *silent;                         /* [nunits] every advantage times mask is 0 */
+  MicroBatch *batch;                    /* [nbatches] */
+  real *advantage, *mask, *top_entropy; /* [ntokens] */
+  uint8_t *sampled;                     /* [ntokens] 0: injected; NULL: all tokens are sampled */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
   real *logp, *entropy;                    /* [ntokens] of the current forward */
   real *dlogp, *dentropy, *dkl;            /* [ntokens] what the loss sends back */

@@ -4,9 +4,9 @@
  * a group of more than UNIT_ROWS rows is cut into pieces that each repeat the
  * prompt.  For kind = "sft" a unit is as many consecutive examples as fit
  * SFT_UNIT_ROWS rows.  Cuts depend on lengths alone, units follow prompt order,
- * and parameter gradients are added in that order.  So neither the number of
- * threads nor micro_batch_tokens can change a bit of a gradient, but for bnpo,
- * whose loss is an average over each micro-batch.
+ * and gradients are added in that order within a leaf of gradient_tree.h.  So
+ * neither the number of threads nor micro_batch_tokens can change a bit of a
+ * gradient, but for bnpo, whose loss is an average over each micro-batch.
  */
 #ifndef GRPO_RL_UNITS_H
 #define GRPO_RL_UNITS_H

@@ -78,6 +78,7 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   const size_t at = (size_t)unit->token0;
   const bool full = u->out[i] && u->out[i]->dim[0] == 3;
   PolicyLossAttr a;
+  LossMetrics of_unit;
   const Attr attr = {.p = &a};
   Tensor logp = tensor_view(p->logp + at, 1, &unit->tokens), *loss;
   Tensor entropy = tensor_view(p->entropy + at, 1, &unit->tokens), kl = {0};
@@ -88,11 +89,13 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   }
   plan_loss(p, mb, unit, &a);
   a.options = u->o->loss;
-  a.metrics = &u->sums;
+  a.metrics = &of_unit;
+  loss_metrics_init(&of_unit);
   tape_reset(t);
   Tensor *in[] = {&logp, &entropy, full ? &kl : NULL};
   try(tape_apply(t, OP_policy_loss, in, &attr, &loss));
   u->loss += (double)loss->data[0];
+  loss_metrics_add(&u->sums, &of_unit);
   if (!u->out[i]) return GRPO_OK;
   try(tape_backward(t, loss));
   update_store_gradient(&logp, p->dlogp + at);
@@ -140,6 +143,7 @@ static Status backward_unit(Update *u, int i) {
   if (!u->out[i]) return GRPO_OK;
   update_name_unit(u, unit, values_shared(u));
   if (u->nonfinite) try(look_at_seeds(u, unit));
+  gradient_tree_enter(u->e->tree, &t->cx, u->plan.place[i]);
   const ArenaMark mark = arena_mark(&t->arena);
   real *seed = arena_zalloc(&t->arena, u->out[i]->n * sizeof *seed);
   if (!seed) return fail(GRPO_ENOMEM, "update: no memory for %zu gradients", u->out[i]->n);
@@ -191,10 +195,25 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
 
 /* ---- the step -------------------------------------------------------------------- */
 
+/* Gives the groups of this optimizer step their places; returns how many there are. */
+static int place_groups(Update *u) {
+  Plan *p = &u->plan;
+  int groups = 0, last = -1;
+  for (int i = 0; i < u->norder; i++) {
+    const int group = p->unit[p->order[i]].first / u->b->group;
+    groups += group != last;
+    p->place[p->order[i]] = groups - 1;
+    last = group;
+  }
+  return groups;
+}
+
 static Status gradients(Update *u) {
   const double before = update_loss(u);
-  model_zero_grad(u->e->policy);
-  if (u->values) critic_zero_grad(u->e->critic);
+  const Ctx *cx = &u->e->tape.cx;
+  const int groups = place_groups(u);
+  try(gradient_tree_begin(u->e->tree, groups));
+  if (u->e->critic_tree) try(gradient_tree_begin(u->e->critic_tree, groups));
   for (int i = 0; i < u->plan.nbatches; i++) {
     if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
@@ -203,6 +222,8 @@ static Status gradients(Update *u) {
     if (!isfinite(loss))
       return fail(GRPO_EDIVERGED, "the loss is %g", nonfinite_shown(loss - before));
   }
+  gradient_tree_end(u->e->tree, cx);
+  if (u->e->critic_tree) gradient_tree_end(u->e->critic_tree, cx);
   return GRPO_OK;
 }
 

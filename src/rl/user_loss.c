@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "grad/policy.h"
 #include "grad/policy_terms.h"
 
 enum { NVALUES = 7 };
@@ -37,14 +38,18 @@ static Status call_user(Update *u, const LossInput *in) {
 /* Adds the metrics that a built-in loss would have added. */
 static void measure(Update *u, const MicroBatch *mb) {
   const Plan *p = &u->plan;
-  for (int i = mb->first; i < mb->first + mb->n; i++)
+  for (int i = mb->first; i < mb->first + mb->n; i++) {
+    LossMetrics of_unit;
+    loss_metrics_init(&of_unit);
     for (int t = p->unit[i].token0; t < p->unit[i].token0 + p->unit[i].tokens; t++) {
       if (p->mask[t] == 0) continue;
-      u->sums.tokens++;
-      u->sums.entropy_sum += (double)p->entropy[t];
+      of_unit.tokens++;
+      of_unit.entropy_sum += (double)p->entropy[t];
       if (!p->ref_logp) continue;
-      u->sums.kl_sum += kl_k3((double)p->logp[t] - (double)p->ref_logp[t]);
+      of_unit.kl_sum += kl_k3((double)p->logp[t] - (double)p->ref_logp[t]);
     }
+    loss_metrics_add(&u->sums, &of_unit);
+  }
 }
 
 Status user_loss(Update *u, const MicroBatch *mb) {

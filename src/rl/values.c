@@ -105,12 +105,14 @@ static void compare_values(Update *u, int i) {
 static void measure_policy(Update *u, const Unit *unit) {
   const Plan *p = &u->plan;
   ValueSums *s = &u->values->sums;
+  double sum = 0;
   for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
     const double d = (double)p->logp[t] - (double)p->old_logp[t];
     if (p->mask[t] == 0) continue;
-    s->approx_kl += d * d / 2;
+    sum += d * d / 2;
     s->tokens++;
   }
+  s->approx_kl += sum;
 }
 
 Status values_loss(Update *u, int i) {
@@ -151,6 +153,7 @@ Status values_train_trunk(Update *u, const MicroBatch *mb) {
   for (int k = 0; k < mb->n; k++) {
     const ArenaMark mark = arena_mark(&t->arena);
     update_name_unit(u, &u->plan.unit[order[k]], true);
+    gradient_tree_enter(u->e->critic_tree, &t->cx, u->plan.place[order[k]]);
     try(tape_backward_from(t, u->values->out[order[k]],
                            u->values->slope + u->values->first[order[k]]));
     arena_release(&t->arena, mark);

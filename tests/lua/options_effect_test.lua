@@ -165,6 +165,31 @@ describe("train", function()
     end
   end)
 
+  it("gradient_blocks says how the gradient is summed, and changes rounding alone", function()
+    local function norm(blocks)
+      local _, m = run(function(t)
+        t.train.prompts_per_step, t.train.gradient_blocks = 6, blocks
+      end)
+      return m[1].grad_norm
+    end
+    local each, one = norm(nil), norm(1)
+    assert.equal(each, norm(6))
+    assert.is_true(each ~= one and math.abs(each - one) < 1e-5 * one, each .. " " .. one)
+  end)
+
+  it("gradient_blocks is in the estimated memory", function()
+    local function weights(blocks)
+      local tr = grpo.trainer(experiment(function(t)
+        t.train.prompts_per_step, t.train.gradient_blocks = 6, blocks
+      end))
+      tr:step()
+      return tr.stage.engine:estimate().weights, tr.model:count()
+    end
+    local one, count = weights(1)
+    assert.equal(one + 2 * 4 * count, (weights(nil)))
+    assert.equal(one + 4 * count, (weights(3)))
+  end)
+
   it("a KL in the reward reaches the advantages, with token rewards too", function()
     for _, dense in ipairs { false, true } do
       local function advantages(beta)

@@ -173,6 +173,7 @@ add {
 engine "train.prompts_per_step"
 engine "train.iterations"
 engine "train.micro_batch_tokens"
+engine "train.gradient_blocks"
 engine "train.lr"
 engine "train.max_grad_norm"
 add {

@@ -64,6 +64,7 @@ function steps.engine_options(kind, config)
     group_size = samples and config.sampling.group_size or 1,
     max_prompt_tokens = longest, max_new_tokens = room, examples = not samples,
     micro_batch_tokens = config.train.micro_batch_tokens,
+    gradient_blocks = config.train.gradient_blocks,
     gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout,
   }

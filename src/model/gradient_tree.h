@@ -1,0 +1,42 @@
+/* gradient_tree.h - the gradient of a step, summed in an order that does not depend on who sums.
+ *
+ * The leaves of a binary tree are blocks of consecutive groups of a step (for examples: units).
+ * Within a leaf, gradients are added as the backward passes come.  Leaves 2i and 2i + 1 are added
+ * to one another, then pairs of these, and so on; what is left of an incomplete tree is added from
+ * the right.  So whoever has any consecutive leaves can hand over few partial sums, and the total
+ * has the same bits for every cut.
+ *
+ * Leaves come in order, and sums that wait for their other half need memory: of the size of the
+ * gradient log2(leaves) times, rounded down.  Unless the number of blocks is given, a block is one
+ * group, but larger where the memory would be more than GRADIENT_TREE_BYTES; where one sum is
+ * larger than that, a step is one block.  How a step is cut is a function of its groups, of how
+ * many numbers are trained, and of the number that was given.
+ */
+#ifndef GRPO_MODEL_GRADIENT_TREE_H
+#define GRPO_MODEL_GRADIENT_TREE_H
+
+#include "kern/kern.h"
+#include "model/model.h"
+
+#define GRADIENT_TREE_BYTES ((size_t)512 << 20)
+
+typedef struct GradientTree GradientTree;
+
+/* A tree for the trainable parameters of m, which outlives it, and for `more`, a tensor with a
+ * gradient (NULL: none).  It takes the memory of a step with this number of groups.  blocks: the
+ * most leaves of a step; 0: what GRADIENT_TREE_BYTES allows. */
+Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, int groups, int blocks);
+void gradient_tree_free(GradientTree *t); /* NULL is fine */
+/* Bytes of the sums that wait; numbers: how many are trained. */
+size_t gradient_tree_bytes(uint64_t numbers, int groups, int blocks);
+/* Groups that make a leaf. */
+int gradient_tree_block(uint64_t numbers, int groups, int blocks);
+
+/* A step begins, with no gradient yet.  ENOMEM: it has more groups than there is memory for. */
+Status gradient_tree_begin(GradientTree *t, int groups);
+/* The backward passes that follow are of this group, 0, 1, ...; groups may be left out. */
+void gradient_tree_enter(GradientTree *t, const Ctx *cx, int group);
+/* The gradients of the parameters become those of the step; zeros where there were none. */
+void gradient_tree_end(GradientTree *t, const Ctx *cx);
+
+#endif
