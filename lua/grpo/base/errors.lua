@@ -42,9 +42,32 @@ function errors.of(command)
   end
 end
 
--- Returns `ok` if it is true; else raises the message that a function of core.fs returned with it.
+-- The numbers of the system that `io` returns.
+local codes = { [12] = "ENOMEM" }
+
+-- Returns `ok` if it is true; else raises the message that a function of core.fs or io returned
+-- with it.
 function errors.must(ok, message, code)
-  return ok or errors.raise_plain(code or "EIO", "%s", tostring(message))
+  if ok then return ok end
+  if type(code) == "number" then code = codes[code] end
+  return errors.raise_plain(code or "EIO", "%s", tostring(message))
+end
+
+-- Is this an error because memory was missing?
+function errors.is_no_memory(err)
+  if type(err) == "table" then return err.code == "ENOMEM" end
+  return err == "not enough memory" -- raised by Lua itself
+end
+
+local function tried(ok, ...)
+  if not ok and errors.is_no_memory(...) then error((...), 0) end
+  return ok, ...
+end
+
+-- pcall for what shows by failing that its input is wrong: an error because memory was missing
+-- says nothing about the input, and is raised again.
+function errors.try(f, ...)
+  return tried(pcall(f, ...))
 end
 
 -- Returns an error as one line. If a module was not found, the line says where it was searched.

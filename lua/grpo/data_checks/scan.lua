@@ -96,16 +96,16 @@ local function answer_of(row, i, faults, seen)
 end
 
 -- ---- all rows ----------------------------------------------------------------------------------
-
--- The row of `prompts` with one of these keys.  counts: { exact =, loose = }, of which one is
+-- The row among the prompts `seen` with one of these keys.  counts: { exact =, loose = }, of which
+-- one is raised when there is such a row.
 -- raised when there is such a row.
-local function known_row(prompts, key, loose, counts)
-  local row = prompts.exact[key]
+local function known_row(seen, key, loose, counts)
+  local row = seen.exact[key]
   if row then
     counts.exact = counts.exact + 1
     return row
   end
-  row = prompts.loose[loose]
+  row = seen.loose[loose]
   if row then counts.loose = counts.loose + 1 end
   return row
 end

@@ -113,7 +113,7 @@ function checkpoint.newest(run_dir)
   local steps = core.checkpoint_steps(run_dir)
   if #steps == 0 then return nil end
   local dir = run_dir .. "/" .. core.checkpoint_name(steps[#steps])
-  local ok, err = pcall(core.checkpoint_verify, dir)
+  local ok, err = errors.try(core.checkpoint_verify, dir)
   if not ok then
     errors.raise_plain("EFORMAT",
       "%s; restore it from a copy, or remove %s to resume from an older checkpoint", tostring(err),

@@ -46,7 +46,7 @@ local function step_of(file, path, first, stop)
   if stop - first > LONGEST then return nil end
   local text = read(file, path, first, stop)
   if sums.state(text) == "damaged" then return nil end
-  local ok, row = pcall(core.json_decode, text)
+  local ok, row = errors.try(core.json_decode, text)
   return ok and type(row) == "table" and tonumber(row.step) or nil
 end
 

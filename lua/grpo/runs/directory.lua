@@ -228,15 +228,9 @@ function Run:damaged(force, message, consequence)
   self.remarks[#self.remarks + 1] = ("%s; --force %s"):format(message, consequence)
 end
 
--- Raises again an error of reading a file that says nothing of the file: memory was missing.
-local function raise_other_than_damage(problem)
-  if type(problem) ~= "table" or problem.code == "ENOMEM" then error(problem, 0) end
-end
-
 local function open_info(run, force)
-  local ok, info, message, code = pcall(rundir.read, run.dir, "run")
+  local ok, info, message, code = errors.try(rundir.read, run.dir, "run")
   if not ok then
-    raise_other_than_damage(info)
     local path = run.dir .. "/run.json"
     local forced = schema.read(path, schema.shapes.run, true)
     run:damaged(force, tostring(info), "takes it as it is")
@@ -261,9 +255,8 @@ local function check_files(run, force)
       if fs.exists(dir .. "/" .. name) then sums.add(list, dir, name) end
     end
   end
-  local ok, problem = pcall(rundir.read, dir, "log_sizes")
+  local ok, problem = errors.try(rundir.read, dir, "log_sizes")
   if ok then return end
-  raise_other_than_damage(problem)
   local aside = dir .. "/log_sizes.json.damaged"
   run:damaged(force, tostring(problem),
     ("moves it to %s and does not cut the files of tr:append"):format(aside))
@@ -308,7 +301,9 @@ function Run:changed_inputs()
   local then_list, list = rundir.read(self.dir, "inputs") or {}, {}
   for _, item in ipairs(then_list) do
     local path = hub.file(item.path)
-    local crc = not fs.isdir(path) and fs.checksum(path)
+    local crc, message, code
+    if not fs.isdir(path) then crc, message, code = fs.checksum(path) end
+    if code == "ENOMEM" then errors.raise_plain(code, "%s", message) end
     if item.crc32c and not crc then
       list[#list + 1] = item.path .. " is missing"
     elseif item.crc32c and crc ~= item.crc32c then
@@ -430,7 +425,7 @@ local function step_at_end(path)
   local lines = {}
   for line in (file:read("a") or ""):gmatch("([^\n]*)\n") do lines[#lines + 1] = line end
   for i = #lines, 1, -1 do
-    local ok, row = pcall(core.json_decode, lines[i])
+    local ok, row = errors.try(core.json_decode, lines[i])
     local step = ok and type(row) == "table" and math.tointeger(row.step)
     if step and sums.state(lines[i]) ~= "damaged" then return step end
   end
@@ -446,7 +441,7 @@ end
 -- { name=, dir=, state=, step=, steps=, started= } of one directory; only state "damaged"
 -- when its run.json cannot be read, nil when it has none.
 function rundir.describe(dir)
-  local ok, info = pcall(rundir.read, dir, "run")
+  local ok, info = errors.try(rundir.read, dir, "run")
   if not ok then return { name = dir:match("[^/]+$"), dir = dir, state = "damaged" } end
   if not info then return nil end
   local state, step = info.state, info.step

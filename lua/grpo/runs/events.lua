@@ -88,7 +88,7 @@ local function decoded(path, number, line)
     return nil, place .. ": it is damaged, because its bytes are not those of its checksum; "
       .. "restore it from a copy"
   end
-  local ok, e = pcall(core.json_decode, line, place)
+  local ok, e = errors.try(core.json_decode, line, place)
   if ok then return e end
   return nil, ("%s; the line is damaged: restore it from a copy"):format(tostring(e))
 end

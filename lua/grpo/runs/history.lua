@@ -10,7 +10,7 @@ local sums = require "grpo.runs.sums"
 local rundir = require "grpo.runs.directory"
 local stage_options = require "grpo.runs.stage_options"
 
-local fs = core.fs
+local fs, must = core.fs, errors.must
 local history = {}
 
 -- Returns the directory of the run that a word on the command line names: a path, or a name below
@@ -33,16 +33,14 @@ end
 
 -- Opens a file of a run for reading.
 function history.reader(path)
-  local ok, message, code = fs.check_input(path)
-  local file = ok
-  if ok then file, message = io.open(path, "rb") end
-  return file or errors.raise_plain(code or "EIO", "%s", message)
+  must(fs.check_input(path))
+  return must(io.open(path, "rb"))
 end
 
 -- Returns the row in a line; nil and what is wrong with it.
 local function row_of(line)
   if sums.state(line) == "damaged" then return nil, "its bytes are not those of its checksum" end
-  local ok, row = pcall(core.json_decode, line)
+  local ok, row = errors.try(core.json_decode, line)
   if ok and type(row) == "table" then
     row.crc32c = nil
     return row

@@ -11,7 +11,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local schema = require "grpo.runs.schema"
 
-local fs = core.fs
+local fs, must = core.fs, errors.must
 local segments = {}
 
 -- The logs that are written so.
@@ -64,9 +64,9 @@ end
 function segments.open(path)
   local ok, message, code = fs.check_input(path)
   local file = ok
-  if ok then file, message = io.open(path, "rb") end
+  if ok then file, message, code = io.open(path, "rb") end
   if file or not fs.exists(path) then return file end
-  return errors.raise_plain(code or "EIO", "%s", message)
+  return must(nil, message, code)
 end
 
 local function info_of(dir)

@@ -45,8 +45,8 @@ end
 
 -- A stage's data.target is for its own rows; what it has nothing to say about is left out.
 local function target_of(tr, config, row, number)
-  local ok, ids = pcall(row_random.during, config, "target", number, true, prompts.target, config,
-    tr.tokenizer, row)
+  local ok, ids = errors.try(row_random.during, config, "target", number, true, prompts.target,
+    config, tr.tokenizer, row)
   return ok and ids or nil
 end
 

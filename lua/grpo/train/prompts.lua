@@ -20,7 +20,7 @@ local function complain(config, path, format, ...)
 end
 
 local function encode(config, tokenizer, text, special)
-  local ok, ids = pcall(tokenizer.encode, tokenizer, text, { special = special })
+  local ok, ids = errors.try(tokenizer.encode, tokenizer, text, { special = special })
   if ok then return ids end
   complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")),
     text:sub(1, 60))

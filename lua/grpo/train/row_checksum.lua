@@ -2,6 +2,7 @@
 -- tell whether it is still the same.
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 
 local row_checksum = {}
 
@@ -28,7 +29,7 @@ end
 
 -- The CRC-32C of a row's value: equal values have equal ones, whatever the order of their keys.
 function row_checksum.of(row)
-  local ok, bytes = pcall(core.state_encode, row)
+  local ok, bytes = errors.try(core.state_encode, row)
   return core.fs.crc32c(ok and bytes or core.state_encode(plain(row, 0)))
 end
 

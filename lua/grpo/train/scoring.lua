@@ -227,10 +227,10 @@ function kinds.fn(entry, limits, cs, kept, give, fail)
     local ok, value, extra = call(limits, entry, entry.fn, own[RNG], own[TEXT], own[ROW], c)
     local plain = ok and type(value) == "number" and value >= -LARGEST and value <= LARGEST
     if ok and not plain then -- as it nearly never is
-      ok, value = pcall(number_of, value, definition(entry.fn) .. ": the function")
+      ok, value = errors.try(number_of, value, definition(entry.fn) .. ": the function")
     end
     if ok and extra ~= nil then
-      local stored, problem = pcall(keep_extra, own, entry, entry.fn, extra)
+      local stored, problem = errors.try(keep_extra, own, entry, entry.fn, extra)
       if not stored then ok, value = false, problem end
     end
     if ok then give(c, value) else fail(c, value) end
@@ -259,11 +259,11 @@ function kinds.group_fn(entry, limits, cs, kept, give, fail)
     for i, c in ipairs(members) do
       local good, value = ok, list
       if ok then
-        good, value = pcall(number_of, list[i], definition(entry.group_fn) .. ": item " .. i)
+        good, value = errors.try(number_of, list[i], definition(entry.group_fn) .. ": item " .. i)
       end
       local extra = good and columns and columns[i]
       if extra then
-        local stored, why = pcall(keep_extra, kept[c], entry, entry.group_fn, extra)
+        local stored, why = errors.try(keep_extra, kept[c], entry, entry.group_fn, extra)
         if not stored then good, value = false, why end
       end
       if good then give(c, value) else fail(c, value) end
@@ -292,7 +292,7 @@ function kinds.token_fn(entry, limits, cs, kept, give, fail)
     local own = kept[c]
     local ok, list = call(limits, entry, entry.token_fn, own[RNG], c)
     local sum
-    if ok then ok, list, sum = pcall(of_tokens, entry, list, own[LENGTH]) end
+    if ok then ok, list, sum = errors.try(of_tokens, entry, list, own[LENGTH]) end
     if ok then
       own.token_rewards = own.token_rewards or {}
       own.token_rewards[entry.name] = list
