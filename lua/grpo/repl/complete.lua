@@ -241,11 +241,17 @@ end
 
 -- ---- inside strings -----------------------------------------------------------------------------
 
+-- The names in a directory, none if it is not one; "" is the current one.
+local function listed(dir)
+  if dir:find("\0", 1, true) then return {} end
+  return core.fs.list(dir == "" and "." or dir) or {}
+end
+
 local function file_names(part)
   local dir, prefix = part:match("^(.*/)([^/]*)$")
   dir, prefix = dir or "", prefix or part
   local list = {}
-  for _, name in ipairs(core.fs.list(dir == "" and "." or dir) or {}) do
+  for _, name in ipairs(listed(dir)) do
     if name:sub(1, #prefix) == prefix and (prefix ~= "" or name:sub(1, 1) ~= ".") then
       list[#list + 1] = dir .. name .. (core.fs.isdir(dir .. name) and "/" or "")
     end
@@ -266,7 +272,7 @@ local function file_names(part)
 end
 
 local function add_modules(names, dir, prefix)
-  for _, name in ipairs(core.fs.list(dir == "" and "." or dir) or {}) do
+  for _, name in ipairs(listed(dir)) do
     local module = name:match("^([%w_-]+)%.lua$")
       or core.fs.isdir(dir .. name) and name:match("^[%a_][%w_]*$")
     local public = module and not module:find("_test$") and not (prefix .. module):find("^grpo%.")

@@ -139,7 +139,8 @@ function settings.fields(text, path, kind)
   local value = object_of(text, path, kind)
   local function complain(field, format, ...)
     local where = origins.line(path, field:match("[^.]+$"))
-    errors.raise_at(where, "EARG", "%s: " .. format, field, ...)
+    local message = format:format(...):gsub("%c", function(ch) return ("\\%d"):format(ch:byte()) end)
+    errors.raise_at(where, "EARG", "%s: %s", field, message)
   end
   local made = convert(value, "", complain)
   if type(made.stages) == "table" then
