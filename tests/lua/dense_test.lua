@@ -462,6 +462,34 @@ describe("statistics.paired_bootstrap", function()
   end)
 end)
 
+describe("statistics.t_interval", function()
+  -- scipy.stats.t.ppf(0.975, n - 1) for n = 2, 3, 4, 5, 11, 31, 101
+  local factors = { [2] = 12.706204736174698, [3] = 4.302652729749462, [4] = 3.182446305283709,
+    [5] = 2.776445105197793, [11] = 2.228138851964938, [31] = 2.0422724563012373,
+    [101] = 1.983971518449633 }
+
+  it("has the width of Student's t", function()
+    for n, factor in pairs(factors) do
+      local list = {}
+      for i = 1, n do list[i] = i * i end
+      local one = statistics.t_interval(list)
+      local half = factor * statistics.std(list) / math.sqrt(n)
+      assert.near(half, one.high - one.mean, 1e-9 * half)
+      assert.near(half, one.mean - one.low, 1e-9 * half)
+      assert.equal(n, one.n)
+    end
+    -- scipy.stats.t.ppf(0.95, 3)
+    local narrow = statistics.t_interval({ 1, 2, 3, 6 }, { level = 0.9 })
+    assert.near(2.3533634348018264 * statistics.std { 1, 2, 3, 6 } / 2, narrow.high - 3, 1e-9)
+  end)
+
+  it("gives one value no interval, and refuses none", function()
+    assert.same({ mean = 4.0, n = 1 }, statistics.t_interval { 4 })
+    assert.matches("the list is empty", message_of(statistics.t_interval, {}))
+    assert.matches("level", message_of(statistics.t_interval, { 1, 2 }, { level = 1 }))
+  end)
+end)
+
 describe("a generated text", function()
   local verse = require "experiments.tasks.verse"
 

@@ -17,6 +17,8 @@ local run = {
     { name = "steps", type = "integer", min = 1,
       doc = "stop after N steps, counted from the beginning of the run" },
     flags.arg, flags.memory, flags.threads, flags.dir,
+    { name = "as", type = "word", value = "NAME",
+      doc = "use RUNS/NAME as the directory of the new run, instead of its name with a number" },
     { name = "detach",
       doc = "run in the background, also after this terminal is closed: 'grpo logs -f RUN' shows "
         .. "its output, 'grpo attach RUN' opens a prompt in it, 'grpo stop RUN' ends it" },
@@ -49,9 +51,13 @@ local function request_of(o, in_background)
   elseif resume == true and not first then
     error(core.error("EARG", "--resume needs a script, or a run as in --resume=RUN"), 0)
   end
+  if resume and o.flags.as then
+    error(core.error("EARG", "--as names a new run, but --resume continues one; leave one of them "
+      .. "out"), 0)
+  end
   return { script = o.words[1], words = true, args = o.args, overrides = o.overrides,
-    root = o.flags.dir, resume = resume, force = o.flags.force, steps = o.flags.steps,
-    threads = o.flags.threads,
+    root = o.flags.dir, as = o.flags.as, resume = resume, force = o.flags.force,
+    steps = o.flags.steps, threads = o.flags.threads,
     view = function()
       local display = require "grpo.runs.display"
       return display.new { quiet = o.flags.quiet, background = in_background }

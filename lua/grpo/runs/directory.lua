@@ -181,16 +181,31 @@ local function building_place(run, root)
   run.lock = must(fs.lock(run.dir .. "/.lock"))
 end
 
-local function take_number(run, root, name)
+-- Raises if a new run cannot be the directory `as` of `root`.
+function rundir.check_new(root, as)
+  if as:find("/", 1, true) or as:find("^%.") or as:find("%c") then
+    errors.raise_plain("EARG", "--as %q: it is the name of one directory below %s, so it holds no "
+      .. "'/' and does not begin with a dot", as, root)
+  end
+  local dir = ("%s/%s"):format(root, as)
+  if fs.exists(dir) or fs.readlink(dir) then
+    errors.raise_plain("EARG", "%s: it is there already, and a run's directory is never reused; "
+      .. "give another name, or continue that run with --resume=%s", dir, dir)
+  end
+end
+
+-- Gives the run its place: `as`, or the next number of its name.
+local function take_place(run, root, name, as)
   local _ <close> = must(fs.lock(root .. "/.lock", true)) -- another run may be taking its own
-  local dir = ("%s/%s-%03d"):format(root, name, next_number(root, name))
+  if as then rundir.check_new(root, as) end
+  local dir = ("%s/%s"):format(root, as or ("%s-%03d"):format(name, next_number(root, name)))
   must(fs.rename(run.dir, dir))
   run.dir = dir
 end
 
--- info: { name=, script=, text= (of a script without a file), args=, overrides=, compute=,
--- config=, env=, inputs= } The run is complete when it gets its name: a process that is killed
--- before that, or a full disk, leaves no run.
+-- info: { name=, as= (the directory's name, if it gets no number), script=, text= (of a script
+-- without a file), args=, overrides=, compute=, config=, env=, inputs= } The run is complete when
+-- it gets its place: a process that is killed before that, or a full disk, leaves no run.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
   -- a name that begins with a dot is not a run's
@@ -198,7 +213,7 @@ function rundir.create(root, info)
   local run = setmetatable({}, Run)
   building_place(run, root)
   local ok, err = pcall(fill, run, name, info)
-  if ok then ok, err = pcall(take_number, run, root, name) end
+  if ok then ok, err = pcall(take_place, run, root, name, info.as) end
   if ok then return run end
   run:close()
   fs.remove_tree(run.dir)

@@ -125,6 +125,10 @@ schema.shapes = {
     evaluations = "count?", events = "count?",
     best = "measured?", best_step = "count?", last_metrics = object({}, true) }),
   events = object { kind = "text", step = "integer", stage = "integer" },
+  sweep = versioned(1, { script = "text", args = map("text", true),
+    files = list(object { path = "text", crc32c = "text" }),
+    runs = list(object { name = "text", reason = "text?",
+      options = list(object { path = "text", text = "text" }) }) }),
 }
 
 -- The further fields of events of each kind.

@@ -83,12 +83,13 @@ end
 
 -- The experiment of a new run, and a function that makes its directory for a trainer.
 local function begin(request)
+  if request.as then require("grpo.runs.directory").check_new(request.root, request.as) end
   local e = script.load(request.script, request)
   return e, request.root and function(tr)
     return require("grpo.runs.directory").create(request.root,
-      { name = e.config.name, script = request.script, text = request.text, args = request.args,
-      overrides = request.overrides, compute = tr.model.compute, config = start.described(e),
-      env = environment(e), inputs = inputs_of(e) })
+      { name = e.config.name, as = request.as, script = request.script, text = request.text,
+      args = request.args, overrides = request.overrides, compute = tr.model.compute,
+      config = start.described(e), env = environment(e), inputs = inputs_of(e) })
   end
 end
 
@@ -193,7 +194,7 @@ end
 -- request: {
 --   script = path, or nil for a run's own; text = its text, if it is not a file; words = true:
 --   say which args were not asked for; args=, overrides=, rewards= (a host's): see script.load
---   root = directory of runs, nil: nothing is written
+--   root = directory of runs, nil: nothing is written; as = the new run's directory there
 --   resume = true: the newest unfinished run of the script, or a run; force = although something
 --   has changed steps = to stop after; threads = to write down; view = function() -> where lines
 --   are shown

@@ -7,6 +7,10 @@ local best_metric = {}
 local lower = { loss = true, ["eval/loss"] = true, ["eval/bits_per_character"] = true,
   ["eval/masked_loss"] = true, ["eval/kl"] = true }
 
+function best_metric.is_lower(name)
+  return lower[name] == true
+end
+
 -- Whether the metric is better in these numbers than ever before; remembers it.
 function best_metric.improves(tr, numbers)
   local name = tr.settings.checkpoint.best

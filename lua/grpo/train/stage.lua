@@ -64,15 +64,21 @@ function Stage.new(tr, spec, index)
   return stage
 end
 
+-- The options of core.engine without a reference.  about: a trainer, or { model =, tokenizer = }.
+function Stage.engine_options(about, spec)
+  local options = steps.engine_options(spec.kind, spec.config)
+  options.model, options.tokenizer, options.optimizer = about.model, about.tokenizer,
+    spec.config.train.optimizer
+  options.turns = turns.wanted(spec.config)
+  return options
+end
+
 function Stage:build_engine()
   local config, tr = self.config, self.tr
   local is_bigram = self.reference and config.reference == "bigram"
-  local options = steps.engine_options(self.kind, config)
-  options.model, options.tokenizer, options.optimizer = tr.model, tr.tokenizer,
-    config.train.optimizer
+  local options = Stage.engine_options(tr, self)
   options.reference = not is_bigram and self.reference or nil
   options.bigram = is_bigram and self.reference or nil
-  options.turns = turns.wanted(config)
   memory_advice.check(self.kind, config, options)
   self.engine = core.engine(options)
   self.engine:reserve()
