@@ -171,10 +171,11 @@ _grpo() {
           *) kinds='run' ;;
         esac ;;
       report)
-        flags='--out --completions --help -h --trace'
+        flags='--out --completions --smooth --log --help -h --trace'
         case $before in
           --out) kinds=file ;;
           --completions) : ;;
+          --smooth) : ;;
           *) kinds='run' ;;
         esac ;;
       replay)

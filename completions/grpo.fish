@@ -165,6 +165,8 @@ complete -c grpo -n __fish_use_subcommand -a report -d 'write one HTML file with
 complete -c grpo -n '__fish_seen_subcommand_from report' -a '(__grpo_runs)'
 complete -c grpo -n '__fish_seen_subcommand_from report' -l out -x -a '(__fish_complete_path)' -d 'write FILE instead of RUN/report.html'
 complete -c grpo -n '__fish_seen_subcommand_from report' -l completions -x -d 'show about N completions, of evenly spaced steps'
+complete -c grpo -n '__fish_seen_subcommand_from report' -l smooth -x -d 'show averages, in which what came before weighs N'
+complete -c grpo -n '__fish_seen_subcommand_from report' -l log -d 'begin with a logarithmic axis of values'
 complete -c grpo -n '__fish_seen_subcommand_from report' -l help -s h -d 'show how the command is used'
 complete -c grpo -n '__fish_seen_subcommand_from report' -l trace -d 'show the stack of Lua calls with an error'
 

@@ -5,25 +5,36 @@ local history = require "grpo.runs.history"
 local command = {
   name = "report",
   summary = "write one HTML file with the curves and completions of a run",
-  arguments = { flags.run },
+  arguments = { flags.with(flags.run, { repeated = true }) },
   flags = {
     { name = "out", type = "file", doc = "write FILE instead of RUN/report.html" },
     flags.with(flags.completions, { min = 0, default = 3000,
       doc = "show about N completions, of evenly spaced steps; 0 shows those of one step" }),
+    { name = "smooth", type = "number", default = 0,
+      doc = "show averages, in which what came before weighs N (0 to 0.99), over the values; the "
+        .. "page has a slider too" },
+    { name = "log", doc = "begin with a logarithmic axis of values; the page can change it" },
   },
   about = {
     "Writes RUN/report.html and prints its path. The page shows the facts of the run, the curves "
       .. "of its metrics, its notes, its options, and a table of completions that can be searched "
       .. "and sorted. The file needs no other file. A run may be reported while it is training.",
+    "Several runs get one page, report-overlay.html in the directory of the first one, with their "
+      .. "curves in the same panels, the options that differ, and no completions.",
   },
 }
 
 function command.run(o)
-  local word = o.words[1]
-  local run = history.open(word)
-  local path = o.flags.out or run.dir .. "/report.html"
-  local page = require("grpo.report.html").page(run, o.flags.completions)
-  local ok, message = core.fs.write(path, page)
+  if not (o.flags.smooth >= 0 and o.flags.smooth <= 0.99) then
+    error(core.error("EARG", ("--smooth is %g, want 0 to 0.99"):format(o.flags.smooth)), 0)
+  end
+  local runs, html = {}, require "grpo.report.html"
+  for i, word in ipairs(o.words) do runs[i] = history.open(word) end
+  local look = { smooth = o.flags.smooth, log = o.flags.log }
+  local path = o.flags.out
+    or runs[1].dir .. (#runs > 1 and "/report-overlay.html" or "/report.html")
+  local text = html.overlay(runs, look, #runs == 1 and o.flags.completions or nil)
+  local ok, message = core.fs.write(path, text)
   if not ok then error(core.error("EIO", tostring(message)), 0) end
   core.out(path .. "\n")
 end

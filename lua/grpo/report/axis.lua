@@ -2,9 +2,12 @@
 
 local axis = {}
 
+-- A logarithmic axis shows values that are greater: smaller ones are 0 but for rounding.
+axis.LEAST = 1e-12
+
 -- Returns a number in a few characters.
 function axis.number_text(v)
-  if v == 0 or math.abs(v) < 1e-12 then return "0" end
+  if v == 0 or math.abs(v) < axis.LEAST then return "0" end
   local size = math.abs(v)
   if size >= 1e4 or size < 1e-3 then
     return (("%.2g"):format(v):gsub("e([+-])0*(%d)", "e%1%2"):gsub("e%+", "e"))

@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local columns = require "grpo.report.columns"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.page"
+local panels = require "grpo.report.panels"
 local sorted_pairs = require "grpo.base.sorted"
 local stage_options = require "grpo.runs.stage_options"
 local svg = require "grpo.report.svg"
@@ -14,95 +15,12 @@ local escape = svg.escape
 
 -- ---- curves ----------------------------------------------------------------------------
 
--- A panel is its title and the metrics it shows; * in a name matches any text without "/".
-local panels = {
-  { "Reward", "reward", "reward_std" },
-  { "Rewards, mean by name", "rewards/*/mean" },
-  { "Held-out", "eval/accuracy", "eval/pass@*", from = "eval" },
-  { "Held-out metric", "eval/metric", "eval/sampled/metric", from = "eval" },
-  { "Held-out loss, nats a token", "eval/loss", from = "eval" },
-  { "Held-out loss on masked tokens, entropy of tokens", "eval/masked_loss",
-    "eval/unigram_entropy", from = "eval" },
-  { "KL to the reference", "kl" },
-  { "Entropy", "entropy" },
-  { "Completion length", "completions/mean_length", "completions/min_length",
-    "completions/max_length" },
-  { "Groups without a signal, completions cut off", "frac_reward_zero_std",
-    "completions/clipped_ratio" },
-  { "Clipped tokens", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean" },
-  { "Value loss", "loss/value_avg" },
-  { "Variance of returns that the critic foresees", "val/explained_variance" },
-  { "Gradient norm", "grad_norm" },
-  { "Loss of supervised steps", "loss", only = "sft" },
-  { "Learning rate", "learning_rate" },
-  { "Weight of the KL", "beta" },
-  { "Seconds a step", "step_time", "time/generate", "time/reward", "time/train" },
-}
-
-local function pattern_of(name)
-  return "^" .. name:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", "([^/]+)") .. "$"
-end
-
--- Returns the sorted keys of a table for which keep(key) holds.
-local function keys_of(list, keep)
-  local keys = {}
-  for key in sorted_pairs(list) do
-    if not keep or keep(key) then keys[#keys + 1] = key end
-  end
-  return keys
-end
-
--- Returns the names of columns that a name in a panel matches.
-local function matching(list, name)
-  if not name:find("*", 1, true) then return { name } end
-  local pattern = pattern_of(name)
-  return keys_of(list, function(key) return key:match(pattern) end)
-end
-
-local function series_of(panel, list)
-  local series = {}
-  for i = 2, #panel do
-    for _, name in ipairs(matching(list, panel[i])) do
-      local column = list[name]
-      if column and not column:is_zero() then
-        series[#series + 1] = { name = name, points = column:points(),
-          dots = panel.from == "eval" }
-      end
-    end
-  end
-  return series
-end
-
--- Metrics that every step records and that no panel shows.
-local unshown = { "step", "update", "update_tokens", "stage", "stage_step", "num_tokens",
-  "num_sequences", "trained_tokens", "loss", "ratio_max_deviation", "time/forward",
-  "time/backward", "time/optimizer",
-  "tokens_per_second/generate", "tokens_per_second/train", "memory/peak_bytes",
-  "completions/mean_terminated_length", "clip_ratio/low_min", "clip_ratio/high_max" }
-
--- Returns the names of metrics without a panel: the script's own (tr:log) and rare ones.
-local function own_metrics(list)
-  local known = {}
-  for _, name in ipairs(unshown) do known[name] = true end
-  for _, panel in ipairs(panels) do
-    for i = 2, #panel do known[panel[i]] = true end
-  end
-  return keys_of(list, function(name) return not known[name] and not name:find("^rewards/") end)
-end
-
--- metrics, evals: see columns.read
-local function curves(metrics, evals)
-  local out, marks = {}, {}
-  for i, step in ipairs(metrics.stages) do marks[i] = step - 0.5 end
-  for _, panel in ipairs(panels) do
-    local list = panel.from == "eval" and evals.columns or metrics[panel.only or "columns"]
-    out[#out + 1] = svg.panel(panel[1], series_of(panel, list), marks)
-  end
-  for _, name in ipairs(own_metrics(metrics.columns)) do
-    out[#out + 1] = svg.panel(name, series_of({ name, name }, metrics.columns), marks)
-  end
-  if #out == 0 then return '<p class="dim">No step has been recorded.</p>' end
-  return '<div class="panels">' .. table.concat(out, "\n") .. "</div>"
+-- look: see svg.panel
+local function curves(list, marks, look)
+  if #list == 0 then return '<p class="dim">No step has been recorded.</p>' end
+  local out = {}
+  for i, panel in ipairs(list) do out[i] = svg.panel(panel, marks, look) end
+  return table.concat(out, "\n")
 end
 
 -- ---- facts -------------------------------------------------------------------------------
@@ -121,49 +39,102 @@ local function model_path(run)
   return stage_options.text(options["model.path"])
 end
 
--- last: the last row of the metrics, or nil
-local function facts(run, last)
+-- Returns the facts of a run as a list of { name, text }.
+local function facts_of(source)
+  local run, last = source.run, source.metrics.last or {}
   local info, env = run.info, run.env
-  last = last or {}
   local ended = info.finished or info.heartbeat
   local rows = {
     { "state", ("%s, step %s of %s"):format(run.state, value_text(run.step or last.step or 0),
       value_text(run.steps or "?")) },
-    { "script", info.script }, { "model", model_path(run) },
-    { "stages", #run.stages > 1 and stage_options.kinds(run) or nil },
-    { "started", when(info.started) },
+    { "script", info.script or false }, { "model", model_path(run) or false },
+    { "stages", #run.stages > 1 and stage_options.kinds(run) },
+    { "started", when(info.started) or false },
     { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
-    { "tokens", last.num_tokens },
+    { "tokens", last.num_tokens or false },
     { "peak memory", last["memory/peak_bytes"]
       and ("%.0f MiB"):format(last["memory/peak_bytes"] / 2 ^ 20) },
-    { "seed", env.seed }, { "threads", env.threads }, { "kernels", env.kernels },
+    { "seed", env.seed or false }, { "threads", env.threads or false },
+    { "kernels", env.kernels or false },
     { "version", env.version and ("%s (%s)"):format(env.version, tostring(env.commit)) },
   }
-  local out = {}
-  for _, row in ipairs(rows) do
-    if row[2] then
-      out[#out + 1] = ("<tr><td>%s</td><td>%s</td></tr>"):format(row[1], escape(value_text(row[2])))
-    end
-  end
-  return '<table class="facts">' .. table.concat(out) .. "</table>"
+  for _, row in ipairs(rows) do row[2] = row[2] and value_text(row[2]) end
+  return rows
 end
 
-local function options_table(run, keep)
-  local out = {}
-  for _, row in ipairs(stage_options.rows { run }) do
-    local o = row[1]
-    if o and keep(o) then
-      out[#out + 1] = ("<tr><td>%s</td><td>%s</td><td class=dim>%s</td></tr>")
-        :format(escape(row.name), escape(stage_options.text(o) or "-"), escape(o.origin or ""))
-    end
+-- The facts of the runs side by side, as rows of texts; several runs have their names above.
+local function fact_rows(sources)
+  local rows, by_run = {}, {}
+  for k, source in ipairs(sources) do by_run[k] = facts_of(source) end
+  if #sources > 1 then
+    rows[1] = { "run" }
+    for k, source in ipairs(sources) do rows[1][k + 1] = source.run.name end
   end
-  return "<table><tr><th>option</th><th>value</th><th>from</th></tr>" .. table.concat(out)
-    .. "</table>"
+  for i, fact in ipairs(by_run[1]) do
+    local row, any = { fact[1] }, false
+    for k, list in ipairs(by_run) do
+      row[k + 1], any = list[i][2] or "", any or list[i][2]
+    end
+    if any then rows[#rows + 1] = row end
+  end
+  return rows
 end
 
-local function notes(run)
-  if #run.notes == 0 then return '<p class="dim">Nothing.</p>' end
-  return '<div class="notes">' .. escape(table.concat(run.notes, "\n")) .. "</div>"
+local function table_of(rows)
+  local out = {}
+  for i, row in ipairs(rows) do
+    local cells = {}
+    for k, text in ipairs(row) do cells[k] = "<td>" .. escape(text) .. "</td>" end
+    out[i] = "<tr>" .. table.concat(cells) .. "</tr>"
+  end
+  return '<table class="facts" id="facts">' .. table.concat(out) .. "</table>"
+end
+
+-- keep(options of the runs): is a row shown?
+local function options_table(runs, keep)
+  local out, heads = {}, {}
+  for k, run in ipairs(runs) do heads[k] = #runs > 1 and escape(run.name) or "value" end
+  for _, row in ipairs(stage_options.rows(runs)) do
+    if keep(row) then
+      local cells = {}
+      for k in ipairs(runs) do
+        cells[k] = "<td>" .. escape(stage_options.text(row[k]) or "-") .. "</td>"
+      end
+      if #runs == 1 then
+        cells[2] = "<td class=dim>" .. escape(row[1].origin or "") .. "</td>"
+      end
+      out[#out + 1] = ("<tr><td>%s</td>%s</tr>"):format(escape(row.name), table.concat(cells))
+    end
+  end
+  return ('<div class="wide"><table><tr><th>option</th><th>%s</th>%s</tr>%s</table></div>'):format(
+    table.concat(heads, "</th><th>"), #runs == 1 and "<th>from</th>" or "", table.concat(out))
+end
+
+-- Those that the script or the command line set; of several runs, those that differ.
+local function is_telling(row, count)
+  if count == 1 then return row[1] and row[1].origin ~= "default" end
+  for k = 2, count do
+    if stage_options.text(row[k]) ~= stage_options.text(row[1]) then return true end
+  end
+  return false
+end
+
+local function options_part(runs)
+  return ("<h2>%s</h2>%s<details><summary class=dim>all options</summary>%s</details>"):format(
+    #runs > 1 and "Options that differ" or "Options that were set",
+    options_table(runs, function(row) return is_telling(row, #runs) end),
+    options_table(runs, function(row) return #runs > 1 or row[1] end))
+end
+
+-- The notes of the runs as one text.
+local function notes_text(sources)
+  local list = {}
+  for _, source in ipairs(sources) do
+    local text = table.concat(source.run.notes, "\n")
+    if #sources > 1 then text = source.run.name .. "\n" .. text .. "\n" end
+    list[#list + 1] = text
+  end
+  return table.concat(list, "\n")
 end
 
 -- ---- completions ---------------------------------------------------------------------------
@@ -208,14 +179,17 @@ local function reward_names(rows)
   for _, row in ipairs(rows) do
     for name in pairs(row.rewards or {}) do seen[name] = true end
   end
-  return keys_of(seen)
+  local names = {}
+  for name in sorted_pairs(seen) do names[#names + 1] = name end
+  return names
 end
 
 local function cell(v)
   return v == nil and core.json_null or v
 end
 
-local function completions_data(rows)
+-- Returns completions for the script.  newest: are the newest ones shown first?
+function html.completions_json(rows, newest)
   local names = reward_names(rows)
   local titles = { "step", "prompt", "text", "reward" }
   for _, name in ipairs(names) do titles[#titles + 1] = name end
@@ -227,37 +201,97 @@ local function completions_data(rows)
     for _, name in ipairs { "advantage", "length", "finish" } do one[#one + 1] = cell(row[name]) end
     list[i] = one
   end
-  return core.json_encode { columns = titles, rows = list }
+  return ('{"columns":%s,"rows":%s,"newest":%s}'):format(core.json_encode(titles),
+    #list > 0 and core.json_encode(list) or "[]", tostring(newest or false))
 end
 
-local function completions(dir, most)
+-- Inside <script> the HTML parser looks for "<" only; older JavaScript forbids U+2028 and U+2029.
+local function inside_script(json)
+  return (json:gsub("<", "\\u003c"):gsub("\226\128[\168\169]",
+    { ["\u{2028}"] = "\\u2028", ["\u{2029}"] = "\\u2029" }))
+end
+
+-- Returns the head of the completions as HTML, and their rows for the script, or nil.
+local function completions_of(dir, most)
   local rows, count = chosen_rows(dir, most)
-  if #rows == 0 then return '<p class="dim">No completion has been recorded.</p>', 0 end
+  if #rows == 0 then return '<p class="dim">No completion has been recorded.</p>' end
   local shown = #rows < count and ('<p class="dim">%d of %d completions, of evenly spaced steps; '
     .. "<code>--completions N</code> shows more.</p>"):format(#rows, count) or ""
-  -- Inside <script> the HTML parser looks for "<" only; older JavaScript forbids U+2028 and U+2029.
-  local data = completions_data(rows):gsub("<", "\\u003c"):gsub("\226\128[\168\169]",
-    { ["\u{2028}"] = "\\u2028", ["\u{2029}"] = "\\u2029" })
-  return shown .. page.controls .. '<script type="application/json" id="data">' .. data
-    .. "</script><script>" .. page.script .. "</script>", #rows
+  return shown .. page.controls, html.completions_json(rows)
 end
 
--- Returns the page.  run: from history.open; most: the approximate number of completions to show.
-function html.page(run, most)
-  local metrics = columns.read(history.rows(run.dir, "metrics"))
-  local evals = columns.read(history.rows(run.dir, "eval"))
-  local changed = function(o) return o.origin ~= "default" end
-  local title = escape(run.name)
+local POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+  .. "base-uri 'none'; form-action 'none'"
+
+-- o: { smooth =, log = : see svg.panel; head = HTML of style and policy, script = HTML of the
+-- script, about = HTML above the table of completions, data = JSON for the script }
+local function page_of(sources, list, marks, o)
+  local runs, names = {}, {}
+  for i, source in ipairs(sources) do runs[i], names[i] = source.run, source.run.name end
+  local title, notes = escape(table.concat(names, ", ")), notes_text(sources)
   return table.concat {
     "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>", title, "</title>",
-    '<meta name="viewport" content="width=device-width,initial-scale=1"><style>', page.style,
-    "</style></head><body>", "<h1>", title, "</h1>", facts(run, metrics.last), "<h2>Curves</h2>",
-    curves(metrics, evals), "<h2>Notes of the run</h2>", notes(run),
-    "<h2>Options that were set</h2>", options_table(run, changed),
-    "<details><summary class=dim>all options</summary>",
-    options_table(run, function() return true end), "</details>",
-    "<h2>Completions</h2>", (completions(run.dir, most)), "</body></html>\n",
+    '<meta name="viewport" content="width=device-width,initial-scale=1">', o.head,
+    "</head><body>", "<h1>", title, '</h1><div class="wide">', table_of(fact_rows(sources)),
+    "</div><h2>Curves</h2>",
+    page.curve_controls(o.smooth or 0, o.log), '<div class="panels" id="panels">',
+    curves(list, marks, o), '</div><h2>Notes of the run</h2><div class="notes" id="notes">',
+    notes ~= "" and escape(notes) or "Nothing.", "</div>", options_part(runs),
+    "<h2>Completions</h2>", o.about,
+    '<script type="application/json" id="data">', inside_script(o.data), "</script>", o.script,
+    "</body></html>\n",
   }
+end
+
+-- Returns { run =, metrics =, evals = } of a run from history.open.
+function html.source(run)
+  return { run = run, metrics = columns.read(history.rows(run.dir, "metrics")),
+    evals = columns.read(history.rows(run.dir, "eval")) }
+end
+
+local function inline(tag, text) return ("<%s>%s</%s>"):format(tag, text, tag) end
+
+-- Returns the page of one run.  run: from history.open; most: the approximate number of completions
+-- to show; look, optional: { smooth =, log = }, see svg.panel
+function html.page(run, most, look)
+  return html.overlay({ run }, look, most)
+end
+
+-- Returns the page of several runs, whose curves are in the same panels.  most: see html.page; nil:
+-- no completions.
+function html.overlay(runs, look, most)
+  local sources = {}
+  for i, run in ipairs(runs) do sources[i] = html.source(run) end
+  local list, marks = panels.of(sources)
+  local about, rows = '<p class="dim">The report of each run has its own.</p>', nil
+  if most then about, rows = completions_of(runs[1].dir, most) end
+  look = look or {}
+  return page_of(sources, list, marks, { smooth = look.smooth, log = look.log, about = about,
+    head = ('<meta http-equiv="Content-Security-Policy" content="%s">'):format(POLICY)
+      .. inline("style", page.style),
+    script = inline("script", page.script),
+    data = ('{"sizes":%s,%s,"completions":%s}'):format(core.json_encode(svg.sizes()),
+      panels.json(list, marks), rows or "null") })
+end
+
+-- Returns, for a page that follows a run, the JSON of what changes: curves, facts, notes and
+-- completions.  rows: those completions; version: of this state, a number
+function html.live_data(source, rows, version)
+  local list, marks = panels.of { source }
+  local json = ('{"version":%d,"state":%s,"sizes":%s,%s,"completions":%s,"facts":%s,"notes":%s}')
+    :format(version, core.json_encode(source.run.state), core.json_encode(svg.sizes()),
+    panels.json(list, marks), html.completions_json(rows, true),
+    core.json_encode(fact_rows { source }), core.json_encode(notes_text { source }))
+  return json, list, marks
+end
+
+-- Returns the page that follows a run; its style and its script are files beside it.
+function html.live_page(source, rows, version, look)
+  local json, list, marks = html.live_data(source, rows, version)
+  return page_of({ source }, list, marks, { smooth = look.smooth, log = look.log, data = json,
+    head = '<link rel="stylesheet" href="style.css">',
+    script = '<script src="script.js"></script>',
+    about = '<p class="dim">The newest ones.</p>' .. page.controls })
 end
 
 return html

@@ -1,5 +1,4 @@
--- The parts of a report's page that do not depend on the run: the style, and the script of the
--- table of completions.
+-- The parts of a report's page that do not depend on the run: the style and the script.
 
 local page = {}
 
@@ -9,27 +8,36 @@ page.style = [[
 @media (prefers-color-scheme: dark) {
   :root { --ink:#e5e7eb; --dim:#9ca3af; --line:#374151; --back:#111827; --soft:#1f2937;
     --good:#34d399; --bad:#f87171 }
+  svg path, circle, .bar { filter:brightness(1.5) }
 }
 body { font:14px/1.45 system-ui,sans-serif; color:var(--ink); background:var(--back);
   margin:24px auto; max-width:1440px; padding:0 16px }
-h1 { font-size:22px; margin:0 } h2 { font-size:16px; margin:28px 0 8px }
+h1 { font-size:22px; margin:0; overflow-wrap:anywhere } h2 { font-size:16px; margin:28px 0 8px }
 .dim { color:var(--dim) } .bad { color:var(--bad) }
 table { border-collapse:collapse }
 td,th { padding:3px 10px 3px 0; text-align:left; vertical-align:top;
-  border-bottom:1px solid var(--line) }
+  border-bottom:1px solid var(--line); overflow-wrap:anywhere }
 th { font-weight:600 }
 .facts td:first-child { color:var(--dim) } .facts td { border:0 }
-.panels { display:grid; grid-template-columns:repeat(auto-fill,minmax(400px,1fr)); gap:14px }
+.panels { display:grid; gap:14px;
+  grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr)) }
 figure { margin:0; border:1px solid var(--line); border-radius:6px; padding:8px;
   background:var(--soft) }
-figcaption { font-weight:600; font-size:13px } svg { width:100%; height:auto; display:block }
-svg path { fill:none; stroke-width:1.4; stroke-linejoin:round }
+figcaption { font-weight:600; font-size:13px; overflow-wrap:anywhere }
+svg { width:100%; height:auto; display:block }
+svg path { stroke-width:1.4; stroke-linejoin:round } svg path:not(.band) { fill:none }
+svg path.faint { stroke-width:1; stroke-opacity:.3 }
+svg path.band { fill-opacity:.25; stroke:none }
 svg text { font-size:10px; fill:var(--dim) }
 svg text.y { text-anchor:end } svg text.x { text-anchor:middle }
 .grid { stroke:var(--line); stroke-width:.7 }
 .mark { stroke:var(--dim); stroke-dasharray:3 3; stroke-width:.8 } .bar { stroke-width:1.2 }
-.legend { font-size:12px; display:flex; flex-wrap:wrap; gap:10px }
-.legend i { display:inline-block; width:10px; height:10px; border-radius:2px; margin-right:4px }
+.resumed { stroke:#d97706; stroke-dasharray:1 2; stroke-width:1.2 }
+.legend { font-size:12px; display:flex; flex-wrap:wrap; gap:2px 10px; overflow-wrap:anywhere }
+.legend svg { display:inline-block; width:16px; height:10px; margin-right:4px }
+.legend svg path { stroke-width:2.5 }
+.wide { overflow-x:auto } input[type=number] { width:80px } input[type=search] { max-width:100% }
+#live { font-weight:600 } #pen { display:none }
 .notes { font-family:ui-monospace,monospace; font-size:12px; white-space:pre-wrap;
   background:var(--soft); border:1px solid var(--line); border-radius:6px; padding:8px;
   max-height:260px; overflow:auto }
@@ -46,16 +54,13 @@ mark { background:#fde68a; color:#111 } .plus { color:var(--good) } .minus { col
 ]]
 
 -- Rows are lists in the order of `columns`.  The script sets everything as text, never as HTML.
-page.script = [[
-(function () {
-  'use strict';
-  var data = JSON.parse(document.getElementById('data').textContent);
-  var columns = data.columns, rows = data.rows, at = {}, page = 0, PER = 50;
-  columns.forEach(function (c, i) { at[c] = i; });
+local completions_script = [[
+function completions() {
+  var columns = [], rows = [], at = {}, page = 0, PER = 50, sort = null;
   var table = document.getElementById('completions'), find = document.getElementById('find');
   var from = document.getElementById('from'), to = document.getElementById('to');
   var ends = document.getElementById('ends');
-  var sort = { by: at.step, down: false }, shown = rows;
+  var shown = rows;
 
   function value(row, i) { return row[i] === null ? -Infinity : row[i]; }
 
@@ -72,8 +77,12 @@ page.script = [[
       var order = x < y ? -1 : x > y ? 1 : a[1] - b[1];
       return sort.down && x !== y ? -order : order;
     }).map(function (p) { return p[0]; });
-    page = 0;
     draw();
+  }
+
+  function chooseAnew() {
+    page = 0;
+    choose();
   }
 
   function mark(cell, text) {
@@ -96,10 +105,12 @@ page.script = [[
       th.onclick = function () {
         var number = typeof (rows[0] || [])[i] === 'number';
         sort = { by: i, down: sort.by === i ? !sort.down : number && c !== 'step' };
-        choose();
+        chooseAnew();
       };
       line.appendChild(th);
     });
+    var pages = Math.max(1, Math.ceil(shown.length / PER));
+    page = Math.min(page, pages - 1);
     shown.slice(page * PER, page * PER + PER).forEach(function (r) {
       var tr = body.insertRow();
       r.forEach(function (v, i) {
@@ -112,31 +123,90 @@ page.script = [[
       });
     });
     table.replaceChildren(head, body);
-    var pages = Math.max(1, Math.ceil(shown.length / PER));
     document.getElementById('where').textContent = shown.length + ' of ' + rows.length +
       ' completions, page ' + (page + 1) + ' of ' + pages;
     document.getElementById('back').disabled = page === 0;
     document.getElementById('on').disabled = page + 1 >= pages;
   }
 
-  [find, from, to].forEach(function (e) { e.oninput = choose; });
-  ends.onchange = choose;
+  [find, from, to].forEach(function (e) { e.oninput = chooseAnew; });
+  ends.onchange = chooseAnew;
   document.getElementById('back').onclick = function () { page--; draw(); };
   document.getElementById('on').onclick = function () { page++; draw(); };
-  choose();
-})();
+  return function (data) {
+    columns = data.columns;
+    rows = data.rows;
+    at = {};
+    columns.forEach(function (c, i) { at[c] = i; });
+    if (!sort || sort.by >= columns.length) sort = { by: at.step, down: data.newest };
+    choose();
+  };
+}
 ]]
+
+-- A page that follows a run asks for what is new, unless nobody looks at it.
+local start_script = [[
+var data = JSON.parse(document.getElementById('data').textContent);
+var showCurves = curves(data.sizes), showCompletions = completions(), EVERY = 2000;
+
+function say(text) { document.getElementById('live').textContent = text; }
+
+function show(now) {
+  showCurves(now);
+  if (now.completions) showCompletions(now.completions);
+  if (!now.facts) return;
+  var facts = document.createElement('tbody');
+  now.facts.forEach(function (row) {
+    var line = facts.insertRow();
+    row.forEach(function (text) { line.insertCell().textContent = text; });
+  });
+  document.getElementById('facts').replaceChildren(facts);
+  document.getElementById('notes').textContent = now.notes || 'Nothing.';
+}
+
+function ask() {
+  if (document.hidden) return void setTimeout(ask, EVERY);
+  fetch('data?since=' + data.version, { credentials: 'omit' }).then(function (answer) {
+    if (!answer.ok) throw new Error(answer.status);
+    return answer.json();
+  }).then(function (now) {
+    if (now.version !== data.version) {
+      data = now;
+      show(now);
+    }
+    say('following: ' + data.state);
+  }).catch(function () {
+    say('no answer; is grpo report --serve still running?');
+  }).then(function () { setTimeout(ask, EVERY); });
+}
+
+show(data);
+if (data.version !== undefined) ask();
+]]
+
+page.script = "(function () {\n'use strict';\n" .. require "grpo.report.curves_script"
+  .. completions_script .. start_script .. "})();\n"
+
+
+-- weight: of the smoothing at first; is_logarithmic: the axis at first
+function page.curve_controls(weight, is_logarithmic)
+  return ('<div class="controls"><label>smoothing <input id="smooth" type="range" min="0" '
+    .. 'max="0.99" step="0.01" value="%.2f"></label><span id="weight" class="dim"></span>'
+    .. '<label><input id="log" type="checkbox"%s> logarithmic axis</label>'
+    .. '<span id="live" class="dim"></span><svg id="pen"></svg></div>'):format(weight,
+    is_logarithmic and " checked" or "")
+end
 
 page.controls = [[
 <div class="controls">
 <input id="find" type="search" placeholder="search prompts and completions" size="36">
-<label>steps <input id="from" type="number" size="6" style="width:80px"></label>
-<label>to <input id="to" type="number" style="width:80px"></label>
+<label>steps <input id="from" type="number" size="6"></label>
+<label>to <input id="to" type="number"></label>
 <select id="ends"><option value="">any end</option><option>eos</option><option>stop</option>
 <option>length</option></select>
 <button id="back">&larr;</button><button id="on">&rarr;</button>
 <span id="where" class="dim"></span></div>
-<table id="completions"></table>
+<div class="wide"><table id="completions"></table></div>
 ]]
 
 return page

@@ -251,7 +251,10 @@ local function open_info(run, force)
     run:damaged(force, tostring(info), "takes it as it is")
     info = forced
   end
-  if info then return info end
+  if info then
+    info.crc32c = nil -- it gets another one
+    return info
+  end
   return errors.raise_plain(code, "%s: not a run directory: %s", run.dir, message)
 end
 

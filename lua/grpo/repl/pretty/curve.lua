@@ -69,7 +69,7 @@ local function range_of(series, is_logarithmic)
   local x0, x1, y0, y1 = math.huge, -math.huge, math.huge, -math.huge
   for _, s in ipairs(series) do
     for _, p in ipairs(s.points) do
-      if not is_logarithmic or p[2] > 0 then
+      if not is_logarithmic or p[2] > axis.LEAST then
         x0, x1 = math.min(x0, p[1]), math.max(x1, p[1])
         y0, y1 = math.min(y0, p[2]), math.max(y1, p[2])
       end
@@ -145,7 +145,7 @@ function curve.text(series, look, o)
   for i, s in ipairs(series) do
     local x, y
     for _, p in ipairs(s.points) do
-      if not o.log or p[2] > 0 then
+      if not o.log or p[2] > axis.LEAST then
         local at, to = math.floor(column_of(p[1]) + 0.5), math.floor(row_of(p[2]) + 0.5)
         put_line(canvas, x or at, y or to, at, to, i)
         x, y = at, to
