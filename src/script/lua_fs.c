@@ -118,10 +118,12 @@ static int l_truncate(lua_State *L) {
   return done(L, truncate(path, size) == 0 ? GRPO_OK : system_failure(path));
 }
 
+/* crc32c(s [, sum]) -> CRC-32C of s behind the bytes of which `sum` is the CRC-32C */
 static int l_crc32c(lua_State *L) {
   size_t n;
   const char *s = check_string(L, 1, &n);
-  lua_pushinteger(L, crc32c(0, s, n));
+  lua_Integer sum = lua_isnoneornil(L, 2) ? 0 : check_integer(L, 2, 0, UINT32_MAX);
+  lua_pushinteger(L, crc32c((uint32_t)sum, s, n));
   return 1;
 }
 

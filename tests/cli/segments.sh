@@ -105,8 +105,11 @@ done
 dies KILL_CHECKPOINT=8 holed $small
 rm holed/exp-001/completions.000001.jsonl
 "$GRPO" run --quiet --resume=holed/exp-001 >/dev/null 2>err; status=$?
-result "a resume says which one is missing, and goes on" \
-  "$([ $status = 0 ] && diff - err <<<'grpo: note: completions.000001.jsonl: it is missing, so its rows are lost' && grep -q 'completions.000001.jsonl: it is missing' holed/exp-001/run.log || show err)"
+result "a resume says which one is missing and what to do, and is refused" \
+  "$([ $status = 3 ] && grep -q '^grpo: holed/exp-001/completions.000001.jsonl: it is missing; restore it from a copy, or resume with --force, which continues without its rows$' err || show err)"
+"$GRPO" run --quiet --resume=holed/exp-001 --force >/dev/null 2>err; status=$?
+result "--force continues without its rows" \
+  "$([ $status = 0 ] && grep -q 'completions.000001.jsonl: it is missing' err && grep -q 'completions.000001.jsonl: it is missing' holed/exp-001/run.log || show err)"
 
 # ---- few are kept -------------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --dir few log.segment_mib=0.001 log.keep_segments=2 >/dev/null 2>err; status=$?

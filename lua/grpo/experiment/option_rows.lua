@@ -282,6 +282,9 @@ add {
   { "hooks.on_step", "function", "on_step(metrics, tr)" },
   { "hooks.on_eval", "function", "on_eval(report, tr)" },
   { "hooks.on_checkpoint", "function", "on_checkpoint(path, tr)" },
+  { "hooks.on_reload", "function",
+    "on_reload(files, tr): of the new script, before its functions take the place of the old ones; "
+    .. "an error keeps the old ones" },
   { "hooks.on_error", "function", "on_error(err, tr)" },
   { "hooks.on_end", "function", "on_end(tr, why)" },
   { "stages", "list",

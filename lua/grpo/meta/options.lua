@@ -46,7 +46,7 @@
 ---@field prompt? fun(row: table): string|grpo.Message[] function(row) -> string, messages or a list of ids; default: row.prompt
 ---@field target? fun(row: table): string|string[] function(row) -> string or a list of ids: the completion for kind="sft", and the text that dense rewards compare with; or a list of strings that alternate between the model's turns and what tools say, which is not learned
 ---@field shuffle? boolean take the rows in a seeded random order, another one in each epoch (default true)
----@field sampler? function|table function(p) -> a list of p.n rows of data.train, by number, in place of the order of data.shuffle; or { sample = function(self, p), observe = function(self, p, groups) }, which learns what became of them; what it remembers is p.state
+---@field sampler? grpo.Sampler|grpo.SamplerFunction function(p) -> a list of p.n rows of data.train, by number, in place of the order of data.shuffle; or { sample = function(self, p), observe = function(self, p, groups) }, which learns what became of them; what it remembers is p.state
 ---@field too_long? "drop"|"truncate_left"|"error" what happens to a prompt longer than max_prompt_tokens; it is counted and reported (default "drop")
 ---@field max_prompt_tokens? integer length of the longest prompt in tokens; data.too_long says what happens to longer ones (default 512)
 
@@ -211,6 +211,7 @@
 ---@field on_step? fun(metrics: table<string, number>, tr: grpo.Trainer): string? on_step(metrics, tr)
 ---@field on_eval? fun(report: table<string, number>, tr: grpo.Trainer): string? on_eval(report, tr)
 ---@field on_checkpoint? fun(path: string, tr: grpo.Trainer): string? on_checkpoint(path, tr)
+---@field on_reload? fun(files: string[], tr: grpo.Trainer): string? on_reload(files, tr): of the new script, before its functions take the place of the old ones; an error keeps the old ones
 ---@field on_error? fun(err: grpo.Error, tr: grpo.Trainer) on_error(err, tr)
 ---@field on_end? fun(tr: grpo.Trainer, why: string) on_end(tr, why)
 

@@ -135,7 +135,17 @@
 ---@field metrics table<string, number> of the last step
 ---@field batch grpo.RolloutBatch of the last step
 ---@field resumed boolean
+---@field dir string|nil the run's directory; nil without one, and where a command only follows a run
 local Trainer = {}
+
+---A table that the script writes: logs/NAME.csv of the run.
+---@class grpo.Csv
+local Csv = {}
+
+---Adds a row: values by column, where a missing one is empty, or a list of all of them.
+---@param row table<string|integer, string|number|boolean>
+---@return grpo.Csv self
+function Csv:row(row) end
 
 ---One step, a rollout with all its updates; nil when all stages are done.
 ---@return table<string, number>|nil metrics
@@ -208,6 +218,13 @@ function Trainer:log_text(name, s) end
 ---@param name string letters, digits, ".", "_" and "-"
 ---@param text string
 function Trainer:append(name, text) end
+
+---Opens the table logs/NAME.csv, or finds it again.  A resume cuts it to its checkpoint; its
+---columns cannot change.  Without a run directory nothing is written.
+---@param name string letters, digits, ".", "_" and "-"
+---@param columns string[]
+---@return grpo.Csv
+function Trainer:csv(name, columns) end
 
 ---Prints on the screen above the progress line.
 ---@param ... any

@@ -12,6 +12,7 @@ local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
 local row_log = require "grpo.runs.row_log"
 local schema = require "grpo.runs.schema"
+local script_logs = require "grpo.runs.script_logs"
 local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -20,6 +21,7 @@ local tensorboard = require "grpo.runs.tensorboard"
 
 local fs = core.fs
 
+local logs = segments.logs
 local Run = {}
 Run.__index = Run
 
@@ -48,7 +50,11 @@ end
 -- Reads run.json and looks at the sums of all files that it names.
 function rundir.verified(dir)
   local info, message, code = rundir.read(dir, "run")
-  if info then sums.verify(dir, info) end
+  if info then
+    sums.verify(dir, info)
+    local damage = script_logs.damage(dir)[1]
+    if damage then errors.raise_plain("EFORMAT", "%s", damage) end
+  end
   return info, message, code
 end
 
@@ -273,8 +279,17 @@ local function check_files(run, force)
       if fs.exists(dir .. "/" .. name) then sums.add(list, dir, name) end
     end
   end
-  local ok, problem = errors.try(rundir.read, dir, "log_sizes")
-  if ok then return end
+  for _, log in ipairs(logs) do
+    for _, path in ipairs(segments.lost(dir, log, run.info)) do
+      run:damaged(force, path .. ": it is missing; restore it from a copy", "continues without its "
+        .. "rows")
+    end
+  end
+  local ok, problem = errors.try(script_logs.damage, dir)
+  if ok then
+    for _, message in ipairs(problem) do run:damaged(force, message, "takes it as it is") end
+    return
+  end
   local aside = dir .. "/log_sizes.json.damaged"
   run:damaged(force, tostring(problem),
     ("moves it to %s and does not cut the files of tr:append"):format(aside))
@@ -342,8 +357,6 @@ function Run:other_kernels()
 end
 
 -- ---- logs ------------------------------------------------------------------------
-
-local logs = segments.logs
 
 -- Removes the rows that a resumed run will write again.  last_step: that of the checkpoint from
 -- which it resumes, -1 without one.  evaluations: how many of that step it knows of.

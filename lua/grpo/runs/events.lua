@@ -61,8 +61,8 @@ function apply.evaluate(tr)
   tr:run_evaluation("attached")
 end
 
-function apply.reload(tr, e)
-  tr.watch:again(e)
+function apply.reload(tr, e, late)
+  tr.watch:again(e, late)
 end
 
 -- Kinds of events that happen once: a checkpoint that was written afterwards holds what they did.
@@ -189,7 +189,7 @@ function events.catch_up(tr, before_evaluation)
     local reached = late or e.step == tr.step_count and (not before_evaluation or e.forced)
     if not e.applied and of_this and reached then
       now_held(tr, e)
-      if not (late and once[e.kind]) then apply[e.kind](tr, e) end
+      if not (late and once[e.kind]) then apply[e.kind](tr, e, late) end
     end
   end
 end

@@ -92,9 +92,6 @@ local function recover(log)
   local newest = numbers[#numbers] or 0
   if newest > last then count(log, first, newest) end
   remove_old(log)
-  for _, path in ipairs(segments.lost(run.dir, name, run.info)) do
-    run:remark(path:match("[^/]+$") .. ": it is missing, so its rows are lost")
-  end
 end
 
 -- Removes the rows that a resumed run will write again: those of steps after `last_step`, and those

@@ -1,12 +1,13 @@
--- Files that a run's script writes (tr:append): logs/NAME, which a resume cuts to its checkpoint.
+-- Files that a run's script writes (tr:append, tr:csv): logs/NAME, which a resume cuts to its
+-- checkpoint.
 --
--- log_sizes.json has their sizes when they were first opened, and at each checkpoint.  Files that
--- it does not name are somebody else's.  The sizes are not in the checkpoints themselves, which
--- have the same bytes whatever times or names a script writes.
+-- log_sizes.json has their sizes when they were first opened, and at each checkpoint, there with
+-- the sum of these bytes.  Files that it does not name are somebody else's.  The sizes are not in
+-- the checkpoints themselves, which have the same bytes whatever times or names a script writes.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local rundir = require "grpo.runs.directory"
+local schema = require "grpo.runs.schema"
 local sorted_pairs = require "grpo.base.sorted"
 local sums = require "grpo.runs.sums"
 
@@ -22,9 +23,13 @@ local function size_of(dir, name)
   return fs.size(path_of(dir, name)) or 0
 end
 
--- { begun = { [name] = bytes }, checkpoints = { [step as text] = { [name] = bytes } } }
+-- { begun = { [name] = bytes }, checkpoints = { [step as text] = { [name] = bytes } },
+--   sums = { [step as text] = { [name] = sum } } }
 local function read_sizes(dir)
-  return rundir.read(dir, "log_sizes") or { begun = {}, checkpoints = {} }
+  local sizes = schema.read(dir .. "/log_sizes.json", schema.shapes.log_sizes)
+    or { begun = {}, checkpoints = {} }
+  sizes.sums = sizes.sums or {}
+  return sizes
 end
 
 local function write_sizes(dir, sizes)
@@ -48,18 +53,73 @@ function script_logs.append(run, name, text)
   must(writers[name]:put(text))
 end
 
+-- The first line of the file NAME; nil if the file is not there or empty.
+function script_logs.first_line(run, name)
+  local file <close> = io.open(path_of(run.dir, name), "rb")
+  return file and file:read("L")
+end
+
+local BLOCK = 1 << 20
+
+-- The sum of the first `size` bytes of a file; nil if it has fewer.  known, optional: { size =,
+-- sum = } of its beginning.
+local function sum_of(path, size, known)
+  local file <close> = io.open(path, "rb")
+  local sum, left = 0, size
+  if file and known and known.size <= size then
+    file:seek("set", known.size)
+    sum, left = known.sum, size - known.size
+  end
+  while file and left > 0 do
+    local text = file:read(math.min(BLOCK, left))
+    if not text then break end
+    sum, left = fs.crc32c(text, sum), left - #text
+  end
+  return left == 0 and sum or nil
+end
+
+local function hex(sum)
+  return sum and ("%08x"):format(sum)
+end
+
+local summed = {} -- [path] = { size =, sum = } at the last checkpoint of this process
+
 -- Writes down the sizes of now, before the checkpoint of this step is written; forgets those of
 -- checkpoints that are gone.
 function script_logs.keep_sizes(dir, step)
-  local sizes, kept = read_sizes(dir), {}
+  local sizes, kept, kept_sums = read_sizes(dir), {}, {}
   if next(sizes.begun) == nil then return end
   for _, at in ipairs(core.checkpoint_steps(dir)) do
-    kept[tostring(at)] = sizes.checkpoints[tostring(at)]
+    kept[tostring(at)], kept_sums[tostring(at)] = sizes.checkpoints[tostring(at)],
+      sizes.sums[tostring(at)]
   end
-  kept[tostring(step)] = {}
-  for name in pairs(sizes.begun) do kept[tostring(step)][name] = size_of(dir, name) end
-  sizes.checkpoints = kept
+  local now, now_sums = {}, {}
+  for name in pairs(sizes.begun) do
+    local path, size = path_of(dir, name), size_of(dir, name)
+    local sum = sum_of(path, size, summed[path])
+    summed[path] = sum and { size = size, sum = sum }
+    now[name], now_sums[name] = size, hex(sum)
+  end
+  kept[tostring(step)], kept_sums[tostring(step)] = now, now_sums
+  sizes.checkpoints, sizes.sums = kept, kept_sums
   write_sizes(dir, sizes)
+end
+
+-- Sentences about files that are not what they were at the run's newest checkpoint, as far as they
+-- had been written then.
+function script_logs.damage(dir)
+  local steps, list = core.checkpoint_steps(dir), {}
+  local step = steps[#steps]
+  local sizes = step and read_sizes(dir)
+  for name, sum in sorted_pairs(sizes and sizes.sums[tostring(step)] or {}) do
+    local now = hex(sum_of(path_of(dir, name), sizes.checkpoints[tostring(step)][name]))
+    if now ~= sum then
+      list[#list + 1] = ("%s: %s; restore it from a copy"):format(path_of(dir, name),
+        now and ("it is damaged, because what was written until step %d has another checksum now")
+        :format(step) or ("what was written until step %d is not there any more"):format(step))
+    end
+  end
+  return list
 end
 
 -- Are there files, but no sizes of theirs?  Those that were damaged have been spoken of.
@@ -80,6 +140,7 @@ function script_logs.cut(dir, step)
   local sizes, list = read_sizes(dir), {}
   local then_ = sizes.checkpoints[tostring(step)] or {}
   for name, begun in sorted_pairs(sizes.begun) do
+    summed[path_of(dir, name)] = nil
     local want, size = then_[name] or begun, size_of(dir, name)
     if size > want then must(fs.truncate(path_of(dir, name), want)) end
     if size < want then

@@ -200,8 +200,8 @@ end
 
 local function same(a, b)
   if type(a) == "table" and type(b) == "table" then
-    local plain, as_text = pcall(core.json_encode, a) -- an object with functions is another one
-    return plain and select(2, pcall(core.json_encode, b)) == as_text
+    local plain, as_text = errors.try(core.json_encode, a) -- an object with functions is another one
+    return plain and select(2, errors.try(core.json_encode, b)) == as_text
   end
   return a == b and type(a) ~= "function"
 end
@@ -229,10 +229,28 @@ function Watch:apply(e)
   end
 end
 
--- Loads the sources of an event again: a resume.
-function Watch:again(e)
-  local dir = self.tr.directory.dir .. "/" .. e.source
-  self:apply((load_again(self.tr, self.files.known, dir .. "/main.lua", dir .. "/modules")))
+-- Calls hooks.on_reload of the new script, which can take over or make what its functions need.
+-- keeps: its changes of tr.state, its numbers for the log and its wish to stop count.
+local function announce(tr, e, files, keeps)
+  local stage = e.stages[math.min(math.max(1, tr.stage_index), #e.stages)]
+  local hook = stage.config.hooks and stage.config.hooks.on_reload
+  if not hook then return end
+  local state, stop = core.state_encode(tr.state), tr.stop_reason
+  local ok, problem = pcall(tr.call_hook, tr, "on_reload", hook, files)
+  if not ok or not keeps then
+    tr.state, tr.stop_reason, tr.extra = core.state_decode(state), stop, {}
+  end
+  if not ok then error(problem, 0) end
+end
+
+-- Loads the sources of an event again: a resume.  late: the checkpoint was written after it, and
+-- holds what on_reload had changed in tr.state.
+function Watch:again(e, late)
+  local tr = self.tr
+  local dir = tr.directory.dir .. "/" .. e.source
+  local new = load_again(tr, self.files.known, dir .. "/main.lua", dir .. "/modules")
+  announce(tr, new, e.files or {}, not late)
+  self:apply(new)
   self:came_from(e.source)
 end
 
@@ -258,7 +276,9 @@ local function attempt(self, stale, changed)
   local source, news
   local ok, problem = pcall(function()
     try_rewards(tr, e)
-    source, news = tr.directory:save_reload(self.path), files:news(stale)
+    news = files:news(stale)
+    announce(tr, e, news, true)
+    source = tr.directory:save_reload(self.path)
     require("grpo.runs.events").add(tr, { kind = "reload", source = source, files = news })
   end)
   if not ok then

@@ -3,6 +3,7 @@
 
 local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
+local csv_log = require "grpo.runs.csv_log"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local evaluate = require "grpo.train.evaluate"
@@ -30,6 +31,7 @@ function Trainer.__index(tr, key)
   local value = own[tr][key]
   if value ~= nil then return value end
   if key == "engine" then return tr.stage and tr.stage.engine end
+  if key == "dir" then return tr.directory and not tr.only_follows and tr.directory.dir or nil end
   if key == "config" then return live_options.view(tr.settings, tr) end
   return methods[key]
 end
@@ -38,14 +40,31 @@ local advice = {
   kept = "assign its fields, as in tr.kept.file = ...",
   config = "assign a live option, as in tr.config.train.lr = 1e-5",
 }
-local read_only = { kept = true, config = true, engine = true, experiment = true, model = true,
-  tokenizer = true, step_count = true, tokens_seen = true, resumed = true, batch = true,
-  metrics = true }
+
+local function set_of(words)
+  local set = {}
+  for word in words:gmatch("%S+") do set[word] = true end
+  return set
+end
+
+local read_only = set_of [[ kept config engine experiment model tokenizer step_count tokens_seen
+  resumed batch metrics dir ]]
+
+-- Fields of the program's own; `paused` and `state` are open to scripts.
+local fields = set_of [[ about best best_step beyond busy counters directory eval_weights evaluated
+  evaluations events events_held extra in_hook interrupted last_report noted on_option only_follows
+  paused recorder restored_from save_now saved_step services settings stage stage_index
+  state state_recorded step_limit step_seconds stop_reason tables update_count update_tokens
+  update_tokens_before updates_before view watch ]]
 
 function Trainer.__newindex(tr, key, value)
   if read_only[key] or methods[key] then
     errors.raise("EARG", "tr.%s: cannot be assigned; %s", key,
       advice[key] or "take a field of tr.state or tr.kept")
+  end
+  if not fields[key] then
+    errors.raise("EARG", "tr.%s: a trainer has no such field; keep a value in tr.state, which "
+      .. "every checkpoint holds, or in tr.kept, which a reload keeps", tostring(key))
   end
   rawset(tr, key, value)
 end
@@ -78,7 +97,7 @@ function trainer.new(e, options)
   local tr = setmetatable({
     directory = options.directory, view = options.view or display.silent(), stage_index = 0,
     update_count = 0, update_tokens = 0, state = {}, settings = e.stages[1].config, extra = {},
-    evaluations = 0, noted = {},
+    evaluations = 0, noted = {}, tables = {},
   }, Trainer)
   own[tr] = { experiment = e, step_count = 0, tokens_seen = 0, kept = {}, metrics = {},
     resumed = false }
@@ -272,18 +291,20 @@ function methods:repeatable_metrics()
   return kept
 end
 
--- Calls a hook protected and limited; its "stop" ends the run; an error in it stops the run.
-function methods:hook(name, ...)
-  local f = self.settings.hooks and self.settings.hooks[name]
-  if not f then return end
-  local args = table.pack(...)
-  args.n = args.n + 1
-  args[args.n] = self
-  if name == "on_end" then args = { n = 2, self, (...) } end
+-- Calls the function f of hooks.NAME protected and limited; its "stop" ends the run; an error in it
+-- stops the run.
+function methods:call_hook(name, f, ...)
   local outer = self.in_hook
   self.in_hook = "hooks." .. name
-  local ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f,
-    table.unpack(args, 1, args.n))
+  local ok, result
+  if name == "on_end" then
+    ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f, self, (...))
+  else
+    local args = table.pack(...)
+    args[args.n + 1] = self
+    ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f,
+      table.unpack(args, 1, args.n + 1))
+  end
   self.in_hook = outer
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end
@@ -291,6 +312,12 @@ function methods:hook(name, ...)
     error(core.error(code, ("hooks.%s: %s"):format(name, tostring(result))), 0)
   end
   if result == "stop" then self:stop("hooks." .. name) end
+end
+
+-- Calls a hook of the stage, if it is there.
+function methods:hook(name, ...)
+  local f = self.settings.hooks and self.settings.hooks[name]
+  if f then self:call_hook(name, f, ...) end
 end
 
 -- ---- what scripts and hooks call --------------------------------------------------------
@@ -370,8 +397,23 @@ function methods:append(name, text)
   if type(text) ~= "string" then
     errors.raise("EARG", "tr:append: got %s for the text of %s, want a string", type(text), name)
   end
+  if name:find("%.csv$") and self.tables[name:sub(1, -5)] then
+    errors.raise("EARG", "tr:append: %s is a table of tr:csv; add to it with its method row", name)
+  end
   local directory = self.directory
+  csv_log.refuse_in_reload(self, "tr:append")
   if directory and directory.script_logs then script_logs.append(directory, name, text) end
+end
+
+-- The table logs/NAME.csv of the run, whose method row{...} adds a row; a resume cuts it to its
+-- checkpoint.
+function methods:csv(name, columns)
+  local base = type(name) == "string" and name:gsub("%.csv$", "")
+  if not base or not base:find("^[%w_-][%w._-]*$") then
+    errors.raise("EARG", "tr:csv: got %s for the name of a table, want letters, digits, '.', '_' "
+      .. "and '-', as in \"lengths\"", type(name) == "string" and ("%q"):format(name) or type(name))
+  end
+  return csv_log.open(self, base, columns)
 end
 
 function methods:print(...)
