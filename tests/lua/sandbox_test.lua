@@ -100,7 +100,7 @@ describe("grpo.sandbox.run", function()
   }
   for i, row in ipairs(left_behind) do
     it(("ends with what the code raised (%d)"):format(i), function()
-      local ok, message = run(row[1])
+      local ok, message = run(row[1], { time = 60 })
       assert.is_false(ok)
       assert.matches(row[2], message)
     end)

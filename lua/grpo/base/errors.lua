@@ -14,14 +14,19 @@ function errors.where()
   return core.where()
 end
 
--- An error object as the C side makes them; its tostring is its message.
+-- An error object as the C side makes them; its tostring is its message.  That is one line: names
+-- and values in it may hold any character.
 function errors.new(code, message, where)
+  message = message:gsub("%c", function(ch) return ("\\%d"):format(ch:byte()) end)
   return core.error(code, where and (where .. ": " .. message) or message)
 end
 
+local function formatted(format, ...)
+  return select("#", ...) > 0 and format:format(...) or format
+end
+
 function errors.raise(code, format, ...)
-  local message = select("#", ...) > 0 and format:format(...) or format
-  error(errors.new(code, message, errors.where()), 0)
+  error(errors.new(code, formatted(format, ...), errors.where()), 0)
 end
 
 -- Raises with a position of the caller's choice ("script.lua:14", or nil for none).
@@ -31,8 +36,7 @@ end
 
 -- Raises without a source line: for errors in files, whose message names the place itself.
 function errors.raise_plain(code, format, ...)
-  local message = select("#", ...) > 0 and format:format(...) or format
-  error(errors.new(code, message), 0)
+  error(errors.new(code, formatted(format, ...)), 0)
 end
 
 -- Returns a function(code, format, ...) that raises the errors of a command, which its name begins.

@@ -139,8 +139,7 @@ function settings.fields(text, path, kind)
   local value = object_of(text, path, kind)
   local function complain(field, format, ...)
     local where = origins.line(path, field:match("[^.]+$"))
-    local message = format:format(...):gsub("%c", function(ch) return ("\\%d"):format(ch:byte()) end)
-    errors.raise_at(where, "EARG", "%s: %s", field, message)
+    errors.raise_at(where, "EARG", "%s: " .. format, field, ...)
   end
   local made = convert(value, "", complain)
   if type(made.stages) == "table" then
