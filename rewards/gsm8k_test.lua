@@ -139,8 +139,8 @@ describe("gsm8k.length", function()
   end)
 
   it("names a misspelt option", function()
-    local _, err = pcall(function() gsm8k.length { maks = 3 } end)
-    assert.matches("gsm8k_test%.lua:%d+: gsm8k%.length%.maks: unknown option, did you mean 'max'%?",
+    local _, err = pcall(function() gsm8k.length { mex = 3 } end)
+    assert.matches("gsm8k_test%.lua:%d+: gsm8k%.length%.mex: unknown option, did you mean 'max'%?",
       tostring(err))
   end)
 end)

@@ -13,33 +13,50 @@ local sorted_pairs = require "grpo.base.sorted"
 
 local options = {}
 
--- Returns the Levenshtein distance, computed with two rows; long names are cut.
+-- Returns how many letters are inserted, left out, replaced or exchanged with their neighbour,
+-- computed with three rows; long names are cut.
 local function distance(a, b)
   a, b = a:sub(1, 64), b:sub(1, 64)
-  local previous = {}
+  local previous, before = {}, nil
   for j = 0, #b do previous[j] = j end
   for i = 1, #a do
     local row = { [0] = i }
     for j = 1, #b do
       local change = a:byte(i) == b:byte(j) and 0 or 1
       row[j] = math.min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + change)
+      local exchanged = i > 1 and j > 1 and a:byte(i) == b:byte(j - 1)
+        and a:byte(i - 1) == b:byte(j)
+      if exchanged then row[j] = math.min(row[j], before[j - 2] + 1) end
     end
-    previous = row
+    previous, before = row, previous
   end
   return previous[#b]
 end
 
---- The known name closest to `name`, or nil when none is near.
+-- The only known name of which `name` is the beginning or the end; nil if there are several.
+local function only_longer(name, known)
+  local found
+  for _, candidate in ipairs(known) do
+    local c = candidate:lower()
+    if #name > 2 and (c:sub(1, #name) == name or c:sub(-#name) == name) then
+      if found then return nil end
+      found = candidate
+    end
+  end
+  return found
+end
+
+--- The known name that `name` may be a misspelling of, or nil: one letter in three may be wrong.
 ---@param name string
 ---@param known string[] in the order in which ties are decided
 ---@return string|nil
 function options.nearest(name, known)
-  local best, least = nil, math.max(2, #name // 2) + 1
+  local best, least = nil, math.max(1, #name // 3) + 1
   for _, candidate in ipairs(known) do
     local d = distance(name:lower(), candidate:lower())
     if d < least then best, least = candidate, d end
   end
-  return best
+  return best or only_longer(name:lower(), known)
 end
 
 --- The end of an error message: ", did you mean 'x'?", or "" when no known name is near.

@@ -249,7 +249,10 @@ static Status take(Reader *r, const yaml_event_t *e) {
 static Status syntax_error(Reader *r, const yaml_parser_t *p) {
   if (p->error == YAML_MEMORY_ERROR) return fail(GRPO_ENOMEM, "%s: reading it", r->what);
   r->at = p->problem_mark;
-  return refuse(r, p->problem ? p->problem : "not YAML");
+  const char *problem = p->problem ? p->problem : "not YAML";
+  if (!p->context || p->context_mark.line == r->at.line) return refuse(r, problem);
+  return fail(GRPO_EFORMAT, "%s:%zu:%zu: %s, %s that begins at line %zu", r->what, r->at.line + 1,
+              r->at.column + 1, problem, p->context, p->context_mark.line + 1);
 }
 
 static Status read_events(Reader *r, yaml_parser_t *p) {

@@ -97,7 +97,8 @@ end
 
 local grpo = os.getenv "GRPO"
 local commands = {
-  { name = "generate", on = "whole", line = "%s generate %s 1+1= --max-new-tokens 3", picture = same_output },
+  { name = "generate", on = "whole", line = "%s generate %s 1+1= --max-new-tokens 3",
+    picture = same_output },
   { name = "chat", on = "whole", line = "echo 1+1= | %s chat %s --max-new-tokens 3", piped = true,
     picture = same_output },
   { name = "repl", on = "whole", line = "echo 'print(#m:generate(\"1\", { max_new_tokens = 3 })"

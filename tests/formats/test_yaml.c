@@ -56,7 +56,8 @@ TEST(what_is_refused_has_its_place) {
   CHECK_STR(READ("a: .NaN"), "f.yaml:1:4: a number must be finite");
   CHECK_STR(READ("a: 1e999"), "f.yaml:1:4: a number is too large");
   CHECK_STR(READ("a: 1\n---\nb: 2"), "f.yaml:2:1: a second document begins; a file has one");
-  CHECK_STR(READ("a: [1\n"), "f.yaml:2:1: did not find expected ',' or ']'");
+  CHECK_STR(READ("a: [1\n"), "f.yaml:2:1: did not find expected ',' or ']', while "
+                             "parsing a flow sequence that begins at line 1");
   CHECK_STR(READ("a: \xff"), "f.yaml:1:1: invalid leading UTF-8 octet");
   CHECK_STR(READ("a: \"x\\q\""), "f.yaml:1:6: found unknown escape character");
 }

@@ -10,6 +10,22 @@ local spec = {
 
 local function check(t) return options.check(t, spec, "sampling", 2) end
 
+describe("options.nearest", function()
+  local known = { "train", "trace", "memory_mib", "group_size", "max", "loss", "lr" }
+  it("knows letters that are wrong, missing or exchanged, and the half of a name", function()
+    for name, want in sorted_pairs { trian = "train", tran = "train", trains = "train",
+      memory = "memory_mib", group = "group_size", groop_size = "group_size", mex = "max",
+      size = "group_size", Train = "train" } do
+      assert.equal(want, options.nearest(name, known), name)
+    end
+  end)
+  it("does not guess where most letters differ", function()
+    for _, name in ipairs { "oops", "beta", "tra", "rain_drop", "iters", "x", "" } do
+      assert.is_nil(options.nearest(name, known), name)
+    end
+  end)
+end)
+
 describe("options.check", function()
   it("fills in defaults in a new table", function()
     local given = { top_k = 5 }

@@ -1,7 +1,8 @@
 -- Layers of options laid over one another, lowest to highest:
 --   defaults < the `extends` file < the script < the stage < the command line.
 --
--- A layer is { name = for messages, where = the script's line or nil, value = a table of options }.
+-- A layer is { name = for messages, where = the script's line or nil, within = the beginning of the
+-- paths of its options there ("stages[1]."), or nil, value = a table of options }.
 
 local chat_templates = require "grpo.models.chat_templates"
 local core = require "grpo.core"
@@ -20,8 +21,7 @@ local COMMAND_LINE = { name = "command line" }
 
 -- Raises at the line of the layer that sets the option.
 function layers.complain(layer, path, format, ...)
-  local key = path:match("[^.]+$") or path
-  local where = layer.where and origins.line(layer.where, key)
+  local where = layer.where and origins.line(layer.where, (layer.within or "") .. path)
   error(errors.new("EARG", ("%s: %s"):format(path, format:format(...)), where or layer.name), 0)
 end
 
@@ -36,7 +36,7 @@ end
 
 -- Raises about an option that is not there.  all: the whole table that holds it.
 local function complain_unknown(layer, path, value, parent, all)
-  local line = layer.where and origins.line(layer.where, path:match("[^.]+$") or path)
+  local line = layer.where and origins.line(layer.where, (layer.within or "") .. path)
   error(errors.new("EARG", unknown.text(path, value, parent, all, layer == COMMAND_LINE),
     line or layer.name), 0)
 end
@@ -74,7 +74,7 @@ local told = {} -- advice that was given
 local function is_obsolete(layer, path, value)
   local advice = option_rows.obsolete(path, value)
   if not advice then return false end
-  local where = layer.where and origins.line(layer.where, path:match("[^.]+$")) or layer.name
+  local where = layer.where and origins.line(layer.where, path) or layer.name
   local text = ("%s: %s: %s"):format(where, path, advice)
   if not told[text] then core.notice(text) end
   told[text] = true

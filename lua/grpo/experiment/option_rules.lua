@@ -10,6 +10,7 @@ local environment = require "grpo.dialogue.environment"
 local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
 local model_paths = require "grpo.models.paths"
+local reward_factory = require "grpo.train.reward_factory"
 local steps = require "grpo.train.steps"
 local row_sampler = require "grpo.train.row_sampler"
 local chat_templates = require "grpo.models.chat_templates"
@@ -123,6 +124,8 @@ local function check_best(kind, config, origin, complain)
 end
 
 local function check_eval(kind, config, origin, complain)
+  local problem = config.eval.metric and reward_factory.problem(config.eval.metric)
+  if problem then complain("eval.metric", "%s", problem) end
   local group, list = config.eval.group_size, config.eval.pass_at
   for _, k in ipairs(list) do
     if math.type(k) ~= "integer" or k < 1 then

@@ -102,6 +102,10 @@ local reward_model = {}
 
 function reward_model.load(path, opts)
   local o = options.check(opts, spec, "reward_model")
+  if type(path) ~= "string" then
+    error(("reward_model: path: got %s, want the directory of a model"):format(path == nil and "nil"
+      or "a " .. type(path)), 2)
+  end
   path = hub.place(path, true)
   local classifier = core.classifier_load(path,
     { dtype = o.dtype, quantize = o.quantize, compute = o.compute })

@@ -111,19 +111,29 @@ end
 
 local sections = { data = true, eval = true, model = true }
 
--- prefix: "" or "stages[1].".
-local function convert(fields, prefix, complain)
+-- The value of a converter.  Its errors get the line of the file that asked for it, and the field.
+local function converted(converter, value, field, complain, file)
+  local ok, made = pcall(converter, value, field, complain)
+  if ok then return made end
+  local text = tostring(made)
+  if text:sub(1, #file + 1) == file .. ":" then error(made, 0) end
+  errors.raise_at(origins.line(file, field), type(made) == "table" and made.code or "EARG",
+    "%s: %s", field, text)
+end
+
+-- prefix: "" or "stages[1]."; file: the name of the file.
+local function convert(fields, prefix, complain, file)
   local made = {}
   for name, value in sorted_pairs(without_nulls(fields)) do
     local converter = converters[name]
     if converter then
-      value = converter(value, prefix .. name, complain)
+      value = converted(converter, value, prefix .. name, complain, file)
     elseif sections[name] and type(value) == "table" then
       local section = {}
       for key, inner in sorted_pairs(without_nulls(value)) do
         local path = name .. "." .. tostring(key)
-        if converters[path] then inner = converters[path](inner, prefix .. path, complain) end
-        section[key] = inner
+        section[key] = converters[path]
+          and converted(converters[path], inner, prefix .. path, complain, file) or inner
       end
       value = section
     elseif type(value) == "table" and name ~= "stages" then
@@ -138,15 +148,14 @@ end
 function settings.fields(text, path, kind)
   local value = object_of(text, path, kind)
   local function complain(field, format, ...)
-    local where = origins.line(path, field:match("[^.]+$"))
-    errors.raise_at(where, "EARG", "%s: " .. format, field, ...)
+    errors.raise_at(origins.line(path, field), "EARG", "%s: " .. format, field, ...)
   end
-  local made = convert(value, "", complain)
+  local made = convert(value, "", complain, path)
   if type(made.stages) == "table" then
     local stages = {}
     for i, stage in ipairs(made.stages) do
-      stages[i] = type(stage) == "table" and convert(stage, ("stages[%d]."):format(i), complain)
-        or stage
+      local prefix = ("stages[%d]."):format(i)
+      stages[i] = type(stage) == "table" and convert(stage, prefix, complain, path) or stage
     end
     made.stages = stages
   end

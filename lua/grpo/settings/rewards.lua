@@ -8,6 +8,7 @@
 
 local core = require "grpo.core"
 local options = require "grpo.options"
+local reward_factory = require "grpo.train.reward_factory"
 local sorted_pairs = require "grpo.base.sorted"
 
 local rewards = {}
@@ -64,12 +65,19 @@ local function arguments(list)
   return copy
 end
 
+-- Complains of a function that would make a reward from options, and has none.
+local function refuse_factory(f, name, path, complain)
+  local problem = f and reward_factory.problem_in_settings(f, name)
+  if problem then complain(path, "%s", problem) end
+end
+
 local function entry_of(value, path, complain)
   options.check_names(value, entry_fields, path, complain)
   local entry = { weight = value.weight }
   for _, kind in ipairs(kinds) do
     if value[kind] ~= nil then
       local f = rewards.named(value[kind], path .. "." .. kind, complain)
+      refuse_factory(value.options == nil and f, value[kind], path .. "." .. kind, complain)
       if value.options ~= nil then
         if type(value.options) ~= "table" then complain(path .. ".options", "want an object") end
         local ok, made = pcall(f, arguments(value.options))
@@ -98,6 +106,7 @@ function rewards.of(map, path, complain)
         entry = entry_of(value, here, complain)
       else
         entry = { fn = rewards.named(name, here, complain), weight = value }
+        refuse_factory(entry.fn, name, here, complain)
         key = name:match("[^.]+$")
       end
       if made[key] then

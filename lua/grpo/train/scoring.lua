@@ -9,6 +9,7 @@ local errors = require "grpo.base.errors"
 local name_problem = require "grpo.base.name_problem"
 local number_text = require "grpo.base.number_text"
 local options = require "grpo.options"
+local reward_factory = require "grpo.train.reward_factory"
 local schedule_value = require "grpo.experiment.schedule_value"
 
 local scoring = {}
@@ -49,6 +50,10 @@ local function check_entry(entry, where)
     if f ~= nil and type(f) ~= "function" then
       complain(where, "rewards.%s.%s: got %s, want a function", entry.name, kind, type(f))
     end
+  end
+  for _, kind in ipairs(kind_names) do
+    local problem = entry[kind] and reward_factory.problem(entry[kind])
+    if problem then complain(where, "rewards.%s: %s", entry.name, problem) end
   end
   if kinds ~= 1 then
     complain(where, "rewards.%s: want exactly one of %s", entry.name,
