@@ -35,8 +35,7 @@ local command = {
       .. "without it they may take what the machine has available" }),
     flags.with(flags.threads, { doc = "use N cores in all, which the runs share; their number "
       .. "never changes a result" }),
-    { name = "dir", type = "dir", value = "SWEEP",
-      doc = "use SWEEP as the directory of the sweep; without it sweeps/NAME, by the experiment" },
+    { name = "dir", type = "dir", value = "RUNS", doc = flags.dir.doc },
     { name = "quiet", doc = "show only the table and failures" },
     flags.json,
   },
@@ -44,9 +43,9 @@ local command = {
     "Runs SCRIPT once for each combination of the values and each seed, side by side, and prints a "
       .. "table: the final and the best value of the metric and the training reward (over the last "
       .. "tenth of the steps), each as the mean over the seeds with its 95 % t interval; one seed "
-      .. "has no interval. Each run is a directory below SWEEP with its options in its name, and "
-      .. "has the same bits as 'grpo run' with these options alone. The table is also written to "
-      .. "SWEEP/table.csv and SWEEP/table.json.",
+      .. "has no interval. Each run is a directory below RUNS, which is sweeps/NAME unless "
+      .. "--dir says otherwise, with its options in its name, and has the same bits "
+      .. "as 'grpo run' with these options alone. The table is also written to RUNS/table.csv and RUNS/table.json.",
     "Values are parted by commas, except within brackets, braces and JSON strings: "
       .. "eval.pass_at=[1,4],[1,8] has two values, and 'model.path=\"a,b\"' has one. Options with "
       .. "one value hold for all runs.",
