@@ -40,7 +40,7 @@ complete -c grpo -n '__fish_seen_subcommand_from sweep' -l retry -d 'continue ru
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l force -d 'go on although the script or a file that it reads has changed since the sweep began'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l arg -x -d 'set an argument of the script\'s own'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l memory -x -d 'let all runs together take at most SIZE, such as 500M or 8G'
-complete -c grpo -n '__fish_seen_subcommand_from sweep' -l threads -x -d 'use N cores in all, which the runs share'
+complete -c grpo -n '__fish_seen_subcommand_from sweep' -l threads -x -d 'use N threads'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l dir -x -a '(__fish_complete_directories)' -d 'use RUNS as the directory of runs'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l quiet -d 'show only the table and failures'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l json -d 'print the result as JSON, one object on each line'

@@ -33,8 +33,7 @@ local command = {
     flags.arg,
     flags.with(flags.memory, { doc = "let all runs together take at most SIZE, such as 500M or 8G; "
       .. "without it they may take what the machine has available" }),
-    flags.with(flags.threads, { doc = "use N cores in all, which the runs share; their number "
-      .. "never changes a result" }),
+    flags.threads,
     { name = "dir", type = "dir", value = "RUNS", doc = flags.dir.doc },
     { name = "quiet", doc = "show only the table and failures" },
     flags.json,
@@ -44,8 +43,9 @@ local command = {
       .. "table: the final and the best value of the metric and the training reward (over the last "
       .. "tenth of the steps), each as the mean over the seeds with its 95 % t interval; one seed "
       .. "has no interval. Each run is a directory below RUNS, which is sweeps/NAME unless "
-      .. "--dir says otherwise, with its options in its name, and has the same bits "
-      .. "as 'grpo run' with these options alone. The table is also written to RUNS/table.csv and RUNS/table.json.",
+      .. "--dir says otherwise, with its options in its name, and has the same bits as 'grpo run' "
+      .. "with these options alone. The runs share the N threads, by default all cores. The table "
+      .. "is also written to RUNS/table.csv and RUNS/table.json.",
     "Values are parted by commas, except within brackets, braces and JSON strings: "
       .. "eval.pass_at=[1,4],[1,8] has two values, and 'model.path=\"a,b\"' has one. Options with "
       .. "one value hold for all runs.",
