@@ -106,7 +106,7 @@ local data = { inputs = data_files.inputs } -- the files read so far, for the ru
 
 -- Files of rows.  path: a name, a pattern or a list of them, each perhaps compressed by gzip or
 -- zstd; opts: { columns, take }, and for JSON `field`.
-for _, format in ipairs { "jsonl", "json", "csv", "tsv" } do
+for _, format in ipairs { "jsonl", "json", "csv", "tsv", "parquet" } do
   data[format] = function(path, opts)
     local source = data_files.open(format, path, opts)
     return new(source.name, source.n, source.get, nil, source.columns)

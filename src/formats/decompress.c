@@ -32,7 +32,7 @@ static Status cut_short(const char *what, const char *format) {
               format);
 }
 
-/* ---- gzip ------------------------------------------------------------------------------- */
+/* ---- gzip ------------------------------------------------------------ */
 
 #ifdef GRPO_HAVE_ZLIB
 #include <zlib.h>
@@ -139,7 +139,7 @@ static Status z_block(const void *in, size_t n, void *out, size_t out_n, const c
 }
 #endif
 
-/* ---- zstd ------------------------------------------------------------------------------- */
+/* ---- zstd ------------------------------------------------------------ */
 
 #ifdef GRPO_HAVE_ZSTD
 #include <zstd.h>
@@ -218,7 +218,7 @@ static Status zstd_block(const void *in, size_t n, void *out, size_t out_n, cons
 }
 #endif
 
-/* ---- either ----------------------------------------------------------------------------- */
+/* ---- either ------------------------------------------------------------ */
 
 Codec codec_of_file(const void *data, size_t n) {
   if (n >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) return CODEC_GZIP;

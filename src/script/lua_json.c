@@ -17,6 +17,8 @@
 
 static const char null_key; /* its address is json_null, a light userdata */
 
+void push_json_null(lua_State *L) { lua_pushlightuserdata(L, (void *)&null_key); }
+
 /* ---- reading ------------------------------------------------------------------------ */
 
 /* Pushes a string of a tree that json_parse_zeros has made. */
@@ -89,7 +91,7 @@ static void push_node(lua_State *L, const Json *j, int makers) {
     if (makers)
       lua_getfield(L, makers, "null");
     else
-      lua_pushlightuserdata(L, (void *)&null_key);
+      push_json_null(L);
     break;
   case JSON_BOOL:
     lua_pushboolean(L, json_bool(j));
@@ -351,6 +353,6 @@ CORE_PART(json) {
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, OBJECT_TYPE);
   lua_pop(L, 1);
-  lua_pushlightuserdata(L, (void *)&null_key);
+  push_json_null(L);
   lua_setfield(L, -2, "json_null");
 }

@@ -9,6 +9,7 @@
 #include "formats/json.h"
 
 void push_json(lua_State *L, const Json *j);
+void push_json_null(lua_State *L); /* core.json_null */
 /* Pushes the value of a JSON text; `what` names the text in errors. */
 void push_json_text(lua_State *L, const char *text, size_t len, const char *what);
 /* Appends the JSON text of the value at index; indent 0: on one line. */

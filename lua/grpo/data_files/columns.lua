@@ -19,12 +19,16 @@ function columns.parse(spec, complain)
   return kept, renamed
 end
 
+-- Returns the columns that both name.
+function columns.wanted(kept, renamed)
+  local wanted = table.move(kept or {}, 1, #(kept or {}), 1, {})
+  for _, old in sorted_pairs(renamed) do wanted[#wanted + 1] = old end
+  return wanted
+end
+
 -- Complains of a name that is not among the columns that are there.
 function columns.check(kept, renamed, known, name, complain)
-  local wanted = {}
-  for _, old in ipairs(kept or {}) do wanted[#wanted + 1] = old end
-  for _, old in sorted_pairs(renamed) do wanted[#wanted + 1] = old end
-  for _, old in ipairs(wanted) do
+  for _, old in ipairs(columns.wanted(kept, renamed)) do
     if not options.among(old, known) then
       local hint = options.hint(old, known)
       complain("%s has no column '%s'%s its columns are: %s", name, old, hint == "" and ";" or hint,

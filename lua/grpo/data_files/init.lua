@@ -17,10 +17,11 @@ local readers = {
   json = require "grpo.data_files.json_array",
   csv = delimited.reader("CSV", ","),
   tsv = delimited.reader("TSV", "\t"),
+  parquet = require "grpo.data_files.parquet",
 }
 
 local endings = { jsonl = "jsonl", ndjson = "jsonl", json = "json", csv = "csv", tsv = "tsv",
-  tab = "tsv", txt = "text", text = "text" }
+  tab = "tsv", txt = "text", text = "text", parquet = "parquet", pq = "parquet" }
 
 -- The format that a file's name says, or nil; name.csv.gz is CSV.
 function data_files.format_of(path)

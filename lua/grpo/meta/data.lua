@@ -33,6 +33,14 @@ function data.csv(path, opts) end
 ---@return grpo.Dataset
 function data.tsv(path, opts) end
 
+---Parquet, as pyarrow and datasets write it: columns of any type, lists and structs in each other;
+---rows are read when they are asked for.  Dates, times and decimals are texts, as Python prints
+---them.  With columns to keep, the others are never read.  Otherwise as grpo.data.jsonl.
+---@param path string|string[]
+---@param opts? { columns?: table, take?: integer }
+---@return grpo.Dataset
+function data.parquet(path, opts) end
+
 ---Windows of a text file: row.prompt is the first `prompt` characters of a window, row.target the
 ---rest, row.text all of it.  With a tokenizer windows consist of tokens, and row.prompt and
 ---row.target are lists of ids.  from, to: the fractions of the text's characters between which

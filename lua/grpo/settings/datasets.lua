@@ -9,7 +9,7 @@ local options = require "grpo.options"
 
 local datasets = {}
 
-local formats = { "jsonl", "json", "csv", "tsv", "text" }
+local formats = { "jsonl", "json", "csv", "tsv", "parquet", "text" }
 local of_text = { "window", "prompt", "stride", "from", "to" }
 local known = { "path", "format", "columns", "field", "shuffle", "skip", "take",
   table.unpack(of_text) }
