@@ -104,7 +104,8 @@ local without = {
   ["steps_per_generation"] = "train%.ppo%.minibatches", ["log.wandb"] = "wandb_forward%.py",
   ["deepspeed"] = "sharded", ["fsdp"] = "sharded", ["push_to_hub"] = "grpo export",
   ["dataloader_num_workers"] = "worker", ["torch_compile"] = "CPU",
-  ["resume_from_checkpoint"] = "%-%-resume=runs/NAME", ["use_dora"] = "plain LoRA",
+  ["resume_from_checkpoint"] = "; remove it %(write grpo run %-%-resume=runs/NAME%)",
+  ["use_dora"] = "plain LoRA",
   ["label_smoothing_factor"] = "likelihood", ["eval_on_start"] = "before its first step",
   ["actor_rollout_ref.rollout.tensor_model_parallel_size"] = "sharded",
   ["actor_rollout_ref.actor.fsdp_config.param_offload"] = "sharded",
@@ -130,9 +131,10 @@ describe("a name of another program", function()
     end)
   end
   it("is counted with the others of its table", function()
-    assert.matches("; write train%.kl = 0%.04%. .*2 more names here are those of other programs",
+    assert.matches("; write train%.kl = 0%.04%. .*%(2 more names of other programs here; "
+      .. "'grpo help from%-trl' lists them%)",
       said { train = { beta = 0.04, epsilon = 0.2, num_generations = 8 } })
-    assert.matches("another name here is one of other programs",
+    assert.matches("1 more name of other programs here",
       said { train = { beta = 0.04, epsilon = 0.2 } })
   end)
   it("may not hide a misspelt name of ours", function()

@@ -112,12 +112,12 @@ foreign.source = source
 
 -- ---- what is filled in -------------------------------------------------------------------------
 
--- beside(name) is the value of another name, or of an option, that stands in the same table or in
--- the experiment; nil if there is none.
+-- beside(name) is the value of another name that stands in the same table or in the experiment; nil
+-- if there is none.
 
 local function first_of(beside, ...)
   for _, name in ipairs { ... } do
-    local v = beside(name)
+    local v = beside(name, name:find(".", 1, true) ~= nil)
     if v ~= nil then return v end
   end
 end
@@ -162,8 +162,9 @@ end
 
 -- The reason why there is no equivalent, with what to do.
 local function without_equivalent(path, reason)
-  return ("%s has no equivalent here, because %s%s"):format(path, reason,
-    reason:find(";", 1, true) and "" or "; remove it")
+  local why, instead = reason:match("^(.-); (.*)$")
+  return ("%s has no equivalent here, because %s; remove it%s"):format(path, why or reason,
+    instead and (" (%s)"):format(instead) or "")
 end
 
 -- How it is written here, or nil; and false where a value has no equivalent.
@@ -181,7 +182,7 @@ end
 -- Is the option set already, so that a name that says the same is only removed?
 local function is_set(row, beside)
   local other = not row.part or (row.write or ""):find("{prompts}", 1, true)
-  return other and beside(row[2]) ~= nil
+  return other and beside(row[2], true) ~= nil
 end
 
 -- The end of a sentence that begins with "X is Y here".
@@ -201,9 +202,9 @@ local function what_to_do(row, value, beside, fits, style)
   return code and "; write " .. style(code) or ""
 end
 
--- A line about an option that is not there; nil if no program has it either.
+-- A line about an option that is not there, and the program that has it; nil if none has it.
 --   path, value           as it was written
---   beside(name)          the value of another name in the same place, or nil
+--   beside(name, true)    the value of another name in the same place, or nil; true: of an option
 --   fits(option, value)   may an option here have this value?
 --   style(code)           how an assignment is written there
 function foreign.advice(path, value, beside, fits, style)
@@ -211,10 +212,11 @@ function foreign.advice(path, value, beside, fits, style)
   local row = foreign.row(path)
   if not row then return nil end
   local ours, note = row[2], row[3]
-  if not ours then return without_equivalent(path, note) end
+  if not ours then return without_equivalent(path, note), row.program end
   if is_set(row, beside) then note = nil end
   return ("%s is %s%s here%s%s"):format(path, row.part and "a part of " or "", ours,
-    what_to_do(row, value, beside, fits, style), note and ". " .. note:gsub("%.$", "") or "")
+    what_to_do(row, value, beside, fits, style), note and ". " .. note:gsub("%.$", "") or ""),
+    row.program
 end
 
 -- Returns what there is to say of a name, as text, and the option that it is or belongs to here.

@@ -7,9 +7,9 @@ local options = require "grpo.options"
 
 local unknown = {}
 
--- The value of a name in a table of options: of a path, or of a name in the table or in a section.
-local function find_in(t, name)
-  if name:find(".", 1, true) then return option_tree.get(t, name) end
+-- The value of an option in a table of options, or of a name in the table or in a section.
+local function find_in(t, name, is_option)
+  if is_option then return option_tree.get(t, name) end
   if t[name] ~= nil then return t[name] end
   for _, section in pairs(t) do
     if type(section) == "table" and not getmetatable(section) and section[name] ~= nil then
@@ -56,10 +56,11 @@ local function by_spelling(path, parent)
   return near and (", did you mean '%s'?"):format(near) or ""
 end
 
-local function others(count)
+-- program: of the name that is told.
+local function others(count, program)
   if count < 1 then return "" end
-  return (" (%s other programs: 'grpo help from-trl' and 'grpo help from-verl' list them)"):format(
-    count == 1 and "another name here is one of" or count .. " more names here are those of")
+  return (" (%d more %s of other programs here; 'grpo help %s' lists them)"):format(count,
+    count == 1 and "name" or "names", program == "verl" and "from-verl" or "from-trl")
 end
 
 -- The line about an unknown option.
@@ -68,17 +69,20 @@ end
 --   all           the table of options that it stands in
 --   words         true: on a command line
 function unknown.text(path, value, parent, all, words)
-  local advice = foreign.advice(path, value, function(name) return find_in(all, name) end, fits,
-    words and as_word or as_it_is)
+  local advice, program = foreign.advice(path, value, function(name, is_option)
+    return find_in(all, name, is_option)
+  end, fits, words and as_word or as_it_is)
   if not advice then return ("%s: unknown option%s"):format(path, by_spelling(path, parent)) end
-  return advice .. others(words and 0 or unknown.foreign_count(all, option_tree.root(), "") - 1)
+  local count = words and 0 or unknown.foreign_count(all, option_tree.root(), "") - 1
+  return advice .. others(count, program)
 end
 
 -- The line about an unknown option that a hook assigns; node: as `parent` above.
 function unknown.assigned(path, value, parent)
-  return foreign.advice(path, value, function() end, fits, function(code)
+  local advice = foreign.advice(path, value, function() end, fits, function(code)
     return "tr.config." .. code
-  end) or ("there is no option '%s'%s"):format(path, by_spelling(path, parent))
+  end)
+  return advice or ("there is no option '%s'%s"):format(path, by_spelling(path, parent))
 end
 
 return unknown
