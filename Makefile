@@ -46,7 +46,7 @@ PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTI
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
 # Libraries that src/os/library.c loads when they are asked for: NAME=PACKAGE gives -DGRPO_HAVE_NAME where the package's
 # header is, which is all that is needed here.
-LOADED     := YAML=yaml-0.1 ZLIB=zlib ZSTD=libzstd
+LOADED     := CURL=libcurl YAML=yaml-0.1 ZLIB=zlib ZSTD=libzstd
 loaded      = p=$(1); $(PKG_CONFIG) --exists $${p\#*=} && echo -DGRPO_HAVE_$${p%%=*} && $(PKG_CONFIG) --cflags $${p\#*=};
 LOADED_HAVE = $(eval LOADED_HAVE := $$(shell $$(foreach l,$$(LOADED),$$(call loaded,$$(l)))))$(LOADED_HAVE)
 HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(LOADED_HAVE)
@@ -249,6 +249,12 @@ $(BUILD)/tests/lua/%.o: tests/lua/%.c | need
 $(LUA_PARTS): $(BUILD)/tests/lua/engine_parts.o $(call libs_upto,rl)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(MODULE_LIBS)
 
+# A server for tests/cli/pull.sh that speaks the Hub's protocol.
+HUB_SERVER := $(BUILD)/tests/hub_server
+$(HUB_SERVER): tests/hub_server.c $(call libs_upto,formats)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,formats) -Wl,--end-group $(LIBS)
+
 # tests/api sees what a host sees: the header and the shared library.
 API_TESTS := $(call test_progs,api)
 $(BUILD)/tests/api/%: tests/api/%.c $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
@@ -271,7 +277,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
+test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api
@@ -334,7 +340,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev libyaml-dev zlib1g-dev libzstd-dev lua5.4
+	@tools/deps $(DEBIAN) -- libedit-dev libcurl4-openssl-dev libyaml-dev zlib1g-dev libzstd-dev lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
@@ -93,6 +94,15 @@ static int l_mtime(lua_State *L) {
   int64_t ns = file_mtime_ns(path);
   if (ns < 0) return push_failure(L, system_failure(path));
   lua_pushnumber(L, (double)ns * 1e-9);
+  return 1;
+}
+
+/* free(path) -> bytes that this user may still write on the path's disk */
+static int l_free(lua_State *L) {
+  struct statvfs v;
+  const char *path = check_path(L, 1);
+  if (statvfs(path, &v) != 0) return push_failure(L, system_failure(path));
+  lua_pushinteger(L, (lua_Integer)v.f_bavail * (lua_Integer)v.f_frsize);
   return 1;
 }
 
@@ -252,8 +262,8 @@ CORE_PART(fs) {
       FN(append),      FN(check_input), FN(checksum), FN(crc32c),   FN(exists),
       FN(isdir),       FN(link),        FN(list),     FN(lock),     FN(mkdirs),
       FN(mtime),       FN(read),        FN(readlink), FN(realpath), FN(remove_temporaries),
-      FN(remove_tree), FN(rename),      FN(size),     FN(truncate), FN(write),
-      {NULL, NULL}};
+      FN(remove_tree), FN(rename),      FN(size),     FN(free),     FN(truncate),
+      FN(write),       {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_descriptor_close},
                                   {"__close", l_descriptor_close},
                                   {"__tostring", l_descriptor_tostring},

@@ -3,37 +3,11 @@
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 
-# is NAME EXPECTED ACTUAL
-is() { result "$1" "$([ "$2" = "$3" ] || printf 'want %q\ngot  %q' "$2" "$3"; )"; }
-# says NAME STATUS PATTERN COMMAND... : one line on stderr that matches, and this exit status
-says() {
-  local name=$1 want=$2 pattern=$3 status; shift 3
-  "$@" >out 2>err </dev/null; status=$?
-  result "$name" "$([ $status = "$want" ] && [ "$(grep -c . err)" = 1 ] && grep -qE "$pattern" err || { echo "status $status"; show err; })"
-}
-unset HF_HOME HUGGINGFACE_HUB_CACHE HF_ENDPOINT HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE XDG_CACHE_HOME
-export HF_HUB_CACHE=$work/cache
+# shellcheck source=tests/cli/lib/seven.bash
+. "$root/tests/cli/lib/seven.bash"
 
 first=1111111111111111111111111111111111111111 second=2222222222222222222222222222222222222222
 
-# A model that has learned to say "7" to everything, and one that says "3".
-learn() {
-  cat >learn.lua <<'LUA'
-local grpo = require "grpo"
-return grpo.experiment {
-  model = { config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-      num_attention_heads = 2, max_position_embeddings = 96 }, tokenizer = grpo.tokenizer.chars("0123456789+=[]ua \n") },
-  data = { train = grpo.data.list { { prompt = "[u]1+1=\n[a]" }, { prompt = "1+1=" } },
-    target = function() return grpo.args.digit end, max_prompt_tokens = 12 },
-  sampling = { max_new_tokens = 4 },
-  stages = { { kind = "sft", train = { steps = 60, prompts_per_step = 4, lr = 1e-2 } } },
-}
-LUA
-  "$GRPO" run --quiet learn.lua --arg digit="$1" --dir "runs-$1" >/dev/null 2>err || cat err
-  cp -r "runs-$1/learn-001/latest/" "$2" && rm -f "$2/optimizer.safetensors" "$2"/{manifest,trainer}.json "$2/state.bin"
-  printf '%s' "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}
-{% endfor %}{% if add_generation_prompt %}[a]{% endif %}" >"$2/chat_template.jinja"
-}
 learn 7 seven
 learn 3 three
 

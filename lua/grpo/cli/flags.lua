@@ -12,6 +12,7 @@
 --   min, max   the bounds of an integer
 --   choices    of a choice or a list
 --   optional   true: --NAME alone is allowed, and its value is true; a value is joined by "="
+--   repeated   true: it may be given several times, and its value is a list
 --   default    the value when the flag is not given
 --   instead_of names that are refused with this one: of earlier versions, or of other programs
 --   doc        what the flag does, beginning with a verb; completions show the words before the
@@ -86,8 +87,8 @@ flags.top_p = { name = "top-p", type = "number", value = "P",
 
 -- Arguments that several commands share.
 flags.model = { name = "MODEL", type = "model",
-  doc = "a model directory, a run (its newest checkpoint), a checkpoint, an adapter or a .gguf "
-    .. "file" }
+  doc = "a model directory, a run (its newest checkpoint), a checkpoint, an adapter, a .gguf file "
+    .. "or a name of the Hugging Face Hub that grpo pull brought" }
 
 flags.override = { name = "key=value", type = "option", optional = true, repeated = true,
   doc = "an option of the experiment, such as train.lr=1e-5; it wins over the script" }

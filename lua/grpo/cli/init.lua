@@ -13,7 +13,8 @@ local cli = {}
 
 -- In the order of `grpo help`.
 cli.commands = { "run", "sweep", "check", "test", "repl", "attach", "eval", "generate", "chat",
-  "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench", "doctor", "help" }
+  "pull", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench", "doctor",
+  "help" }
 
 local module_of = { init = "grpo.cli.init_project" }
 

@@ -124,7 +124,15 @@ local function store(o, command, flag, text)
   local name = "--" .. flag.name
   if not flag.type and text then refuse(command, "%s takes no value", name) end
   local value = text == nil or read(command, flag, name, text)
-  if flag.type == "pair" then o.args[value[1]] = value[2] else o.flags[flag.name] = value end
+  if flag.type == "pair" then
+    o.args[value[1]] = value[2]
+  elseif flag.repeated then
+    local list = o.flags[flag.name] or {}
+    list[#list + 1] = value
+    o.flags[flag.name] = list
+  else
+    o.flags[flag.name] = value
+  end
 end
 
 -- ---- arguments ---------------------------------------------------------------------------------

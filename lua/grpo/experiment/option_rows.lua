@@ -59,12 +59,12 @@ add {
     "a JSON or YAML file of the same fields (docs/settings.md), merged below this table" },
 
   { "model.path", "string",
-    "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, or a "
-    .. ".gguf file" },
+    "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf "
+    .. "file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)" },
   { "model.config", "string|table",
     "a table or JSON file that describes a model to create with random weights" },
   { "model.tokenizer", "string|any",
-    "tokenizer object or path; default: the one beside the weights" },
+    "tokenizer object, path or name of the Hub; default: the one beside the weights" },
   { "model.dtype", "enum",
     "storage of the frozen weights beside an adapter; auto: as in the checkpoint",
     default = "auto", choices = { "f32", "bf16", "auto" } },
