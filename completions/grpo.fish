@@ -126,6 +126,13 @@ complete -c grpo -n '__fish_seen_subcommand_from chat' -l threads -x -d 'use N t
 complete -c grpo -n '__fish_seen_subcommand_from chat' -l help -s h -d 'show how the command is used'
 complete -c grpo -n '__fish_seen_subcommand_from chat' -l trace -d 'show the stack of Lua calls with an error'
 
+complete -c grpo -n __fish_use_subcommand -a pull -d 'bring a model or a dataset from the Hugging Face Hub'
+complete -c grpo -n '__fish_seen_subcommand_from pull' -l dataset -d 'bring a dataset'
+complete -c grpo -n '__fish_seen_subcommand_from pull' -l include -x -d 'bring only the files whose names match GLOB'
+complete -c grpo -n '__fish_seen_subcommand_from pull' -l json -d 'print the result as JSON, one object on each line'
+complete -c grpo -n '__fish_seen_subcommand_from pull' -l help -s h -d 'show how the command is used'
+complete -c grpo -n '__fish_seen_subcommand_from pull' -l trace -d 'show the stack of Lua calls with an error'
+
 complete -c grpo -n __fish_use_subcommand -a export -d 'write a model for transformers, PEFT or llama.cpp'
 complete -c grpo -n '__fish_seen_subcommand_from export' -a '(__fish_complete_directories) (__fish_complete_suffix .gguf) (__grpo_runs) (__fish_complete_path)'
 complete -c grpo -n '__fish_seen_subcommand_from export' -l format -x -a 'hf adapter gguf' -d 'choose what to write'
@@ -213,6 +220,6 @@ complete -c grpo -n '__fish_seen_subcommand_from doctor' -l help -s h -d 'show h
 complete -c grpo -n '__fish_seen_subcommand_from doctor' -l trace -d 'show the stack of Lua calls with an error'
 
 complete -c grpo -n __fish_use_subcommand -a help -d 'show this list, or the help of a command, an option or a function'
-complete -c grpo -n '__fish_seen_subcommand_from help' -a 'run sweep check test repl attach eval generate chat export runs logs stop report replay diff init bench doctor help'
+complete -c grpo -n '__fish_seen_subcommand_from help' -a 'run sweep check test repl attach eval generate chat pull export runs logs stop report replay diff init bench doctor help'
 complete -c grpo -n '__fish_seen_subcommand_from help' -l help -s h -d 'show how the command is used'
 complete -c grpo -n '__fish_seen_subcommand_from help' -l trace -d 'show the stack of Lua calls with an error'

@@ -15,9 +15,9 @@
  *   ROOT/log                          one a line: HOST ADDRESS STATUS TOKEN|- RANGE|-
  *
  * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After), cut (after ARGUMENT bytes), flip
- * (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges), shift (the range begins
- * ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect (to ARGUMENT), tag (another
- * ETag), commit (another X-Repo-Commit).
+ * (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges), shift (the range
+ * begins ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect (to ARGUMENT),
+ * tag (another ETag), commit (another X-Repo-Commit).
  */
 #include <arpa/inet.h>
 #include <ctype.h>

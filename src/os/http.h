@@ -1,8 +1,9 @@
 /* http.h - one GET request at a time, by libcurl, which is loaded when it is first asked for.
  *
- * A transfer is made, stepped until it is done, and ended.  Certificates are always verified, and no
- * redirect is followed: the caller decides which headers another host may see.  What the network or
- * the server does wrong is in the response (`problem`); a Status says that this machine failed.
+ * A transfer is made, stepped until it is done, and ended.  Certificates are always verified, and
+ * no redirect is followed: the caller decides which headers another host may see.  What the network
+ * or the server does wrong is in the response (`problem`); a Status says that this machine
+ * failed.
  */
 #ifndef GRPO_OS_HTTP_H
 #define GRPO_OS_HTTP_H

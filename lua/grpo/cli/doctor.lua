@@ -12,8 +12,8 @@ local command = {
 function command.version_text()
   local v = core.version()
   return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s; "
-    .. "YAML: %s; HTTP: %s\n"):format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2, v.editline,
-    v.yaml, core.http_library()))
+    .. "YAML: %s; HTTP: %s\n"):format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2,
+    v.editline, v.yaml, core.http_library()))
 end
 
 function command.run(o)

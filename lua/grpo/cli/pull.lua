@@ -37,8 +37,8 @@ local command = {
       { "HF_ENDPOINT", "another address than https://huggingface.co" },
       { "HF_HUB_OFFLINE", "1: nothing is downloaded" },
       { "GRPO_RETRY_SECONDS", "the wait before the first repetition of a request that failed "
-        .. "(default: 0.5); each further wait is twice as long, and the sixth failure in a row ends "
-        .. "the pull" },
+        .. "(default: 0.5); each further wait is twice as long, and the sixth failure in a row "
+        .. "ends the pull" },
       { "https_proxy", "a proxy, as curl reads it" },
     },
     "Exit status: 0 it is there, 2 the Hub refuses it or NAME is wrong, 3 the Hub does not have it "
@@ -69,7 +69,7 @@ function Progress:line(text)
   core.err((self.live and "\r\27[K" or "") .. display.clean(text) .. "\n")
 end
 
--- What a run of the pull shows: see pull.run.
+-- The functions that pull.run calls to show its course.
 function Progress:view()
   return {
     note = function(text) self:line(text) end,

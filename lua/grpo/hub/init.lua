@@ -83,7 +83,7 @@ function hub.check(commits)
   end
 end
 
--- ---- files of the cache as a run lists them -----------------------------------------------------
+-- ---- files of the cache as a run lists them ----------------------------------------------------
 
 -- Returns "hub:" and the path within the cache of a file that lies there, so that a run may
 -- continue where the cache has another place; other paths as they are.

@@ -18,7 +18,7 @@ local MAX_PAGES, SMALL_ANSWER = 1000, 16 << 20
 local cachedir_tag = "Signature: 8a477f597d28d172789f06886806bc55\n"
   .. "# This file marks a cache directory, see https://bford.info/cachedir/\n"
 
--- ---- what there is -------------------------------------------------------------------------------
+-- ---- what there is -----------------------------------------------------------------------------
 
 -- Returns the commit that a revision stands for and its files.
 local function describe(hub, job)
@@ -41,14 +41,14 @@ local function describe(hub, job)
   return commit, files
 end
 
--- ---- one file ------------------------------------------------------------------------------------
+-- ---- one file ----------------------------------------------------------------------------------
 
 local function sum_of(path, file)
   if file.kind == "sha256" then return core.file_digest(path, "sha256") end
   return core.file_digest(path, "sha1", ("blob %d\0"):format(file.size))
 end
 
--- What the Hub says of a file must be what it listed.
+-- Raises if the answer with a file describes another one than was listed.
 local function check_answer(first, file, job, commit)
   local headers = first.headers
   local tag = headers["x-linked-etag"] or headers.etag
@@ -111,7 +111,7 @@ local function bring(hub, job, commit, file)
     job.name, file.name, problem)
 end
 
--- ---- the snapshot --------------------------------------------------------------------------------
+-- ---- the snapshot ------------------------------------------------------------------------------
 
 local function link(snapshot, file)
   local path, up = snapshot .. "/" .. file.name, "../../"
@@ -146,7 +146,7 @@ local function set_reference(job, commit)
   if fs.read(path) ~= commit then must(fs.write(path, commit)) end
 end
 
--- ---- the whole -----------------------------------------------------------------------------------
+-- ---- the whole ---------------------------------------------------------------------------------
 
 -- Takes the lock of the repository, so that two pulls do not write one file.
 local function lock(job)

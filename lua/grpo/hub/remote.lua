@@ -122,8 +122,8 @@ function remote:follow(url, o)
         problem = "the server redirects to an address that is not followed" }, first
     end
   end
-  return { status = 0, headers = {}, hopeless = true, problem = "the server redirects in a circle" },
-    first
+  return { status = 0, headers = {}, hopeless = true,
+    problem = "the server redirects in a circle" }, first
 end
 
 -- Is it worth asking again?
@@ -146,8 +146,8 @@ local function wait_of(response, n)
   return math.max(asked or 0, math.min(first * 2 ^ (n - 1), LONGEST_WAIT)), asked
 end
 
--- As follow(), with repetitions after faults that may pass.  A cut transfer into a file continues
--- where it was; what it brought counts as progress.  what: names the file in messages.
+-- Follows redirects, and repeats requests after faults that may pass.  A cut transfer into a file
+-- continues where it was; what it brought counts as progress.  what: names the file in messages.
 function remote:get(url, what, o)
   local failures, cuts = 0, 0
   while true do

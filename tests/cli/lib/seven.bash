@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 unset HF_HOME HUGGINGFACE_HUB_CACHE HF_ENDPOINT HF_TOKEN HF_TOKEN_PATH HUGGING_FACE_HUB_TOKEN HF_HUB_OFFLINE TRANSFORMERS_OFFLINE \
   XDG_CACHE_HOME http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
+# shellcheck disable=SC2154  # of tiny.bash
 export HF_HUB_CACHE=$work/cache
 
 # is NAME EXPECTED ACTUAL
