@@ -157,9 +157,16 @@ LUA_FILES := $(shell find lua rewards -name '*.lua' 2>/dev/null | LC_ALL=C sort)
 $(BUILD)/embed: tools/embed.c | need
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) -std=c11 -O1 $(WARN) $< -o $@
-$(BUILD)/gen/embedded.c: $(BUILD)/embed $(LUA_FILES) $(wildcard configs/*/*.json)
+# what grpo help finds in the pages
+DOC_PAGES := README.md $(filter-out docs/options.md docs/from-trl.md,$(sort $(wildcard docs/*.md)))
+DOC_INDEX := $(BUILD)/gen/docs.index
+$(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES)
 	@mkdir -p $(@D)
-	$(Q)$(BUILD)/embed $(LUA_FILES) $(wildcard configs/*/*.json) > $@.tmp && mv $@.tmp $@
+	$(Q)tools/doc-index src/rl/metrics.def $(DOC_PAGES) > $@.tmp && mv $@.tmp $@
+EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json) $(DOC_INDEX)
+$(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED)
+	@mkdir -p $(@D)
+	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
@@ -375,9 +382,9 @@ bench-expected: bench
 BENCH_LUA     := $(sort $(wildcard bench/lua/grpo/bench/*.lua))
 BENCH_OBJS     = $(BUILD)/obj/main.o $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
 BENCH_LINK     = $(Q)$(LINK) -o $@ $(filter %.o,$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
-$(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(LUA_FILES) $(BENCH_LUA) $(wildcard configs/*/*.json)
+$(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(EMBEDDED) $(BENCH_LUA)
 	@mkdir -p $(@D)
-	$(Q)$(BUILD)/embed $(LUA_FILES) $(BENCH_LUA) $(wildcard configs/*/*.json) > $@.tmp && mv $@.tmp $@
+	$(Q)$(BUILD)/embed $(EMBEDDED) $(BENCH_LUA) > $@.tmp && mv $@.tmp $@
 $(BUILD)/bench/obj/embedded.o: $(BUILD)/gen/bench_embedded.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@

@@ -1,8 +1,8 @@
 /* embed.c - turns files into one C source with a table of (name, bytes, length).
  *
  * usage: embed FILE... > embedded.c
- * The names are the paths as given, without a leading bench/; src/script/embedded.h declares the
- * table.
+ * The names are the paths as given, without a leading bench/ or what precedes gen/;
+ * src/script/embedded.h declares the table.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +22,8 @@ static int put_file(const char *path, int index) {
 }
 
 static const char *name_of(const char *path) {
+  const char *made = strstr(path, "/gen/");
+  if (made) return made + 1;
   return strncmp(path, "bench/", 6) == 0 ? path + 6 : path;
 }
 

@@ -136,9 +136,9 @@ says "help of a variable of the environment" 0 '^GRPO_CPU=VALUE, a variable of t
 says "a GRPO_SHARE that is not there" 3 '^grpo: GRPO_SHARE=nowhere: no such directory; ' env GRPO_SHARE=nowhere "$GRPO" check good.lua
 says "a GRPO_SHARE without what belongs there" 3 '^grpo: GRPO_SHARE=\.: has no lua/grpo/meta/grpo\.lua; ' env GRPO_SHARE=. "$GRPO" init fresh
 says "a GRPO_LUA that is not there" 3 '^grpo: GRPO_LUA=nowhere: no such directory; ' env GRPO_LUA=nowhere "$GRPO" check good.lua
-says "help of no name at all" 2 "^grpo: help: unknown command or name '\.'; " "$GRPO" help .
+says "help of no name at all" 2 "^grpo: help: nothing is known of '\.'; " "$GRPO" help .
 says "help rewards: what a reward is" 0 'function\(text, row, c\)' "$GRPO" help rewards
-says "help of nothing known" 2 "unknown command or name 'runn', did you mean 'run'" "$GRPO" help runn
+says "help of nothing known" 2 "nothing is known of 'runn', did you mean 'run'" "$GRPO" help runn
 mkdir here && cd here || exit 1
 says "init here" 0 '^next: grpo run experiment\.lua' "$GRPO" init
 cd ..

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local options = require "grpo.options"
 local usage = require "grpo.cli.usage"
 local wrap = require "grpo.base.wrap"
 
@@ -6,17 +7,19 @@ local command = {
   name = "help",
   summary = "show this list, or the help of a command, an option or a function",
   arguments = {
-    { name = "COMMAND|OPTION|NAME", type = "command", optional = true },
+    { name = "COMMAND|OPTION|WORD", type = "command", optional = true, repeated = true },
   },
   flags = {},
   about = {
     "Shows the list of commands, or the help of one COMMAND. For an OPTION of an experiment or a "
-      .. "NAME of the Lua interface it shows what ?NAME shows at a prompt. For a section of "
+      .. "name of the Lua interface it shows what ?NAME shows at a prompt. Other WORDs are looked "
+      .. "for in commands, flags, options, metrics, functions and the pages. For a section of "
       .. "options it lists them. It also explains the variables of the environment. from-trl and "
       .. "from-verl list the options of TRL, transformers, PEFT and verl with their names here. "
       .. "Examples:",
     { { "grpo help train.lr" }, { "grpo help train.ppo" }, { "grpo help rewards" },
-      { "grpo help grpo.data.jsonl" }, { "grpo help Completion" }, { "grpo help GRPO_CPU" },
+      { "grpo help grpo.data.jsonl" }, { "grpo help kl schedule" },
+      { "grpo help Completion" }, { "grpo help GRPO_CPU" },
       { "grpo help from-trl" }, { "grpo help from-verl" } },
   },
 }
@@ -61,12 +64,12 @@ local function names_of(programs)
   return table.concat(lines, "\n\n")
 end
 
--- An option of another program, with the help of what it is here.
+-- An option of another program, with the help of what it is here; and that option.
 local function of_another_program(name)
   local advice, ours = require("grpo.experiment.foreign").explanation(name)
   if not advice then return nil end
   local about = ours and require("grpo.repl.explain").find(ours, {})
-  return wrap.paragraph(advice, usage.width()) .. (about and "\n\n" .. about or "")
+  return wrap.paragraph(advice, usage.width()) .. (about and "\n\n" .. about or ""), ours
 end
 
 function command.overview(cli)
@@ -81,18 +84,70 @@ function command.overview(cli)
     "Environment:\n" .. wrap.list(command.environment, width) }, "\n\n") .. "\n"
 end
 
+local MOST, BESIDE = 12, 6 -- entries of a search, and of one that stands below an explanation
+
+-- The entries that a search finds and that a text does not name yet, as text; nil without any.
+local function found_text(words, cli, most, told)
+  local rows, left = {}, 0
+  for _, entry in ipairs(require("grpo.cli.search").find(words, cli, command.environment)) do
+    if told and told:find(entry.shown or entry.name, 1, true) then goto continue end
+    if #rows < most then
+      rows[#rows + 1] = { entry.shown or entry.name, entry.text }
+    else
+      left = left + 1
+    end
+    ::continue::
+  end
+  local rest = left > 0 and ("\n  %d more; a further word finds fewer"):format(left) or ""
+  return rows[1] and wrap.list(rows, usage.width()) .. rest
+end
+
+-- An explanation, with what else a search for the word finds.
+local function with_more(about, word, cli)
+  local more = not word:find("[.:]") and found_text({ word }, cli, BESIDE, about)
+  return more and about .. "\n\nSee also:\n" .. more or about
+end
+
+local function found_or_nearest(words, cli)
+  local asked, changed = table.concat(words, " "), false
+  local text = asked:find("%w") and found_text(words, cli, MOST)
+  if text then return text end
+  local unknown = "help: nothing is known of"
+  if not asked:find("%w") or options.nearest(asked, cli.commands) then
+    cli.unknown(unknown, asked)
+  end
+  for i, word in ipairs(words) do
+    local near = require("grpo.cli.search").nearest(word, cli, command.environment)
+    words[i], changed = near or word, changed or near ~= nil
+  end
+  text = changed and found_text(words, cli, MOST)
+  if not text then cli.unknown(unknown, asked) end
+  return ("nothing is known of '%s'; this is of '%s':\n%s"):format(asked, table.concat(words, " "),
+    text)
+end
+
+-- The help of a name here, and of another program's option of that name.
+local function explanation(name, names)
+  local own = require("grpo.repl.explain").find(name, names)
+  local other, ours = of_another_program(name)
+  if not own or not other then return own or other end
+  local told = ours and own:find("option " .. ours .. " ", 1, true)
+  return told and own or other .. "\n\n" .. own
+end
+
 function command.run(o, cli)
   local name = o.words[1]
-  local named = name and cli.command(name)
+  local named = name and not o.words[2] and cli.command(name)
   if not name then
     core.out(command.overview(cli))
   elseif named then
     core.out(usage.help(named))
+  elseif topics[name] and not o.words[2] then
+    core.out(names_of(topics[name]) .. "\n")
   else
     local names = { grpo = require "grpo", schedule = require "grpo.schedule" }
-    local about = topics[name] and names_of(topics[name]) or variable(name)
-      or require("grpo.repl.explain").find(name, names) or of_another_program(name)
-    core.out((about or cli.unknown("help: unknown command or name", name)) .. "\n")
+    local about = not o.words[2] and (variable(name) or explanation(name, names))
+    core.out((about and with_more(about, name, cli) or found_or_nearest(o.words, cli)) .. "\n")
   end
 end
 

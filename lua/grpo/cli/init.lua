@@ -24,10 +24,32 @@ function cli.command(name)
   end
 end
 
+-- Words that other programs have for a command, or that say what it does.
+local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "run", resume = "run",
+  evaluate = "eval", validate = "eval", sample = "generate", complete = "generate",
+  infer = "generate", inference = "generate", serve = "report", tensorboard = "report",
+  plot = "report", list = "runs", ls = "runs", log = "logs", tail = "logs", kill = "stop",
+  convert = "export", merge = "export", gguf = "export", new = "init", create = "init",
+  compare = "diff", env = "doctor", info = "doctor", benchmark = "bench", tune = "sweep",
+  grid = "sweep", download = "pull", shell = "repl", lint = "check", dryrun = "check" }
+
+-- The command that a word may mean, and whether by another word for it; nil if none is near.
+local function command_meant(word)
+  local near = options.nearest(word, cli.commands)
+  if near then return near end
+  local words = {}
+  for other, name in require("grpo.base.sorted")(also) do
+    if options.among(name, cli.commands) then words[#words + 1] = other end
+  end
+  local other = options.nearest(word, words)
+  return also[other], other
+end
+
 -- Raises an error; `what` is the beginning of its sentence.
 function cli.unknown(what, name)
+  local near = command_meant(name)
   errors.raise_plain("EARG", "%s '%s'%s; see 'grpo help'", what, name,
-    options.hint(name, cli.commands))
+    near and (", did you mean '%s'?"):format(near) or "")
 end
 
 local function check_library()

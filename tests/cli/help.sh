@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# grpo help WORD: what is found, in which order, and what is suggested.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+export COLUMNS=100
+
+# finds NAME PATTERN WORD... : the help of the words has a line that matches
+finds() {
+  local name=$1 pattern=$2; shift 2
+  "$GRPO" help "$@" >out 2>err
+  result "$name" "$(grep -qE -- "$pattern" out || show out err)"
+}
+# first NAME PATTERN WORD... : the first line that a search shows matches
+first() {
+  local name=$1 pattern=$2; shift 2
+  result "$name" "$("$GRPO" help "$@" 2>err | head -n 1 | grep -qE -- "$pattern" || "$GRPO" help "$@" 2>&1 | head -n 5)"
+}
+finds "an option is explained" '^option train\.lr ' train.lr
+finds "a name of TRL is explained with ours" '^beta of TRL is train\.kl here' beta
+finds "and with the help of ours" '^option train\.kl ' beta
+finds "a name without an equivalent has its reason" '^use_vllm has no equivalent here, because ' use_vllm
+finds "all of TRL's names" '^  num_generations +sampling\.group_size$' from-trl
+finds "and those of transformers" '^  learning_rate +train\.lr\.' from-trl
+finds "all of verl's names" 'actor_rollout_ref\.rollout\.n$' from-verl
+finds "commands beside a function of the name" '^  grpo run --resume ' resume
+finds "headings" 'docs/troubleshooting\.md: A resume is refused' resume
+finds "flags" '^  grpo logs --lines' lines
+finds "metrics" '^  metric clip_ratio/low_mean' low_mean
+finds "functions by a word of their text" 'schedule\.adaptive_kl' kl schedule
+finds "rows of tables of the pages" 'docs/lua-api\.md: grpo\.model\.new' random weights
+finds "the names of notes" 'docs/troubleshooting\.md: runaway_length' runaway_length
+first "the beginning of a name stands before a word of a text" 'rewards\.repetition|repetition' repetit
+first "several words are all there" 'adaptive_kl' kl schedule
+finds "a misspelt word leads to the nearest" "^nothing is known of 'temprature'; this is of 'temperature':$" temprature
+result "nothing at all" "$("$GRPO" help zzqqzz 2>&1 | grep -qx "grpo: help: nothing is known of 'zzqqzz'; see 'grpo help'" || show err)"
+for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs tensorbord:report; do
+  "$GRPO" "${pair%:*}" >out 2>err; status=$?
+  [ $status = 2 ] || echo "exit status $status" >>err
+  result "grpo ${pair%:*}" "$(echo "grpo: unknown command '${pair%:*}', did you mean '${pair#*:}'?; see 'grpo help'" | diff - err)"
+done
+finish
