@@ -20,9 +20,10 @@
  * the locale or the working directory.  NULL fails with GRPO_EARG unless a comment allows it.
  *
  * Options.  A struct of options begins with its size.  grpo_NAME_init(&o, sizeof o) sets the size
- * and every default; change what you like after that.  The library accepts a struct of a newer
- * version of this file if the fields that it does not know are zero.  Where an options pointer may
- * be NULL, NULL means the defaults.
+ * and every default; change what you like after that.  The library accepts a struct of an older
+ * version of this file, whose missing fields have their defaults, and one of a newer version if the
+ * fields that the library does not know are zero.  Where an options pointer may be NULL, NULL means
+ * the defaults.
  *
  * Callbacks receive your `user` pointer.  They run on the thread that made the call, in the host's
  * locale, and must return: no longjmp, no exception.  Their arguments are valid until they return.
@@ -369,6 +370,7 @@ typedef struct grpo_trainer_options {
                             beta2 of 0.99 */
   int32_t gradient_blocks; /* of groups whose gradients are summed apart; 0 (default): each group,
                               or fewer where the sums were more than 512 MiB */
+  int32_t reserved;
 } grpo_trainer_options;
 GRPO_API grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size);
 

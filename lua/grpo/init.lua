@@ -40,7 +40,7 @@ local grpo = {
   where = core.where_,
   no_grad = core.no_grad,
   scope = core.scope,
-  optim = { adamw = core.adamw },
+  optim = { adamw = core.adamw, adamw_8bit = core.adamw_8bit, lion = core.lion },
   clip_grad_norm = core.clip_grad_norm,
 
   loss = core.policy_loss,

@@ -12,6 +12,13 @@ grpo_status options_init(void *o, size_t size, const void *defaults, size_t know
 /* Copies a host's struct over `to`, which holds the defaults; `from` may be NULL.  `name` begins
  * the messages. */
 Status options_take(void *to, size_t known, const void *from, const char *name);
+
+/* Both for a struct that has grown: programs compiled before have at least its `first` bytes, which
+ * it had in the first version of grpo.h.  Fields that they lack keep their defaults. */
+grpo_status options_init_grown(void *o, size_t size, const void *defaults, size_t known,
+                               size_t first);
+Status options_take_grown(void *to, size_t known, size_t first, const void *from, const char *name);
+
 /* Fills a host's struct, whose size is set. */
 Status struct_put(void *to, const void *value, size_t known, const char *name);
 

@@ -4,8 +4,8 @@
 
 #include "api/loss.h"
 #include "base/mem.h"
-#include "grad/adamw.h"
 #include "grad/op_table.h"
+#include "grad/value_optimizer.h"
 #include "kern/random_normal.h"
 
 struct grpo_tensor {
@@ -467,7 +467,7 @@ grpo_status grpo_tensor_backward(grpo_tensor *loss) {
 
 struct grpo_adamw {
   grpo_context *c;
-  ValueAdamW *a;
+  ValueOptimizer *a;
 };
 
 static grpo_adamw_options adamw_defaults(void) {
@@ -498,7 +498,7 @@ static Status adamw_over(grpo_context *c, size_t n, grpo_tensor *const *tensors,
       return fail(GRPO_EARG, "adamw: tensor %zu belongs to another context", i + 1);
     values[i] = tensors[i]->v;
   }
-  return value_adamw_new(&a->a, o, n, values, NULL);
+  return value_optimizer_new(&a->a, OPTIMIZER_ADAMW, o, n, values, NULL);
 }
 
 static Status new_adamw(grpo_context *c, size_t n, grpo_tensor *const *tensors,
@@ -532,11 +532,11 @@ static Status step(grpo_adamw *a, double lr, double max_grad_norm, double *norm)
   if (!(max_grad_norm >= 0))
     return fail(GRPO_EARG, "adamw: max_grad_norm is %g, want 0 or more", max_grad_norm);
   try(context_ctx(a->c, &cx));
-  const double before = value_adamw_clip(a->a, cx, max_grad_norm);
+  const double before = value_optimizer_clip(a->a, cx, max_grad_norm);
   if (!isfinite(before))
     return fail(GRPO_EDIVERGED, "adamw: a gradient is not finite; nothing was changed");
-  try(value_adamw_step(a->a, cx, lr));
-  value_adamw_zero_grad(a->a);
+  try(value_optimizer_step(a->a, cx, lr));
+  value_optimizer_zero_grad(a->a);
   if (norm) *norm = before;
   return GRPO_OK;
 }
@@ -548,7 +548,7 @@ grpo_status grpo_adamw_step(grpo_adamw *a, double lr, double max_grad_norm, doub
 void grpo_adamw_free(grpo_adamw *a) {
   if (!a) return;
   grpo_context *c = a->c;
-  value_adamw_free(a->a);
+  value_optimizer_free(a->a);
   mem_free(a);
   context_release(c);
 }

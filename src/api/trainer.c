@@ -59,9 +59,12 @@ static grpo_trainer_options defaults(void) {
   };
 }
 
+/* Its size before it had an optimizer. */
+enum { FIRST_OPTIONS = offsetof(grpo_trainer_options, optimizer) };
+
 grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size) {
   const grpo_trainer_options d = defaults();
-  return options_init(o, size, &d, sizeof d);
+  return options_init_grown(o, size, &d, sizeof d, FIRST_OPTIONS);
 }
 
 static Status take_optimizer(const char *name, OptimizerOptions *out) {
@@ -74,7 +77,7 @@ static Status take_optimizer(const char *name, OptimizerOptions *out) {
 
 static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
   grpo_trainer_options own = defaults();
-  try(options_take(&own, sizeof own, o, "grpo_trainer_options"));
+  try(options_take_grown(&own, sizeof own, FIRST_OPTIONS, o, "grpo_trainer_options"));
   if (own.reuse_rollout < -1 || own.reuse_rollout > 1)
     return fail(GRPO_EARG, "train.reuse_rollout: %d, want -1, 0 or 1", own.reuse_rollout);
   engine_options_init(out);

@@ -74,7 +74,7 @@ Status arena_reserve(Arena *a, size_t bytes) {
   for (ArenaBlock *b = a->first; b; b = b->next)
     if (b->size >= bytes) return GRPO_OK;
   ArenaBlock *b = block_new(bytes);
-  if (!b) return fail(GRPO_ENOMEM, "arena: cannot reserve %zu MiB", bytes >> 20);
+  if (!b) return fail(GRPO_ENOMEM, "arena: cannot reserve %.3g MiB", (double)bytes / 1048576);
   b->next = a->first;
   a->first = b;
   if (!a->cur) a->used = 0;

@@ -28,7 +28,7 @@ static size_t left(void) {
   return !most ? SIZE_MAX : now < most ? most - now : 0;
 }
 
-static bool refuses(size_t more) {
+bool mem_refuses(size_t more) {
   if (more <= left()) return false;
   atomic_store_explicit(&refused_more, more, memory_order_relaxed);
   atomic_store_explicit(&refused_held, held(), memory_order_relaxed);
@@ -38,7 +38,7 @@ static bool refuses(size_t more) {
 static int must_fail(size_t more) {
   uint_fast64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
   while (n && !atomic_compare_exchange_weak(&fail_at, &n, n - 1)) continue;
-  return n == 1 || refuses(more);
+  return n == 1 || mem_refuses(more);
 }
 
 void mem_set_limit(size_t bytes, size_t raw_bytes) {
@@ -100,7 +100,7 @@ static void *raw_realloc(void *p, size_t bytes) {
 
 void *mem_raw(void *p, size_t had, size_t bytes) {
   const bool limited = atomic_load_explicit(&limit, memory_order_relaxed) != 0;
-  if (limited && bytes > had && refuses(bytes - had)) return NULL;
+  if (limited && bytes > had && mem_refuses(bytes - had)) return NULL;
   void *q = bytes ? raw_realloc(p, bytes) : NULL;
   if (!bytes) raw_free(p);
   if (limited && (q || !bytes)) atomic_fetch_add(&raw, (long long)bytes - (long long)had);

@@ -7,6 +7,7 @@
 #ifndef GRPO_BASE_MEM_H
 #define GRPO_BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,8 @@ size_t mem_limit(void);
 /* Bytes that the allocation asked for which the limit refused last, and those that were held then;
  * 0: none was refused, or a repetition succeeded. */
 size_t mem_refused(size_t *in_use);
+/* Would the limit refuse that many more bytes?  mem_refused() then tells of them. */
+bool mem_refuses(size_t more);
 
 /* For tests: the n-th allocation from now fails (0: none). */
 void mem_fail_after(uint64_t n);

@@ -194,3 +194,25 @@ Status model_plan_check_memory(const ModelPlan *p, const char *path) {
   buf_free(&all);
   return s;
 }
+
+Status model_plan_check_new(const Config *c) {
+  ModelPlan p, smaller;
+  model_plan_of_config(&p, c);
+  const size_t need = model_plan_weight_bytes(&p, false), free = mem_available();
+  if (!free || need <= free) return GRPO_OK;
+  mem_refuses(need); /* for the advice about a limit */
+  for (int layers = c->num_hidden_layers / 2; layers >= 1; layers /= 2) {
+    smaller = p;
+    smaller.config.num_hidden_layers = layers;
+    const size_t bytes = model_plan_weight_bytes(&smaller, false);
+    if (bytes <= free / 10 * 9)
+      return fail(GRPO_ENOMEM,
+                  "model.config: its weights take %zu MiB and %zu MiB are free; it fits with "
+                  "num_hidden_layers = %d (%zu MiB)",
+                  need >> 20, free >> 20, layers, bytes >> 20);
+  }
+  return fail(GRPO_ENOMEM,
+              "model.config: its weights take %zu MiB and %zu MiB are free; no number of layers "
+              "fits, so make hidden_size, intermediate_size or vocab_size smaller",
+              need >> 20, free >> 20);
+}

@@ -2,9 +2,9 @@
 #ifndef GRPO_MODEL_MODEL_PLAN_H
 #define GRPO_MODEL_MODEL_PLAN_H
 
+#include "grad/moments.h"
 #include "model/estimate.h"
 #include "model/model.h"
-#include "model/moments.h"
 
 typedef struct ModelPlan {
   Config config;
@@ -39,5 +39,8 @@ size_t model_plan_step_bytes(const ModelPlan *p, int nrows, StepMemory kind);
 
 /* ENOMEM and what to do about it, when the weights alone exceed what the machine has free. */
 Status model_plan_check_memory(const ModelPlan *p, const char *path);
+/* ENOMEM and what would fit, when a model made from the configuration, with random weights, exceeds
+ * what the machine has free. */
+Status model_plan_check_new(const Config *c);
 
 #endif

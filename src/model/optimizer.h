@@ -3,8 +3,8 @@
 #define GRPO_MODEL_OPTIMIZER_H
 
 #include "grad/adamw.h"
+#include "grad/moments.h"
 #include "model/model.h"
-#include "model/moments.h"
 
 typedef struct OptimizerOptions {
 #include "base/option_fields.h"

@@ -2,7 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "grad/adamw.h"
+#include "grad/value_optimizer.h"
+#include "model/optimizer.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/read_options.h"
@@ -108,36 +109,44 @@ static int l_clip_grad_norm(lua_State *L) {
   return 1;
 }
 
-/* ---- AdamW over tensors ------------------------------------------------------------- */
+/* ---- optimizers over tensors -------------------------------------------------------- */
 
-#define ADAMW_TYPE "grpo.AdamW"
+#define OPTIMIZER_TYPE "grpo.Optimizer"
 
-typedef struct LuaAdamW {
-  ValueAdamW *a; /* NULL: closed */
-} LuaAdamW;      /* user value 1: the set of models whose parameters it changes */
+typedef struct LuaOptimizer {
+  ValueOptimizer *a; /* NULL: closed */
+  OptimizerKind kind;
+} LuaOptimizer; /* user value 1: the set of models whose parameters it changes */
 
-static ValueAdamW *check_adamw(lua_State *L) {
-  LuaAdamW *h = check_object(L, 1, ADAMW_TYPE);
+static ValueOptimizer *check_optimizer(lua_State *L) {
+  LuaOptimizer *h = check_object(L, 1, OPTIMIZER_TYPE);
   if (!h->a) arg_error(L, 1, "the optimizer was closed");
   return h->a;
 }
 
-static int l_adamw_gc(lua_State *L) {
-  LuaAdamW *h = luaL_testudata(L, 1, ADAMW_TYPE);
+static int l_optimizer_gc(lua_State *L) {
+  LuaOptimizer *h = luaL_testudata(L, 1, OPTIMIZER_TYPE);
   if (!h) return 0;
-  value_adamw_free(h->a);
+  value_optimizer_free(h->a);
   h->a = NULL;
   return 0;
 }
 
-static int l_adamw_close(lua_State *L) { return in_use(L) ? 0 : l_adamw_gc(L); }
+static int l_optimizer_close(lua_State *L) { return in_use(L) ? 0 : l_optimizer_gc(L); }
 
-static void check_adamw_options(lua_State *L, int index, AdamWOptions *o) {
+static const char *const names[] = {"adamw", "adamw_8bit", "lion"}; /* by OptimizerKind */
+
+/* The defaults are those of train.optimizer with that name. */
+static void check_adamw_options(lua_State *L, int index, OptimizerKind kind, AdamWOptions *o) {
   static const OptionSet *const sets[] = {&adamw_option_set, NULL};
   static const char *const others[] = {"no_decay", NULL};
   adamw_options_init(o);
-  check_option_fields(L, index, "adamw", sets, others);
-  read_options(L, index, "adamw", &adamw_option_set, 0, o);
+  for (int i = 0; i < optimizer_default_count(); i++) {
+    const OptimizerDefault *d = optimizer_default_at(i);
+    if (d->kind == kind) option_set(option_find(&adamw_option_set, d->path), o, d->number);
+  }
+  check_option_fields(L, index, names[kind], sets, others);
+  read_options(L, index, names[kind], &adamw_option_set, 0, o);
 }
 
 /* Is the tensor on top a parameter without weight decay?  Adds its model to the set at `models`. */
@@ -171,22 +180,22 @@ static void turn_gradients_on(lua_State *L) {
   lua_pop(L, 1);
 }
 
-static int l_adamw(lua_State *L) {
+static int new_optimizer(lua_State *L, OptimizerKind kind) {
   AdamWOptions o;
   bool no_bias = true, no_norm = true;
   size_t n;
   lua_settop(L, 2);
   Value **v = check_tensors(L, 1, &n);
-  check_adamw_options(L, 2, &o);
-  field_no_decay(L, 2, "adamw", &no_bias, &no_norm);
+  check_adamw_options(L, 2, kind, &o);
+  field_no_decay(L, 2, names[kind], &no_bias, &no_norm);
   turn_gradients_on(L);
   for (size_t i = 0; i < n; i++)
     if (!value_tensor(v[i])->needs_grad)
       return arg_error(L, 1, "element %d needs no gradient; make it with requires_grad = true",
                        (int)i + 1);
-  LuaAdamW *h = new_object(L, sizeof *h, 1);
-  *h = (LuaAdamW){NULL};
-  luaL_setmetatable(L, ADAMW_TYPE);
+  LuaOptimizer *h = new_object(L, sizeof *h, 1);
+  *h = (LuaOptimizer){NULL, kind};
+  luaL_setmetatable(L, OPTIMIZER_TYPE);
   lua_newtable(L);
   int models = lua_gettop(L);
   bool *decay = push_scratch(L, n, sizeof *decay);
@@ -195,18 +204,22 @@ static int l_adamw(lua_State *L) {
     decay[i] = !leaves_out_decay(L, v[i], models, no_bias, no_norm);
     lua_pop(L, 1);
   }
-  want_ok(L, value_adamw_new(&h->a, &o, n, v, decay));
+  want_ok(L, value_optimizer_new(&h->a, kind, &o, n, v, decay));
   lua_pop(L, 1);
   lua_setiuservalue(L, -2, 1);
   return 1;
 }
 
-static int l_adamw_step(lua_State *L) {
-  ValueAdamW *a = check_adamw(L);
+static int l_adamw(lua_State *L) { return new_optimizer(L, OPTIMIZER_ADAMW); }
+static int l_adamw_8bit(lua_State *L) { return new_optimizer(L, OPTIMIZER_ADAMW_8BIT); }
+static int l_lion(lua_State *L) { return new_optimizer(L, OPTIMIZER_LION); }
+
+static int l_optimizer_step(lua_State *L) {
+  ValueOptimizer *a = check_optimizer(L);
   double lr = check_number(L, 2);
   if (!(lr >= 0 && lr < INFINITY))
     return arg_error(L, 2, "the learning rate is %g, want 0 or more", lr);
-  want_ok(L, value_adamw_step(a, script_ctx(L), lr));
+  want_ok(L, value_optimizer_step(a, script_ctx(L), lr));
   lua_getiuservalue(L, 1, 1);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -217,31 +230,32 @@ static int l_adamw_step(lua_State *L) {
   return 0;
 }
 
-static int l_adamw_zero_grad(lua_State *L) {
-  value_adamw_zero_grad(check_adamw(L));
+static int l_optimizer_zero_grad(lua_State *L) {
+  value_optimizer_zero_grad(check_optimizer(L));
   return 0;
 }
 
-static int l_adamw_tostring(lua_State *L) {
-  const LuaAdamW *h = check_object(L, 1, ADAMW_TYPE);
-  lua_pushfstring(L, "grpo.AdamW over %d tensors", h->a ? (int)value_adamw_count(h->a) : 0);
+static int l_optimizer_tostring(lua_State *L) {
+  const LuaOptimizer *h = check_object(L, 1, OPTIMIZER_TYPE);
+  lua_pushfstring(L, "grpo.Optimizer (%s) over %d tensors", names[h->kind],
+                  h->a ? (int)value_optimizer_count(h->a) : 0);
   return 1;
 }
 
 /* ---- registration ------------------------------------------------------------------- */
 
 CORE_PART(autograd) {
-  static const luaL_Reg functions[] = {
-      FN(adamw), FN(clip_grad_norm), FN(no_grad), FN(scope), {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(adamw),   FN(adamw_8bit), FN(clip_grad_norm), FN(lion),
+                                       FN(no_grad), FN(scope),      {NULL, NULL}};
   static const luaL_Reg tensor_methods[] = {
       {"backward", l_tensor_backward}, {"detach", l_tensor_detach}, {NULL, NULL}};
   static const luaL_Reg methods[] = {
-      {"step", l_adamw_step}, {"zero_grad", l_adamw_zero_grad}, {NULL, NULL}};
-  static const luaL_Reg meta[] = {{"__gc", l_adamw_gc},
-                                  {"__close", l_adamw_close},
-                                  {"__tostring", l_adamw_tostring},
+      {"step", l_optimizer_step}, {"zero_grad", l_optimizer_zero_grad}, {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__gc", l_optimizer_gc},
+                                  {"__close", l_optimizer_close},
+                                  {"__tostring", l_optimizer_tostring},
                                   {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   add_methods(L, TENSOR_TYPE, tensor_methods);
-  make_type(L, ADAMW_TYPE, meta, methods);
+  make_type(L, OPTIMIZER_TYPE, meta, methods);
 }

@@ -15,6 +15,7 @@
 #include "model/config_write.h"
 #include "model/lora.h"
 #include "model/model_copy.h"
+#include "model/model_plan.h"
 #include "model/resize.h"
 #include "os/file.h"
 #include "script/lua_json.h"
@@ -226,6 +227,7 @@ static int l_new(lua_State *L) {
   field_seed(L, 2, "model.new", "seed", &seed);
   const Compute compute = field_compute(L, 2, "model.new");
   check_model_config(L, 1, &c);
+  want_ok(L, model_plan_check_new(&c));
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
   Status s = model_new(&lm->m, pool, &c, seed);

@@ -236,6 +236,40 @@ TEST(structs_carry_their_size) {
   grpo_context_free(NULL);
 }
 
+/* The struct of a program that was compiled before a field was added: the field gets its default,
+ * and no byte behind the struct is read or written. */
+TEST(structs_of_older_versions_get_the_defaults_of_what_they_lack) {
+  enum { V1 = offsetof(grpo_trainer_options, optimizer) };
+  static const size_t versions[] = {V1, offsetof(grpo_trainer_options, gradient_blocks),
+                                    sizeof(grpo_trainer_options)};
+  union {
+    grpo_trainer_options o;
+    unsigned char bytes[sizeof(grpo_trainer_options) + 16];
+  } old;
+  uint64_t hash[3];
+  for (int i = 0; i < 3; i++) {
+    Host h;
+    host_open(&h, 1);
+    grpo_trainer_free(h.trainer);
+    h.trainer = NULL;
+    memset(old.bytes, 0xa5, sizeof old.bytes);
+    OK(h.c, grpo_trainer_options_init(&old.o, versions[i]));
+    CHECK(old.o.size == versions[i] && old.o.examples == 1);
+    for (size_t k = versions[i]; k < sizeof old.bytes; k++) CHECK(old.bytes[k] == 0xa5);
+    old.o.prompts_per_step = HOST_PROMPTS;
+    old.o.group_size = HOST_GROUP;
+    old.o.max_prompt_tokens = 8;
+    old.o.max_new_tokens = HOST_NEW;
+    OK(h.c, grpo_trainer_new(h.model, h.reference, h.tok, &old.o, &h.trainer));
+    host_step(&h, 0);
+    hash[i] = host_hash(h.model);
+    host_close(&h);
+  }
+  CHECK(hash[0] == hash[2] && hash[1] == hash[2]);
+  REFUSED(NULL, GRPO_EARG, "sizeof", grpo_trainer_options_init(&old.o, V1 - 8));
+  REFUSED(NULL, GRPO_EARG, "sizeof", grpo_trainer_options_init(&old.o, V1 + 4));
+}
+
 TEST(the_context_keeps_the_message_of_its_last_failure) {
   grpo_context *a = NULL, *b = NULL;
   grpo_tokenizer *t = NULL;

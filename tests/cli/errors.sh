@@ -204,6 +204,7 @@ table 'a prompt that is too long, with too_long = "error"' 2 '.*data\.max_prompt
   '' '' 'too_long = "error", train = grpo.data.list { { prompt = ("1"):rep(100) } }'
 table 'a prompt that the tokenizer cannot read' 2 '.*(prompt|tokeniz).*' '' '' 'train = grpo.data.list { { prompt = "one" } }'
 refused 'a model that is not there' 3 '.*nomodel.*' run good.lua model.path=nomodel
+table 'a misspelt reference, which no KL asks for' 3 "${at}reference: bigrm: no such model directory, did you mean 'bigram'\\?; give .*" 'reference = "bigrm", train = { kl = 0 },'
 table 'a reference that is not there' 3 "${at}reference: nomodel: no such model directory; .*" 'reference = "nomodel", train = { kl = 0.1 },'
 refused 'a model configuration that is not there' 3 'model\.config: cannot open nomodel\.json: No such file or directory' run good.lua model.config=nomodel.json
 refused 'an extends file that is not there' 3 '.*extends: cannot open nothing\.json: No such file or directory' run good.lua extends=nothing.json

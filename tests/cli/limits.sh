@@ -63,7 +63,7 @@ result "a reward that waits too long in a call of C stops the run" \
 # use, what was needed and what to do
 limited() {
   timeout 60 "$GRPO" run "$3" --memory "$2" --quiet --dir limited >out 2>err; status=$?
-  result "$1" "$([ $status = 5 ] && [ "$(wc -l <err)" = 1 ] && grep -qE "^grpo: $4; --memory is ${2%M} MiB(, and [0-9]+ MiB in use and [0-9]+ more do not fit: raise it to at least [0-9]+M|: raise it), or need less$" err || { echo "status $status"; cat err; })"
+  result "$1" "$([ $status = 5 ] && [ "$(wc -l <err)" = 1 ] && grep -qE "^grpo: $4; --memory is ${2%M} MiB(, and [0-9]+ MiB in use and [0-9]+ more do not fit: raise it to at least [0-9]+M|: raise it( to at least [0-9]+M)?), or need less$" err || { echo "status $status"; cat err; })"
 }
 experiment plain.lua 'train = { steps = 2, prompts_per_step = 2 }'
 timeout 60 "$GRPO" run plain.lua --memory 64M --quiet >out 2>err; status=$?
@@ -73,8 +73,8 @@ limited "a script that fills a table" 40M greedy.lua '.*not enough memory.*'
 { echo 'require("grpo").zeros({ 4096, 4096 })'; cat plain.lua; } >tensor.lua
 limited "a tensor" 40M tensor.lua 'tensor\.lua:1: zeros: the result takes 64 MiB, and 3[0-9.]+ MiB are left'
 sed 's/hidden_size = 32, intermediate_size = 64/hidden_size = 1024, intermediate_size = 4096/' plain.lua >wide.lua
-limited "a model" 40M wide.lua 'model: no memory for 128 MiB of weights'
-result "whose advice has the figures" "$(grep -qE 'and [0-9] MiB in use and 12[89] more do not fit: raise it to at least 1[0-9]+M' err || show err)"
+limited "a model" 40M wide.lua 'model\.config: its weights take 26[0-9] MiB and 3[0-9] MiB are free; no number of layers fits, so make hidden_size, .* smaller'
+result "whose advice has the figures" "$(grep -qE 'and [0-9] MiB in use and 26[0-9] more do not fit: raise it to at least 2[0-9]+M' err || show err)"
 # a stage or a model that does not fit: what would, each with its figure, and what is advised is enough
 # long FILE MODEL : an experiment with long texts
 long() {
@@ -116,6 +116,22 @@ result "which then runs" "$([ $status = 0 ] || show err)"
 experiment hungry.lua 'train = { steps = 2, prompts_per_step = 2 }, limits = { reward = { memory = 2^30 } }, reward = { on_error = "zero" }' \
   '{ name = "hungry", fn = function() local t = {} for i = 1, 1e6 do t[i] = { i } end return 1 end }'
 limited "a reward, whatever on_error says" 40M hungry.lua '.*rewards\.hungry: not enough memory.*'
+# the advice leads to a size that is enough, from whatever size
+for size in 1M 2M 3M 6M; do
+  tries=0 now=$size status=5
+  while [ $status = 5 ] && [ $tries -lt 4 ]; do
+    timeout 60 "$GRPO" run plain.lua --memory $now --quiet --dir limited >out 2>err; status=$?
+    tries=$((tries + 1)) before=$now
+    now=$(grep -oE 'raise it to at least [0-9]+M' err | grep -oE '[0-9]+M')
+    [ -n "$now" ] || now=$before
+  done
+  result "--memory $size: what is advised is enough ($before, at the second try)" "$([ $status = 0 ] && [ $tries -le 2 ] || { echo "$tries tries, status $status"; cat err; })"
+done
+sed 's/num_hidden_layers = 2/num_hidden_layers = 16/; s/hidden_size = 32, intermediate_size = 64/hidden_size = 256, intermediate_size = 1024/' plain.lua >deep.lua
+limited "a model with many layers" 40M deep.lua 'model\.config: its weights take [0-9]+ MiB and 3[0-9] MiB are free; it fits with num_hidden_layers = [0-9]+ \([0-9]+ MiB\)'
+sed 's/num_hidden_layers = 2/num_hidden_layers = 48/; s/hidden_size = 32, intermediate_size = 64/hidden_size = 8192, head_dim = 128, intermediate_size = 32768/; s/num_attention_heads = 2/num_attention_heads = 64/' plain.lua >vast.lua
+timeout 60 "$GRPO" run vast.lua --quiet >out 2>err; status=$?
+result "a model that the machine has no memory for" "$([ $status = 5 ] && grep -qE '^grpo: model\.config: its weights take [0-9]+ MiB and [0-9]+ MiB are free; (it fits with num_hidden_layers = |no number of layers fits)[^-]*$' err || { echo "status $status"; cat err; })"
 timeout 60 "$GRPO" run plain.lua --memory 3Q >out 2>err; status=$?
 result "a size that is none" "$([ $status = 2 ] && grep -q "^grpo: run: --memory: '3Q' is not a size of at least 1M, such as 500M or 8G" err || show err)"
 finish

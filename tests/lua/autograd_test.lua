@@ -149,6 +149,55 @@ describe("adamw", function()
     o:step(0.01)
     assert.near(1 - 0.01 * 0.1 - 0.01, t:totable()[1], 1e-6)
   end)
+  it("has moments in 8 bits for tensors of 4,096 numbers", function()
+    local function after(make, n, gradient)
+      local t = grpo.zeros({ n }, { requires_grad = true })
+      local o = make({ t }, { weight_decay = 0.1 })
+      for _ = 1, 5 do
+        local _ = (t * gradient):sum():backward()
+        o:step(0.01)
+        o:zero_grad()
+      end
+      return t:totable()
+    end
+    local function gradient_of(n, f)
+      local list = {}
+      for i = 1, n do list[i] = f(i) end
+      return grpo.tensor(list)
+    end
+    local same, other = gradient_of(4096, function() return 3 end), gradient_of(4096, math.sin)
+    local few = gradient_of(4095, math.sin)
+    local adamw, adamw8 = grpo.optim.adamw, grpo.optim.adamw_8bit
+    assert.same(after(adamw, 4095, few), after(adamw8, 4095, few)) -- float32 moments
+    -- a block of equal numbers has no rounding but that of its scale
+    assert.near(after(adamw, 4096, same)[7], after(adamw8, 4096, same)[7], 1e-6)
+    local a, b, different = after(adamw, 4096, other), after(adamw8, 4096, other), 0
+    for i = 1, 4096 do
+      if a[i] ~= b[i] then different = different + 1 end
+      if math.abs(math.sin(i)) > 0.05 then assert.near(a[i], b[i], 0.1 * math.abs(a[i])) end
+    end
+    assert.is_true(different > 2000)
+    assert.matches("adamw_8bit%) over 1 tensors", tostring(adamw8 { leaf { 1 } }))
+  end)
+  it("has Lion, as its paper defines it", function()
+    local t = leaf { 1, -2, 0.5 }
+    local o = grpo.optim.lion({ t }, { weight_decay = 0.1 })
+    local p, m = { 1, -2, 0.5 }, { 0, 0, 0 }
+    for step = 1, 12 do
+      local g = { math.sin(step), math.cos(2 * step), step % 3 - 1 }
+      local _ = (t * grpo.tensor(g)):sum():backward()
+      o:step(0.01)
+      o:zero_grad()
+      for i = 1, 3 do
+        local u = 0.9 * m[i] + 0.1 * g[i]
+        p[i] = p[i] * (1 - 0.01 * 0.1) - 0.01 * (u > 0 and 1 or u < 0 and -1 or 0)
+        m[i] = 0.99 * m[i] + 0.01 * g[i] -- the default beta2
+      end
+    end
+    for i, x in ipairs(t:totable()) do assert.near(p[i], x, 1e-6) end
+    assert.error_matches(function() grpo.optim.lion({ leaf { 1 } }, { beta3 = 1 }) end,
+      "did you mean 'beta")
+  end)
   it("refuses what it cannot use", function()
     assert.error_matches(function() grpo.optim.adamw({ grpo.tensor { 1 } }) end,
       "needs no gradient")

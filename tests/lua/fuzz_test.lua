@@ -60,7 +60,7 @@ local function functions()
   add("fs.", core.fs)
   local registry = debug.getregistry()
   for _, type_name in ipairs { "grpo.Regex", "grpo.Tensor", "grpo.Tokenizer", "grpo.Model",
-    "grpo.AdamW", "grpo.Writer",
+    "grpo.Optimizer", "grpo.Writer",
     "grpo.Lock", "grpo.Error", "grpo.Engine", "grpo.Batch" } do
     local mt = registry[type_name]
     if mt then

@@ -34,7 +34,7 @@ end
 
 describe("annotations", function()
   for _, entry in ipairs { { "regex", "Regex", "grpo.Regex" },
-    { "tensor", "Tensor", "grpo.Tensor" }, { "tensor", "AdamW", "grpo.AdamW" },
+    { "tensor", "Tensor", "grpo.Tensor" }, { "tensor", "Optimizer", "grpo.Optimizer" },
     { "tokenizer", "Tokenizer", "grpo.Tokenizer" }, { "model", "Model", "grpo.Model" } } do
     it("name exactly the methods of " .. entry[3], function()
       assert.same(methods_of(entry[3]), annotated(entry[1], entry[2]))

@@ -77,15 +77,23 @@ local function run_command(name, words)
   return command.run(o, cli)
 end
 
+-- MiB that a run needs beside what was counted: Lua's own data grow while it trains.
+local SPARE = 2
+-- MiB that no run needs less than: the advice after an early failure.
+local LEAST = 16
+
 -- Text about --memory for an error of missing memory; "" for others.
 local function about_memory(err)
   local mem = type(err) == "table" and err.code == "ENOMEM" and core.mem()
   if not mem or mem.limit == 0 then return "" end
   local function mib(bytes) return math.ceil(bytes / 2^20) end
   local enough = ""
-  if mem.refused > 0 then
+  if err.enough then
+    enough = (": raise it to at least %dM"):format(mib(err.enough) + SPARE)
+  elseif mem.refused > 0 then
     enough = (", and %d MiB in use and %d more do not fit: raise it to at least %dM"):format(
-      mib(mem.refused_at), mib(mem.refused), mib(mem.refused_at + mem.refused))
+      mib(mem.refused_at), mib(mem.refused), math.max(LEAST,
+      mib(mem.refused_at + mem.refused)))
   end
   return ("; --memory is %.6g MiB%s, or need less"):format(mem.limit / 2^20,
     enough ~= "" and enough or ": raise it")

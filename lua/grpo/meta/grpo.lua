@@ -143,10 +143,24 @@ function grpo.scope(f, ...) end
 
 grpo.optim = {}
 
+---AdamW, as torch.optim.AdamW.
 ---@param tensors grpo.Tensor[]
 ---@param opts? grpo.AdamWOptions
----@return grpo.AdamW
+---@return grpo.Optimizer
 function grpo.optim.adamw(tensors, opts) end
+
+---AdamW with moments in 8 bits, as bitsandbytes has them; tensors of fewer than 4,096 numbers keep
+---float32 moments.
+---@param tensors grpo.Tensor[]
+---@param opts? grpo.AdamWOptions
+---@return grpo.Optimizer
+function grpo.optim.adamw_8bit(tensors, opts) end
+
+---Lion: one moment, and steps of the size lr, for which a tenth of AdamW's lr is usual.
+---@param tensors grpo.Tensor[]
+---@param opts? grpo.AdamWOptions beta2 is 0.99 by default; eps is not read
+---@return grpo.Optimizer
+function grpo.optim.lion(tensors, opts) end
 
 ---@param tensors grpo.Tensor[]
 ---@param max number

@@ -193,14 +193,14 @@ function Tensor:segment_mean(seq, n) end
 ---@return grpo.Tensor
 function Tensor:spread(seq) end
 
----@class grpo.AdamW
-local AdamW = {}
+---@class grpo.Optimizer
+local Optimizer = {}
 
----torch.optim.AdamW's step; tensors without a gradient are left alone.
+---One step; tensors without a gradient are left alone.
 ---@param lr number
-function AdamW:step(lr) end
+function Optimizer:step(lr) end
 
-function AdamW:zero_grad() end
+function Optimizer:zero_grad() end
 
 ---@class grpo.AdamWOptions
 ---@field beta1? number default 0.9

@@ -153,10 +153,14 @@ function memory_advice.check(kind, config, options)
   local need = core.engine_estimate(options)
   local room = available + need.held -- the models are there already
   if need.total <= room then return end
-  errors.raise("ENOMEM", "the stage needs up to %d MiB (weights and gradients %d, optimizer %d, "
-    .. "activations %d, cache %d) and %d are free for it; %s", mib(need.total), mib(need.weights),
-    mib(need.optimizer), mib(need.activations + need.kept), mib(need.cache), mib(room),
-    advice(kind, config, options, need, room))
+  local message = ("the stage needs up to %d MiB (weights and gradients %d, optimizer %d, "
+    .. "activations %d, cache %d) and %d are free for it; %s"):format(mib(need.total),
+    mib(need.weights), mib(need.optimizer), mib(need.activations + need.kept), mib(need.cache),
+    mib(room), advice(kind, config, options, need, room))
+  local err = errors.new("ENOMEM", message, errors.where())
+  -- the --memory that would be enough, for the line about it
+  if core.mem().limit > 0 then err.enough = core.mem().limit - room + need.total end
+  error(err, 0)
 end
 
 return memory_advice

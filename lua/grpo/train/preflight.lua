@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
 local loading = require "grpo.models.loading"
+local options = require "grpo.options"
 local planned_steps = require "grpo.train.planned_steps"
 local prompts = require "grpo.train.prompts"
 local steps = require "grpo.train.steps"
@@ -37,16 +38,19 @@ local function check_context(kind, config, limit)
     length(config, "sampling.max_new_tokens", config.sampling.max_new_tokens), limit)
 end
 
--- A reference given by its path must be there, if any KL asks for it.
+local reference_names = { "initial", "bigram", "random" }
+
+-- A reference given by its path must be there, if any KL asks for it.  A word without a "/" is more
+-- likely a misspelt name, which is said in any case.
 local function check_reference(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
-  local by_name = type(path) ~= "string" or path == "initial" or path == "random"
-    or path == "bigram"
-  if by_name or not wanted or core.fs.isdir(path) then return end
+  if type(path) ~= "string" or options.among(path, reference_names) then return end
+  if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
   if core.hub_is_name(path) and path:find("/", 1, true) then return end -- opening it tells more
   errors.raise_at(origins.position(config, "reference"), "ENOENT",
-    "reference: %s: no such model directory; give "
-    .. "\"initial\", \"bigram\", \"random\", a model's path or false", path)
+    "reference: %s: no such model directory%s; give "
+    .. "\"initial\", \"bigram\", \"random\", a model's path or false", path,
+    options.hint(path, reference_names))
 end
 
 -- A sampler must choose the same rows again.

@@ -1,4 +1,4 @@
-#include "model/moments.h"
+#include "grad/moments.h"
 
 enum { ALIGNMENT = 64 };
 

@@ -1,6 +1,6 @@
 /* moments.h - an optimizer's state of one tensor: which arrays it has, and its step. */
-#ifndef GRPO_MODEL_MOMENTS_H
-#define GRPO_MODEL_MOMENTS_H
+#ifndef GRPO_GRAD_MOMENTS_H
+#define GRPO_GRAD_MOMENTS_H
 
 #include "kern/optimizers.h"
 
