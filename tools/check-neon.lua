@@ -7,7 +7,7 @@ local data = require "grpo.data"
 
 local function timed(name)
   return name:find "time" or name:find "per_second" or name:find "memory"
-    or name == "slowest_reward" or name == "crc32c" -- of the line
+    or name == "crc32c" -- of the line
 end
 
 local function close(x, y)

@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GRPO = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "../../grpo"))
 RUN = "runs/sums-001"
 ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>])|[\x07\x08]")
-TIMED = re.compile(r"^(time/|tokens_per_second/)|^(step_time|memory/peak_bytes|slowest_reward|crc32c)$")
+TIMED = re.compile(r"^(time/|tokens_per_second/)|^(step_time|memory/peak_bytes|crc32c)$")
 
 
 def fail(why):

@@ -74,6 +74,15 @@ local function warmup_of(o, total)
   return o.warmup_ratio and math.ceil(o.warmup_ratio * (total or 0)) or o.warmup or 0
 end
 
+-- Before a stage begins (p.too_long is there) it is told of a warm-up that it has no time for.
+local function note_warmup(p, warmup, c)
+  local time = c.total and p[c.total]
+  if p.too_long and time and warmup > time then
+    p.too_long(("its warm-up takes %g %ss, but the stage has %g, so it never ends; make it "
+      .. "shorter, or give warmup_ratio"):format(warmup, c.unit, time))
+  end
+end
+
 local function one_warmup(o, where, level)
   if o.warmup and o.warmup_ratio then
     error(where .. ": give warmup or warmup_ratio, not both", level + 1)
@@ -135,6 +144,7 @@ local function after_warmup(o, where, top, after)
   return mark(function(p)
     local now, total = place(p, c)
     local warmup = warmup_of(o, total)
+    note_warmup(p, warmup, c)
     if now < warmup then return top * now / math.max(1, warmup) end
     return after(now, total, warmup, p)
   end, c.unit)
@@ -170,6 +180,7 @@ function schedule.warmup(opts)
   return mark(function(p)
     local now, total = place(p, c)
     if o.warmup_ratio then total = math.max(1, warmup_of(o, total)) end
+    note_warmup(p, total or 0, c)
     local x = progress(p, now, total, 0)
     return x < 1 and o.from + (o.to - o.from) * x or o.to
   end, c.unit)
@@ -214,6 +225,7 @@ function schedule.inverse_sqrt(opts)
   return mark(function(p)
     local now, total = place(p, c)
     local warmup = o.warmup or math.max(1, warmup_of(o, total))
+    note_warmup(p, warmup, c)
     if now < warmup then return o.peak * now / warmup end
     return o.peak * math.sqrt(warmup / now)
   end, c.unit)

@@ -53,8 +53,10 @@ named "all rows are counted, with mean, percentiles and the longest" \
 named "rows longer than the limit" \
   "^note: data\.train \(stage 1\): 2,000 rows are longer than data\.max_prompt_tokens = 20 and will be dropped; the first is row 3$"
 named "repeated prompts" '^note: data\.train \(stage 1\): 1 row literally, and 1 row but for white space with the prompt of an earlier row; the first is row 17, which has that of row 11$'
+result "the summary comes all the same: steps are tried with the rows that have no fault" \
+  "$(grep -qE '^peak memory: ' out && grep -qE '^grpo +1 +[0-9]' out && ! grep -q '^grpo: ' out || show out)"
 named "held-out prompts that are trained on" \
-  '^note: data\.eval \(stage 1\): 1 row literally, and 1 row but for white space with a prompt that is in data\.train too, .*; the first is held-out row 7, which has that of row 4$'
+  '^finding: data\.eval \(stage 1\): 1 row literally, and 1 row but for white space with a prompt that is in data\.train too, .*; the first is held-out row 7, which has that of row 4$'
 named "an empty answer" '^finding: data\.train \(stage 1\): the field `answer` is empty in 2 rows; the first is row 101$'
 named "an empty answer of a held-out row" '^finding: data\.eval \(stage 2\): the field `answer` is empty in 1 row; the first is row 11$'
 named "a missing answer" '^finding: data\.train \(stage 1\): the field `answer` is missing in 1 row, and is there in others; the first is row 203$'
@@ -79,6 +81,23 @@ named "a target that is empty" '^finding: data\.train: data\.target gives an emp
 named "a target that fails" '^finding: data\.train: data\.target fails on 1 row; the first is row 34: .*bad'
 named "a reward that fails on a row's own answer" \
   '^finding: data\.train: reward correct fails on the own answer of 1 row; the first is row 56: .*odd'
+
+# ---- rows that are not functions of their numbers ---------------------------------------------------------------------------
+cat >seed <<<1
+experiment other.lua 'train = { steps = 4, prompts_per_step = 2 }, checkpoint = { every = 2 },
+  hooks = { on_step = function(m) if m.step == 3 and os.getenv("KILL") then os.execute("kill -9 $PPID") end end }' '' \
+  'train = grpo.data.generate(function(_, i) return { prompt = "1+1=", n = i, seed = io.open("seed"):read("n") } end, { n = 50 })'
+{ KILL=1 "$GRPO" run other.lua --quiet --dir killed </dev/null >/dev/null 2>err; } 2>/dev/null
+cat >seed <<<2
+"$GRPO" run --resume=killed/other-001 --quiet </dev/null >/dev/null 2>err; status=$?
+result "a resume that would see other rows is refused" "$([ $status = 2 ] && grep -qE '^grpo: killed/other-001: data.train: row 1 is not the one that the run began with, .*, or resume with --force$' err || show err)"
+"$GRPO" run --resume=killed/other-001 --quiet --force </dev/null >/dev/null 2>err; status=$?
+result "--force takes them, and says so" "$([ $status = 0 ] && grep -q 'data.train: row 1 is not the one' err && grep -q 'row 1 is not the one' killed/other-001/run.log || show err)"
+sed 's/seed = io.open("seed"):read("n")/at = os.tmpname()/' other.lua >impure.lua
+timeout 120 "$GRPO" check impure.lua >out 2>&1 </dev/null; status=$?
+named "a row that is another one when it is asked for again" '^finding: data\.train: row 1 was another one when it was asked for again; make rows from their numbers, '
+"$GRPO" run impure.lua --quiet --dir impure </dev/null >/dev/null 2>err; status=$?
+result "a run notes it" "$([ $status = 0 ] && grep -q '^grpo: note: data.train: row 1 was another one' err && grep -q 'row 1 was another one' impure/impure-001/run.log || show err)"
 
 # ---- nothing is wrong ------------------------------------------------------------------------------------------------------
 experiment clean.lua 'train = { steps = 2, prompts_per_step = 8 },' '{ name = "correct", fn = function(text, row) return text == row.answer end }'

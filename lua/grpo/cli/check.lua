@@ -1,13 +1,17 @@
 local core = require "grpo.core"
+local data = require "grpo.data"
 local data_checks = require "grpo.data_checks"
 local sorted_pairs = require "grpo.base.sorted"
 local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 local planned_steps = require "grpo.train.planned_steps"
 local probes = require "grpo.reward_checks.probes"
 local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
+local row_check = require "grpo.train.row_check"
+local schedule_check = require "grpo.train.schedule_check"
 local script = require "grpo.scripts.script"
 local statistics = require "grpo.statistics"
 local trainer = require "grpo.train.trainer"
@@ -28,9 +32,13 @@ local command = {
     "Every row of data.train and data.eval is read. A row that a run stumbles over or cannot learn "
       .. "from is reported as a finding: its prompt or target cannot be made or is empty, its "
       .. "answer (data.target, or the field `answer`) is missing, empty or without a number after "
-      .. "\"####\", or a reward fails on that answer. Notes tell of prompts that are longer than "
-      .. "data.max_prompt_tokens, of rows that repeat a prompt, of held-out prompts that are in "
-      .. "data.train too, and of rewards that give nil for a row's own answer.",
+      .. "\"####\", or a reward fails on that answer. So is a held-out prompt that is in "
+      .. "data.train too (a note where data.train is generated), and a row that is another one "
+      .. "when it is asked for again. Notes tell of prompts that are longer than "
+      .. "data.max_prompt_tokens, of rows that repeat a prompt, and of rewards that give nil for a "
+      .. "row's own answer. Steps are tried with the rows that have no fault.",
+    "Every schedule is evaluated over its whole stage: a value that its option cannot have, and a "
+      .. "warm-up that the stage has no time for, are findings.",
     "A reward is reported as a finding if it answers differently when it is called again or in "
       .. "another order; if it fails or is slow on degenerate text (empty, huge, invalid UTF-8, "
       .. "nested tags, control characters); if it changes its row; if it gives the same to "
@@ -51,8 +59,10 @@ end
 local function show_prompts(tr, config)
   local dataset = config.data.train
   for i = 1, math.min(2, #dataset) do
-    local prompt = prompts.render(config, tr.tokenizer, dataset[i], i - 1)
-    out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text))
+    local ok, prompt = errors.try(function()
+      return prompts.render(config, tr.tokenizer, dataset[i], i - 1)
+    end)
+    if ok then out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text)) end
   end
 end
 
@@ -286,6 +296,43 @@ local function estimate(tr, e, groups, findings)
   end
 end
 
+-- The dataset without these rows; itself if there are none, or no others.
+local function without(dataset, rows)
+  local kept = {}
+  for i = 1, next(rows) and #dataset or 0 do
+    if not rows[i] then kept[#kept + 1] = i end
+  end
+  if #kept == 0 then return dataset end
+  return data.list(kept):map(function(i) return dataset[i] end)
+end
+
+-- Rows that stop a step are findings already: the steps that are tried leave them out.
+local function leave_out(e, groups)
+  for _, group in ipairs(groups) do
+    for _, number in ipairs(group.stages) do
+      local config = e.stages[number].config
+      for part, rows in pairs(group.unusable) do
+        config.data[part] = without(config.data[part], rows)
+      end
+    end
+  end
+end
+
+-- Rows that are other ones when they are asked for again.
+local function try_rows(e, findings)
+  local _, notes = row_check.first(e)
+  table.move(notes, 1, #notes, #findings + 1, findings)
+end
+
+-- Evaluates every schedule over its whole stage.
+local function try_schedules(e, findings)
+  for _, spec in ipairs(e.stages) do
+    local ok, notes = errors.try(schedule_check.stage, spec)
+    if not ok then notes = { errors.line(notes) } end
+    table.move(notes, 1, #notes, #findings + 1, findings)
+  end
+end
+
 -- Shows the rows that data.sampler takes first.  It is asked twice: another answer is a finding.
 local function try_samplers(tr, e, findings)
   for i, spec in ipairs(e.stages) do
@@ -305,7 +352,9 @@ end
 -- Tries what a run would do, and adds what is wrong to `findings`.
 local function try(tr, e, findings)
   show_prompts(tr, e.stages[#e.stages].config)
-  data_checks.run(e, tr.tokenizer, out, findings)
+  leave_out(e, data_checks.run(e, tr.tokenizer, out, findings))
+  try_rows(e, findings)
+  try_schedules(e, findings)
   try_samplers(tr, e, findings)
   local groups, failures = reward_groups(e), {}
   try_rewards(tr, e, groups)

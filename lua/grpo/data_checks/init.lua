@@ -126,13 +126,20 @@ end
 local function both_datasets(job, out, findings)
   local config = job.config
   local train = one_dataset(job, "train", out, findings)
+  job.unusable = { train = train.unusable }
   if not config.data.eval then return end
   local eval = one_dataset(job, "eval", out, findings)
+  job.unusable.eval = eval.unusable
   local shared = scan.overlap(train, eval)
   if not shared.first then return end
   local count, first = same_prompts(shared, "the first is held-out row", "row")
-  out("note: %s: %s with a prompt that is in data.train too, so that the evaluation measures what "
-    .. "was trained on; %s", job.name:format("eval"), count, first)
+  local text = ("%s: %s with a prompt that is in data.train too, so that the evaluation measures "
+    .. "what was trained on; %s"):format(job.name:format("eval"), count, first)
+  if rawget(config.data.train, "name") == "generated" then -- from a small space, as it may be meant
+    out("note: %s", text)
+  else
+    findings[#findings + 1] = text
+  end
 end
 
 -- ---- stages ----------------------------------------------------------------------------------
@@ -173,6 +180,8 @@ function data_checks.named(stages)
 end
 
 -- Reads all rows of all stages.  out(format, ...) prints a line.  Appends sentences to `findings`.
+-- Returns groups of stages, { stages = their numbers, unusable = { train =, eval = } }, with the
+-- rows at which a step stops: { [row] = true }.
 function data_checks.run(e, tokenizer, out, findings)
   local view, groups = display.new {}, data_checks.groups(e, same)
   for _, group in ipairs(groups) do
@@ -181,6 +190,7 @@ function data_checks.run(e, tokenizer, out, findings)
       .. (#groups > 1 and (" (%s)"):format(data_checks.named(group.stages)) or "")
     both_datasets(group, out, findings)
   end
+  return groups
 end
 
 return data_checks

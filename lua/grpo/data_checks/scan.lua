@@ -8,6 +8,7 @@
 --     "no_answer", "blank_answer", "no_number" (after "####"),
 --   repeated = { exact=, loose=, first=, of= }: prompts of earlier rows, literally, and with other
 --     white space,
+--   unusable = { [row] = true }: rows with a fault at which a step stops,
 --   prompts = all that scan.overlap reads }
 -- `first` is a row's number, and `of` that of the row that it repeats.
 
@@ -95,10 +96,18 @@ local function answer_of(row, i, faults, seen)
   return value
 end
 
+-- Kinds of faults at which a step stops.
+local stops = { "prompt", "empty_prompt", "target", "no_target" }
+
+local function count_stops(faults)
+  local sum = 0
+  for _, kind in ipairs(stops) do sum = sum + (faults[kind] and faults[kind].count or 0) end
+  return sum
+end
+
 -- ---- all rows ----------------------------------------------------------------------------------
 -- The row among the prompts `seen` with one of these keys.  counts: { exact =, loose = }, of which
 -- one is raised when there is such a row.
--- raised when there is such a row.
 local function known_row(seen, key, loose, counts)
   local row = seen.exact[key]
   if row then
@@ -135,16 +144,18 @@ end
 function scan.rows(config, tokenizer, dataset, n, options)
   local held_out = options.held_out or false
   local result = { rows = n, lengths = {}, too_long = { count = 0 }, faults = {},
-    repeated = { exact = 0, loose = 0 },
+    repeated = { exact = 0, loose = 0 }, unusable = {},
     prompts = { exact = {}, loose = {}, list = held_out and {} or nil } }
   local faults, seen = result.faults, { answers = 0, hashes = 0 }
   local function row_at(i) return dataset[i] end
   for i = 1, n do
     options.progress(i, n)
+    local before = count_stops(faults)
     local row = row_random.during(config, "row", i, held_out, row_at, i)
     local prompt = prompt_of(config, tokenizer, row, i, held_out, faults)
     local gold = config.data.target
       and target_of(config, tokenizer, row, i, held_out, faults)
+    if count_stops(faults) > before then result.unusable[i] = true end
     local own = answer_of(row, i, faults, seen)
     if prompt then
       result.lengths[#result.lengths + 1] = #prompt.ids

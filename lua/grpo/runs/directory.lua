@@ -152,7 +152,7 @@ local function fill(run, name, info)
     args = info.args,
     overrides = info.overrides, compute = info.compute,
     hub = next(hub.used) and hub.used or nil, started = core.wall(), pid = core.getpid(),
-    host = core.hostname(), sums = {} }
+    host = core.hostname(), sums = {}, rows = info.rows }
   for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do
     sums.add(run.info.sums, dir, written)
   end

@@ -85,9 +85,9 @@ end
 local function begin(request)
   if request.as then require("grpo.runs.directory").check_new(request.root, request.as) end
   local e = script.load(request.script, request)
-  return e, request.root and function(tr)
-    return require("grpo.runs.directory").create(request.root,
-      { name = e.config.name, as = request.as, script = request.script, text = request.text,
+  return e, request.root and function(tr, rows)
+    return require("grpo.runs.directory").create(request.root, { rows = rows,
+      name = e.config.name, as = request.as, script = request.script, text = request.text,
       args = request.args, overrides = request.overrides, compute = tr.model.compute,
       config = start.described(e), env = environment(e), inputs = inputs_of(e) })
   end
@@ -157,6 +157,16 @@ local function note_edited(directory)
     one and "copy" or "copies", source, path, dir, one and "one" or "ones"))
 end
 
+-- A resume would train on other rows than the run that began.
+local function check_rows(directory, e, force)
+  local change = require("grpo.train.row_check").change(e, directory.info.rows)
+  if not change then return end
+  if not force then
+    error(core.error("EARG", ("%s: %s, or resume with --force"):format(directory.dir, change)), 0)
+  end
+  directory.remarks[#directory.remarks + 1] = change
+end
+
 -- The experiment of a run, and a function that continues the logs in its directory: nothing is
 -- written before.
 local function resume(request, directory)
@@ -165,6 +175,7 @@ local function resume(request, directory)
   local e = script.of_run(directory.dir, info, { overrides = request.overrides, script = forced,
     rewards = request.rewards })
   e.config.name = info.name
+  check_rows(directory, e, request.force)
   keep_compute(e, info, request.force)
   return e, function(tr)
     local events = require "grpo.runs.events"
@@ -216,8 +227,13 @@ function start.trainer(request)
   options.view = request.view()
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
-  if not directory then require("grpo.train.preflight").run(tr) end
-  tr.directory, tr.step_limit = create and create(tr), request.steps
+  local notes, rows = {}, nil
+  if not directory then notes, rows = require("grpo.train.preflight").run(tr) end
+  tr.directory, tr.step_limit = create and create(tr, rows), request.steps
+  for _, note in ipairs(notes) do
+    core.notice("note: " .. note)
+    if tr.directory then tr.directory:note(note) end
+  end
   if tr.directory then tr.services = require("grpo.runs.services").new(tr) end
   return tr, tr.directory
 end

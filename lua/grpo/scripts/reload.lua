@@ -200,7 +200,8 @@ end
 
 local function same(a, b)
   if type(a) == "table" and type(b) == "table" then
-    local plain, as_text = errors.try(core.json_encode, a) -- an object with functions is another one
+    -- an object with functions is another one
+    local plain, as_text = errors.try(core.json_encode, a)
     return plain and select(2, errors.try(core.json_encode, b)) == as_text
   end
   return a == b and type(a) ~= "function"
@@ -265,6 +266,14 @@ local function try_rewards(tr, e)
   require("grpo.repl.inspect").try(tr, new.config.reward_entries)
 end
 
+-- Do the schedules of the new script give values that their options can have?
+local function try_schedules(tr, e)
+  for i = math.max(1, tr.stage_index), #e.stages do
+    local note = require("grpo.train.schedule_check").stage(e.stages[i])[1]
+    if note then tr.recorder:advise { note } end
+  end
+end
+
 -- stale: files that are other than what runs; changed: files that are other than at the last
 -- attempt.  Returns what is new now, and what is not heard, as text.
 local function attempt(self, stale, changed)
@@ -276,6 +285,7 @@ local function attempt(self, stale, changed)
   local source, news
   local ok, problem = pcall(function()
     try_rewards(tr, e)
+    try_schedules(tr, e)
     news = files:news(stale)
     announce(tr, e, news, true)
     source = tr.directory:save_reload(self.path)

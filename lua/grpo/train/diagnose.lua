@@ -103,7 +103,7 @@ local rules = {
       return seconds > 0.05 and seconds > 0.2 * (m.step_time or math.huge)
     end,
     line = "rewards take over 20 %% of the step; the slowest is '%s'",
-    argument = function(m) return m.slowest_reward or "?" end,
+    argument = function(m) return m["time/slowest_reward"] or "?" end,
   },
 }
 

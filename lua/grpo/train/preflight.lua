@@ -8,6 +8,8 @@ local loading = require "grpo.models.loading"
 local options = require "grpo.options"
 local planned_steps = require "grpo.train.planned_steps"
 local prompts = require "grpo.train.prompts"
+local row_check = require "grpo.train.row_check"
+local schedule_check = require "grpo.train.schedule_check"
 local steps = require "grpo.train.steps"
 
 local preflight = {}
@@ -67,8 +69,12 @@ function preflight.stage(tr, spec)
   check_context(spec.kind, spec.config, loading.context(tr.model))
 end
 
+-- Returns sentences about what a run had better not do, and the checksums of some rows, which a
+-- resume compares.
 function preflight.run(tr)
+  local sums, notes = row_check.first(tr.experiment)
   for _, spec in ipairs(tr.experiment.stages) do
+    for _, note in ipairs(schedule_check.stage(spec)) do notes[#notes + 1] = note end
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
     if method.samples then check_reference(method, spec.config) end
@@ -76,6 +82,7 @@ function preflight.run(tr)
     check_sampler(source)
     method.first_row(source, spec.config)
   end
+  return notes, sums
 end
 
 return preflight

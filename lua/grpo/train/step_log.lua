@@ -2,7 +2,8 @@
 --
 -- The update gives lengths, losses and its own times; a log holds what was met before it:
 --   { reward_errors = calls that failed, reward_seconds = { [entry] = seconds },
---     reference_seconds = nil without a reference, groups_replaced = nil without dynamic sampling }
+--     reference_seconds = nil without a reference, groups_replaced = nil without dynamic sampling,
+--     weights = of the entries in this step }
 
 local is_tied = require "grpo.train.sampling".is_tied
 local scoring = require "grpo.train.scoring"
@@ -58,7 +59,10 @@ function step_log.add(config, completions, log, metrics)
   reward_metrics(config, completions, metrics)
   turns.measure(config, completions, metrics)
   metrics.num_sequences = #completions
-  metrics["time/reward"], metrics.slowest_reward = total_and_slowest(log.reward_seconds)
+  for i, entry in ipairs(config.reward_entries) do
+    metrics[("rewards/%s/weight"):format(entry.name)] = log.weights[i]
+  end
+  metrics["time/reward"], metrics["time/slowest_reward"] = total_and_slowest(log.reward_seconds)
   metrics["time/reference"] = log.reference_seconds
   if log.reward_errors > 0 then metrics.reward_errors = log.reward_errors end
   if (log.groups_replaced or 0) > 0 then metrics.groups_replaced = log.groups_replaced end

@@ -285,7 +285,7 @@ function methods:repeatable_metrics()
   local kept = {}
   for name, v in pairs(self.metrics) do
     local timed = name:find("^time/") or name:find("^tokens_per_second/") or name == "step_time"
-      or name == "memory/peak_bytes" or name == "slowest_reward"
+      or name == "memory/peak_bytes"
     if not timed and type(v) ~= "table" then kept[name] = v end
   end
   return kept

@@ -56,7 +56,7 @@ LUA
 
 # timeless FILE... : logs without what may differ: times, rates, memory, and the sum over these.
 timeless() {
-  sed -E 's/"(time\/[a-z]+|tokens_per_second\/[a-z]+|step_time|seconds|memory\/peak_bytes|slowest_reward|crc32c)": ("[^"]*"|[^,}]*),? ?//g; s/, }$/}/' "$@"
+  sed -E 's/"(time\/[a-z_]+|tokens_per_second\/[a-z]+|step_time|seconds|memory\/peak_bytes|crc32c)": ("[^"]*"|[^,}]*),? ?//g; s/, }$/}/' "$@"
 }
 
 # different A B : what differs between two runs that should be equal; nothing when they are

@@ -122,7 +122,8 @@ function grpo.step(stage, p)
   local config, train = stage.config, stage.config.train
   local beta = schedule_value(config, "train.kl", train.kl, p)
   local lr = schedule_value(config, "train.lr", train.lr, p)
-  local weights, log = scoring.weights(config, p), {}
+  local weights = scoring.weights(config, p)
+  local log = { weights = weights }
 
   local batch = sampling.sample(stage)
   reward(stage, batch, weights, log)

@@ -103,7 +103,8 @@ function ppo.step(stage, p)
     errors.raise("EARG", "train.ppo.kl_coef: %g, but it was 0 when the stage began, so there is no "
       .. "reference; begin with a schedule or more than 0", coef)
   end
-  local weights, log = scoring.weights(config, p), {}
+  local weights = scoring.weights(config, p)
+  local log = { weights = weights }
 
   local batch = sampling.sample(stage)
   log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
