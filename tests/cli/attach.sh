@@ -109,6 +109,11 @@ printf 'save()\nstop("seen enough")\n' | attach d/exp-001
 wait $pid; status=$?
 result "stop() ends the run after a checkpoint" "$([ $status = 0 ] && grep -q '"state": "stopped"' d/exp-001/run.json \
   && [ "$(readlink d/exp-001/latest)" = checkpoints/step-000004 ] || show d.err d/exp-001/run.log)"
+begin f
+echo 'tr.config.sampling.stop_regex = nil' | attach f/exp-001
+kill -9 $pid; wait $pid 2>/dev/null
+"$GRPO" run --resume=f/exp-001 --quiet >/dev/null 2>f.err </dev/null; status=$?
+result "an option that was set to nil is set again by a resume" "$([ $status = 0 ] && grep -q '"path": "sampling.stop_regex"' f/exp-001/events.jsonl || show f.err f/exp-001/events.jsonl)"
 begin e
 kill -TERM $pid; wait $pid; status=$?
 result "SIGTERM ends a paused run" "$([ $status = 143 ] || show e.err)"

@@ -7,6 +7,7 @@
 --              denoise    masked training
 --              changes    a reload after step 1, an attached session after step 2
 --              segments   logs that begin a new file at each step, of which three are kept
+--              curriculum data.sampler with a state, tables of hooks, two stages
 --
 -- Environment: EDIT=TEXT is written into reward.lua after step 1.  ATTACH=FILE holds the lines of
 -- the attached session.
@@ -88,6 +89,26 @@ elseif kind == "denoise" then
   e.data.train = grpo.data.text("text", { window = 20, stride = 3 })
   e.data.eval = grpo.data.text("text", { window = 20, stride = 17 })
   e.data.max_prompt_tokens, e.checkpoint.best = 20, "eval/masked_loss"
+elseif kind == "curriculum" then
+  e.data.target = function(row) return row.answer end
+  e.stages = { { kind = "sft", train = { steps = 2 } }, { kind = "grpo", train = { steps = 3 } } }
+  e.data.sampler = { sample = function(_, p)
+    local list = {}
+    for i = 1, p.n do
+      list[i] = ((p.state.next or 0) + i + math.floor(p.rng() * 9)) % p.size + 1
+    end
+    return list
+  end, observe = function(_, p, groups)
+    p.state.next = groups[1].index
+    p.state.means = p.state.means or {}
+    p.state.means[groups[1].index] = groups[1].mean
+  end }
+  local on_step = e.hooks.on_step
+  function e.hooks.on_step(m, tr)
+    on_step(m, tr)
+    tr:csv("table", { "step", "text" }):row { step = m.step,
+      text = tr.batch and tr.batch.completions[1].text }
+  end
 elseif kind == "segments" then
   e.log.segment_mib, e.log.keep_segments = 0.0001, 3
 elseif kind == "changes" then

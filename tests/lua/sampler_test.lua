@@ -339,6 +339,16 @@ describe("a run with a sampler", function()
     assert.equal(tiny.weights(other), tiny.weights(tr))
   end)
 
+  it("has rows of its own only while it trains: they cannot be made again to be scored", function()
+    local saved_row = require "grpo.runs.saved_row"
+    local config = experiment(with(walk)).stages[1].config
+    local row = saved_row.of(config, { row = 5, row_index = 3, step = 1, prompt_index = 1 }, "run")
+    assert.equal(3, row.number)
+    tiny.refused("run: the row of step 1, prompt 2 was made by data.sampler, and a run", function()
+      saved_row.of(config, { row = 5, row_index = 0, step = 1, prompt_index = 2 }, "run")
+    end)
+  end)
+
   it("keeps its memory: a state of one size stays of one size", function()
     local tr = trainer.new(experiment(with(curriculum, function(t) t.train.steps = 60 end)))
     local sizes = {}

@@ -135,7 +135,7 @@ schema.shapes = {
 
 -- The further fields of events of each kind.
 schema.events = {
-  set = object { path = "text", value = "any" },
+  set = object { path = "text", value = "any?" }, -- without one: the option is set to nil
   weight = object { name = "text", value = "number" },
   state = object { data = "text" },
   evaluate = object {},

@@ -53,25 +53,33 @@ function script_logs.append(run, name, text)
   must(writers[name]:put(text))
 end
 
--- The first line of the file NAME; nil if the file is not there or empty.
-function script_logs.first_line(run, name)
-  local file <close> = io.open(path_of(run.dir, name), "rb")
-  return file and file:read("L")
+local BLOCK, OUT_OF_MEMORY = 1 << 20, 12 -- the errno ENOMEM
+
+-- Opens a file for reading; nil if it is not there.
+local function reader(path)
+  local file, message, errno = io.open(path, "rb")
+  if file or not fs.exists(path) then return file end
+  return errors.raise_plain(errno == OUT_OF_MEMORY and "ENOMEM" or "EIO", "%s", message)
 end
 
-local BLOCK = 1 << 20
+-- The first line of the file NAME; nil if the file is not there or empty.
+function script_logs.first_line(run, name)
+  local file <close> = reader(path_of(run.dir, name))
+  return file and file:read("L")
+end
 
 -- The sum of the first `size` bytes of a file; nil if it has fewer.  known, optional: { size =,
 -- sum = } of its beginning.
 local function sum_of(path, size, known)
-  local file <close> = io.open(path, "rb")
+  local file <close> = reader(path)
   local sum, left = 0, size
   if file and known and known.size <= size then
     file:seek("set", known.size)
     sum, left = known.sum, size - known.size
   end
   while file and left > 0 do
-    local text = file:read(math.min(BLOCK, left))
+    local text, message = file:read(math.min(BLOCK, left))
+    if message then errors.raise_plain("EIO", "%s: %s", path, message) end
     if not text then break end
     sum, left = fs.crc32c(text, sum), left - #text
   end
