@@ -91,12 +91,17 @@ upto    = $(upto_$(1))
 libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
 
 PROGRAM := $(BUILD)/grpo
+# The MPIs whose header is here; each gets its libgrpo-KIND.so.
+MPI_openmpi := ompi-c
+MPI_mpich   := mpich
+MPI_KINDS    = $(eval MPI_KINDS := $$(foreach k,openmpi mpich,$$(if $$(shell $(PKG_CONFIG) --exists $$(MPI_$$(k)) 2>/dev/null && echo yes),$$(k))))$(MPI_KINDS)
+MPI_MODULES  = $(MPI_KINDS:%=$(BUILD)/libgrpo-%.so)
 BENCH_PROGRAM := $(BUILD)/bench/grpo-bench
 
 .PHONY: all
 all: grpo
 .PHONY: grpo
-grpo: $(PROGRAM)
+grpo: $(PROGRAM) $(MPI_MODULES)
 ifeq ($(MODE)$(CROSS),release)
 	@ln -sfn $(PROGRAM) grpo
 endif
@@ -175,6 +180,12 @@ $(BUILD)/obj/main.o: src/main.c
 $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
 	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
+
+# ---- libgrpo-KIND.so: MPI, which comm.c loads when a launcher has started the program; one for each MPI that is here
+$(BUILD)/libgrpo-%.so: src/mpi_module.c src/os/comm_module.h | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -Wpedantic -Wvla,$(BASE_CFLAGS)) $$($(PKG_CONFIG) --cflags $(MPI_$*) | sed 's/-I/-isystem /g') \
+	  -shared -o $@ $< $$($(PKG_CONFIG) --libs $(MPI_$*))
 
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so

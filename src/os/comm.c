@@ -1,0 +1,175 @@
+#include "os/comm.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/comm_module.h"
+
+static struct {
+  const CommModule *module; /* NULL: this process is alone */
+  int rank, size;
+  bool agreed_to_fail;
+} world = {.size = 1};
+
+/* ---- starting ------------------------------------------------------------------------- */
+
+static bool is_set(const char *name) {
+  const char *value = getenv(name);
+  return value && *value;
+}
+
+const char *comm_launcher(void) {
+  const char *chosen = getenv("GRPO_MPI");
+  if (chosen && *chosen) return chosen;
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return "openmpi";
+  if (is_set("PMIX_RANK")) return "openmpi"; /* srun --mpi=pmix */
+  if (is_set("PMI_RANK") || is_set("PMI_FD")) return "mpich";
+  return NULL;
+}
+
+/* The module's path: beside the program, or in lib/grpo beside its folder. */
+static Status find_module(const char *kind, char *path, size_t size) {
+  char program[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (n < 0) return fail(GRPO_EIO, "the program's own path cannot be read");
+  program[n] = 0;
+  *strrchr(program, '/') = 0;
+  static const char *const places[] = {"%s/libgrpo-%s.so", "%s/../lib/grpo/libgrpo-%s.so"};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    snprintf(path, size, i ? places[1] : places[0], program, kind);
+    if (access(path, R_OK) == 0) return GRPO_OK;
+  }
+  return fail(GRPO_ENOENT,
+              "libgrpo-%s.so is not beside the program in %s, so its ranks cannot meet; install "
+              "the development package of %s and build again",
+              kind, program, kind);
+}
+
+static Status load(const char *path, const CommModule **out) {
+  const CommModule *(*get)(void);
+  void *from = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* Open MPI's parts look for its symbols */
+  if (!from) return fail(GRPO_EARG, "%s", dlerror());
+  void *address = dlsym(from, COMM_MODULE_SYMBOL);
+  memcpy(&get, &address, sizeof get);
+  *out = address ? get() : NULL;
+  if (*out && (*out)->version == COMM_MODULE_VERSION) return GRPO_OK;
+  dlclose(from);
+  return fail(GRPO_EARG, "%s is of another version; build it again", path);
+}
+
+Status comm_start(const char *kind) {
+  char path[PATH_MAX + 64];
+  const CommModule *m = NULL;
+  if (world.module) return GRPO_OK;
+  if (strcmp(kind, "openmpi") && strcmp(kind, "mpich"))
+    return fail(GRPO_EARG, "GRPO_MPI is %.40s, want openmpi or mpich", kind);
+  try(find_module(kind, path, sizeof path));
+  try(load(path, &m));
+  int rank = 0, size = 1;
+  if (m->start(&rank, &size)) return fail(GRPO_EIO, "%s: the ranks do not meet", path);
+  if (size > COMM_RANKS) return fail(GRPO_ELIMIT, "%d ranks, want at most %d", size, COMM_RANKS);
+  world.module = m;
+  world.rank = rank;
+  world.size = size;
+  return GRPO_OK;
+}
+
+void comm_finish(void) {
+  if (world.module) world.module->finish();
+  world.module = NULL;
+  world.rank = 0;
+  world.size = 1;
+}
+
+void comm_abort(int status) {
+  if (world.size > 1) world.module->abort(status);
+}
+
+int comm_rank(void) { return world.rank; }
+int comm_size(void) { return world.size; }
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+static Status lost(int failed) {
+  if (!failed) return GRPO_OK;
+  return fail(GRPO_EIO, "rank %d of %d has lost the others", world.rank, world.size);
+}
+
+Status comm_barrier(void) { return world.size == 1 ? GRPO_OK : lost(world.module->barrier()); }
+
+Status comm_broadcast(int from, void *data, size_t bytes) {
+  return world.size == 1 || !bytes ? GRPO_OK : lost(world.module->broadcast(from, data, bytes));
+}
+
+Status comm_share(void *data, const size_t *at) {
+  if (world.size == 1 || !at[world.size]) return GRPO_OK;
+  return lost(world.module->share(data, at));
+}
+
+Status comm_send(int to, const void *data, size_t bytes) {
+  if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to send to", to);
+  return lost(world.module->send(to, data, bytes));
+}
+
+Status comm_receive(int from, void *data, size_t bytes) {
+  if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to receive from", from);
+  return lost(world.module->receive(from, data, bytes));
+}
+
+Status comm_gather(const void *mine, size_t bytes, char **all, size_t *at) {
+  const int n = world.size;
+  size_t each[COMM_RANKS + 1];
+  *all = NULL;
+  for (int r = 0; r <= n; r++) each[r] = (size_t)r * sizeof *at;
+  at[world.rank] = bytes;
+  try(comm_share(at, each));
+  size_t sum = 0;
+  for (int r = 0; r < n; r++) {
+    const size_t of_rank = at[r];
+    at[r] = sum;
+    sum += of_rank;
+  }
+  at[n] = sum;
+  char *data = mem_alloc(sum ? sum : 1);
+  if (!data) return fail(GRPO_ENOMEM, "no memory for %zu bytes of other ranks", sum);
+  if (bytes) memcpy(data + at[world.rank], mine, bytes);
+  const Status s = comm_share(data, at);
+  if (s == GRPO_OK)
+    *all = data;
+  else
+    mem_free(data);
+  return s;
+}
+
+/* ---- failures ------------------------------------------------------------------------------ */
+
+typedef struct Failure {
+  int status;
+  char host[64], message[512];
+} Failure;
+
+Status comm_agree(Status mine) {
+  if (world.size == 1) return mine;
+  Failure f = {.status = (int)mine};
+  int of_rank[COMM_RANKS];
+  size_t at[COMM_RANKS + 1];
+  if (mine) snprintf(f.message, sizeof f.message, "%s", err_message());
+  gethostname(f.host, sizeof f.host - 1);
+  for (int r = 0; r <= world.size; r++) at[r] = (size_t)r * sizeof *of_rank;
+  of_rank[world.rank] = f.status;
+  try(comm_share(of_rank, at));
+  int first = 0;
+  while (first < world.size && of_rank[first] == GRPO_OK) first++;
+  if (first == world.size) return GRPO_OK;
+  try(comm_broadcast(first, &f, sizeof f));
+  world.agreed_to_fail = true;
+  if (first == 0) return fail((Status)f.status, "%s", f.message);
+  return fail((Status)f.status, "rank %d on %s: %s", first, f.host, f.message);
+}
+
+bool comm_has_agreed_to_fail(void) { return world.agreed_to_fail; }
