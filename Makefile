@@ -358,7 +358,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev libcurl4-openssl-dev libyaml-dev zlib1g-dev libzstd-dev lua5.4
+	@tools/deps $(DEBIAN) -- libedit-dev libcurl4-openssl-dev libyaml-dev zlib1g-dev libzstd-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels
@@ -434,7 +434,7 @@ INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCF
 ##                      without debug information, unless STRIP= is given
 ## make uninstall       takes them away again
 .PHONY: install uninstall install-lua
-install: $(PROGRAM) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
+install: $(PROGRAM) $(MPI_MODULES) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 	  tools/grpo.pc.in > $(PCFILE)
 	@env $(PLACES) $(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | env $(PLACES) tools/install $(MANIFEST)

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "kern/dispatch.h"
+#include "os/comm.h"
 #include "script/binding.h"
 #include "script/core.h"
 #include "script/interrupt.h"
@@ -16,6 +17,7 @@
 
 static void print_notice(void *user, LogLevel level, const char *message) {
   (void)user;
+  if (comm_rank() > 0) return; /* the first says it */
   if (script_open_line) fputs("\r\033[J", stderr);
   fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
 }
@@ -136,5 +138,6 @@ int main(int argc, char **argv) {
     r.status = status_exit(GRPO_ENOMEM);
   }
   script_close(s);
+  comm_finish();
   return leave(r.status);
 }

@@ -32,11 +32,19 @@ size_t gradient_tree_bytes(uint64_t numbers, int groups, int blocks);
 /* Groups that make a leaf. */
 int gradient_tree_block(uint64_t numbers, int groups, int blocks);
 
-/* A step begins, with no gradient yet.  ENOMEM: it has more groups than there is memory for. */
-Status gradient_tree_begin(GradientTree *t, int groups);
+/* A step begins, with no gradient yet.  shared: this rank enters the groups of its range alone, and
+ * the end adds those of all ranks; else it enters all.  ENOMEM: it has more groups than there is
+ * memory for. */
+Status gradient_tree_begin(GradientTree *t, int groups, bool shared);
 /* The backward passes that follow are of this group, 0, 1, ...; groups may be left out. */
 void gradient_tree_enter(GradientTree *t, const Ctx *cx, int group);
-/* The gradients of the parameters become those of the step; zeros where there were none. */
-void gradient_tree_end(GradientTree *t, const Ctx *cx);
+/* The gradients of the parameters become those of the step; zeros where there were none.  ENOMEM,
+ * EIO: of a step that ranks share. */
+Status gradient_tree_end(GradientTree *t, const Ctx *cx);
+
+/* A step of that number of groups can be shared by as many ranks as it has leaves: rank r has the
+ * groups *first .. *end - 1. */
+int gradient_tree_leaves(const GradientTree *t, int groups);
+void gradient_tree_range(const GradientTree *t, int groups, int rank, int *first, int *end);
 
 #endif

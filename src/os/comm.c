@@ -23,9 +23,20 @@ static bool is_set(const char *name) {
   return value && *value;
 }
 
+/* A shell that srun has started is a step of one task, with the variables of a launcher. */
+static bool is_alone(void) {
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const char *size = getenv(sizes[i]);
+    if (size && strcmp(size, "1") == 0) return true;
+  }
+  return false;
+}
+
 const char *comm_launcher(void) {
   const char *chosen = getenv("GRPO_MPI");
   if (chosen && *chosen) return chosen;
+  if (is_alone()) return NULL;
   if (is_set("OMPI_COMM_WORLD_SIZE")) return "openmpi";
   if (is_set("PMIX_RANK")) return "openmpi"; /* srun --mpi=pmix */
   if (is_set("PMI_RANK") || is_set("PMI_FD")) return "mpich";

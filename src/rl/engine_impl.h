@@ -28,6 +28,7 @@ struct Engine {
   Arena step;                     /* the plan of an update */
   RolloutActivations activations; /* of BATCH_SAMPLE's rollout, where they are recorded */
   bool has_activations;           /* of the whole rollout */
+  bool own_activations;           /* of this rank's groups alone */
   uint64_t update_tokens;         /* that optimizer steps have trained on */
   bool told_large_unit;           /* the notice about micro_batch_tokens is given once */
   /* For tests: an update uses neither the record nor the rollout's activations; how many units have

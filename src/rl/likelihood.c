@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
+#include "os/comm.h"
 #include "rl/engine_impl.h"
+#include "rl/share.h"
 
 static const Option option_rows[] = {
 #define OPTIONS_OF SftOptions
@@ -73,20 +75,53 @@ static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
   return tape_backward_from(t, out, seed);
 }
 
-/* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
-static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
-  Engine *e = l->e;
-  l->nll = 0;
-  try(gradient_tree_begin(e->tree, l->nunits));
-  for (int i = 0; i < l->nunits && isfinite(l->nll); i++) {
+/* Runs the units first .. end - 1; nll: of each unit. */
+static Status run_units(Likelihood *l, const SftOptions *o, int first, int end, double *nll) {
+  for (int i = first; i < end && isfinite(l->nll); i++) {
+    const double before = l->nll;
     Tensor *out;
     if (o->cancel && *o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
     try(forward(l, &l->unit[i], o, &out));
     try(backward(l, &l->unit[i], out));
+    l->nll = 0;
     add_nll(l, &l->unit[i], out); /* backward has filled `out` in */
+    nll[i] = l->nll;
+    l->nll += before;
   }
-  gradient_tree_end(e->tree, &e->tape.cx);
+  return GRPO_OK;
+}
+
+/* Each rank has run its units. */
+static Status gather(Likelihood *l, double *nll) {
+  size_t at[COMM_RANKS + 1];
+  for (int r = 0; r < comm_size(); r++) {
+    int first, end;
+    gradient_tree_range(l->e->tree, l->nunits, r, &first, &end);
+    at[r] = (size_t)first * sizeof *nll;
+    at[r + 1] = (size_t)end * sizeof *nll;
+  }
+  try(comm_share(nll, at));
+  l->nll = 0;
+  for (int i = 0; i < l->nunits; i++) l->nll += nll[i];
+  return GRPO_OK;
+}
+
+/* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
+static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
+  Engine *e = l->e;
+  const bool shared = share_splits_updates(e, l->nunits) && !l->nonfinite;
+  int first = 0, end = l->nunits;
+  double *nll = arena_zalloc(&e->step, (size_t)l->nunits * sizeof *nll);
+  if (!nll) return fail(GRPO_ENOMEM, "%s: %d units", l->what, l->nunits);
+  if (shared) gradient_tree_range(e->tree, l->nunits, comm_rank(), &first, &end);
+  l->nll = 0;
+  try(gradient_tree_begin(e->tree, l->nunits, shared));
+  Status s = run_units(l, o, first, end, nll);
+  if (shared) s = comm_agree(s);
+  try(s);
+  if (shared) try(gather(l, nll));
+  try(gradient_tree_end(e->tree, &e->tape.cx));
   *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
   if (isfinite(l->nll) && isfinite(*norm)) return GRPO_OK;
   return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g",

@@ -17,7 +17,8 @@ static bool policy_sampled_this(const Update *u) {
 
 static bool has_activations(const Update *u) {
   const Engine *e = u->e;
-  return e->has_activations && u->b == &e->batch[BATCH_SAMPLE];
+  return e->has_activations && u->b == &e->batch[BATCH_SAMPLE] &&
+         (u->shared || !e->own_activations);
 }
 
 void record_begin(Update *u) {

@@ -5,7 +5,9 @@
 #include "kern/logits.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
+#include "os/comm.h"
 #include "rl/engine_impl.h"
+#include "rl/share.h"
 #include "rl/units.h"
 
 static void store_reference(Batch *b, const Unit *unit, const real *logp) {
@@ -66,8 +68,15 @@ Status engine_reference(Engine *e, Batch *b) {
   const int n = units_of_batch(b, 0, unit);
   Status s = GRPO_OK;
   e->tape.off = true;
-  for (int i = 0; i < n && s == GRPO_OK; i++) s = reference_unit(e, b, &unit[i]);
+  int first, end;
+  share_range(e, share_slot(e, b), b->nprompts, comm_rank(), &first, &end);
+  for (int i = 0; i < n && s == GRPO_OK; i++) {
+    const int group = unit[i].first / b->group;
+    if (group >= first && group < end) s = reference_unit(e, b, &unit[i]);
+  }
   e->tape.off = false;
+  s = comm_agree(s);
+  if (s == GRPO_OK) s = share_rows(e, b, b->ref_logp, (size_t)b->max_new * sizeof *b->ref_logp);
   b->has_ref = s == GRPO_OK;
   return s;
 }

@@ -3,8 +3,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "os/comm.h"
 #include "rl/engine_impl.h"
 #include "rl/nonfinite.h"
+#include "rl/share.h"
 
 /* Makes room for the decoder's call; it grows to the largest rollout and is kept. */
 static Status scratch(Engine *e, int requests, int completions) {
@@ -67,6 +69,35 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   return GRPO_OK;
 }
 
+/* Rolls out those of the groups that are this rank's; the places of their prompts go to own. */
+static Status roll_out_own(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
+                           const Prompt *prompts, const RolloutOptions *o, int *own, Prompt *list) {
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    const int at = slots ? slots[i] : i;
+    try(batch_set_prompt(b, at, &prompts[i]));
+    if (share_owner(e, slot, b->nprompts, at) != comm_rank()) continue;
+    own[count] = at;
+    list[count++] = prompts[i];
+  }
+  return count ? roll_out(e, b, slot, count, own, list, o) : GRPO_OK;
+}
+
+/* Ranks roll out what is theirs, and tell one another.  Turns are answered by scripts, which every
+ * rank runs, so that every rank rolls them out. */
+static Status roll_out_shared(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
+                              const Prompt *prompts, const RolloutOptions *o) {
+  if (comm_size() == 1 || o->on_turn) return roll_out(e, b, slot, n, slots, prompts, o);
+  int *own = mem_alloc((size_t)n * sizeof *own);
+  Prompt *list = mem_alloc((size_t)n * sizeof *list);
+  Status s = own && list ? roll_out_own(e, b, slot, n, slots, prompts, o, own, list)
+                         : fail(GRPO_ENOMEM, "rollout: %d prompts", n);
+  mem_free(own);
+  mem_free(list);
+  try(comm_agree(s));
+  return share_completions(e, slot, n, slots);
+}
+
 static Status check(const Engine *e, int n, const RolloutOptions *o) {
   try(engine_check_policy(e));
   if (n < 1) return fail(GRPO_EARG, "rollout: no prompts");
@@ -84,6 +115,7 @@ static Status check(const Engine *e, int n, const RolloutOptions *o) {
 static void begin_keeping(Engine *e, int prompts, int group) {
   RolloutActivations *k = &e->activations;
   e->has_activations = k->store.data && prompts <= k->slots && group <= k->group;
+  e->own_activations = comm_size() > 1;
   k->store.operations = 0;
 }
 
@@ -108,7 +140,7 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->seconds = 0;
   b->version = model_version(e->policy);
   if (slot == BATCH_SAMPLE) begin_keeping(e, n, o->group);
-  const Status s = roll_out(e, b, slot, n, NULL, prompts, o);
+  const Status s = roll_out_shared(e, b, slot, n, NULL, prompts, o);
   if (s != GRPO_OK) b->nprompts = 0;
   return s;
 }
@@ -125,5 +157,5 @@ Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const 
       return fail(GRPO_EARG, "replace: there is no group %d of %d", slots[i] + 1, b->nprompts);
   b->has_ref = false;
   if (b->version != model_version(e->policy)) b->version = 0;
-  return roll_out(e, b, slot, n, slots, prompts, o);
+  return roll_out_shared(e, b, slot, n, slots, prompts, o);
 }

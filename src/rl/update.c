@@ -18,9 +18,11 @@
 #include "grad/policy.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
+#include "os/comm.h"
 #include "rl/record.h"
 #include "rl/reference.h"
 #include "rl/report.h"
+#include "rl/share.h"
 #include "rl/update_impl.h"
 #include "rl/user_loss.h"
 #include "rl/values.h"
@@ -96,6 +98,7 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   try(tape_apply(t, OP_policy_loss, in, &attr, &loss));
   u->loss += (double)loss->data[0];
   loss_metrics_add(&u->sums, &of_unit);
+  if (u->of_unit) u->of_unit[i] = (UnitLoss){(double)loss->data[0], of_unit};
   if (!u->out[i]) return GRPO_OK;
   try(tape_backward(t, loss));
   update_store_gradient(&logp, p->dlogp + at);
@@ -199,6 +202,10 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
 static int place_groups(Update *u) {
   Plan *p = &u->plan;
   int groups = 0, last = -1;
+  if (u->shared) {
+    for (int i = 0; i < p->nunits; i++) p->place[i] = p->unit[i].first / u->b->group;
+    return u->b->nprompts;
+  }
   for (int i = 0; i < u->norder; i++) {
     const int group = p->unit[p->order[i]].first / u->b->group;
     groups += group != last;
@@ -208,12 +215,11 @@ static int place_groups(Update *u) {
   return groups;
 }
 
-static Status gradients(Update *u) {
+static Status gradients_of_process(Update *u) {
   const double before = update_loss(u);
-  const Ctx *cx = &u->e->tape.cx;
   const int groups = place_groups(u);
-  try(gradient_tree_begin(u->e->tree, groups));
-  if (u->e->critic_tree) try(gradient_tree_begin(u->e->critic_tree, groups));
+  try(gradient_tree_begin(u->e->tree, groups, u->shared));
+  if (u->e->critic_tree) try(gradient_tree_begin(u->e->critic_tree, groups, false));
   for (int i = 0; i < u->plan.nbatches; i++) {
     if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
@@ -222,9 +228,54 @@ static Status gradients(Update *u) {
     if (!isfinite(loss))
       return fail(GRPO_EDIVERGED, "the loss is %g", nonfinite_shown(loss - before));
   }
-  gradient_tree_end(u->e->tree, cx);
-  if (u->e->critic_tree) gradient_tree_end(u->e->critic_tree, cx);
   return GRPO_OK;
+}
+
+/* The units of rank r: its groups'. */
+static void units_of_rank(const Update *u, int rank, int *first, int *end) {
+  const Plan *p = &u->plan;
+  int group, last;
+  share_range(u->e, BATCH_SAMPLE, u->b->nprompts, rank, &group, &last);
+  for (*first = 0; *first < p->nunits && p->unit[*first].first / u->b->group < group;) ++*first;
+  for (*end = *first; *end < p->nunits && p->unit[*end].first / u->b->group < last;) ++*end;
+}
+
+/* Adds the losses of all ranks' units to those before this pass, in their order; does one rank's
+ * forward differ from its record? */
+static Status gather_losses(Update *u, double loss, const LossMetrics *sums) {
+  size_t at[COMM_RANKS + 1], bytes[COMM_RANKS + 1];
+  uint8_t mismatch[COMM_RANKS];
+  for (int r = 0; r < comm_size(); r++) {
+    int first, end;
+    units_of_rank(u, r, &first, &end);
+    at[r] = (size_t)first * sizeof *u->of_unit;
+    at[r + 1] = (size_t)end * sizeof *u->of_unit;
+    bytes[r] = (size_t)r;
+    bytes[r + 1] = (size_t)r + 1;
+  }
+  mismatch[comm_rank()] = u->mismatch;
+  try(comm_share(u->of_unit, at));
+  try(comm_share(mismatch, bytes));
+  u->loss = loss;
+  u->sums = *sums;
+  for (int i = 0; i < u->plan.nunits; i++) {
+    u->loss += u->of_unit[i].loss;
+    loss_metrics_add(&u->sums, &u->of_unit[i].sums);
+  }
+  for (int r = 0; r < comm_size(); r++) u->mismatch |= mismatch[r];
+  return GRPO_OK;
+}
+
+static Status gradients(Update *u) {
+  const double loss = u->loss;
+  const LossMetrics sums = u->sums;
+  Status s = gradients_of_process(u);
+  if (u->nonfinite) return s; /* it looks for itself, at what it has */
+  if (u->shared) s = comm_agree(s);
+  try(s);
+  if (u->shared) try(gather_losses(u, loss, &sums));
+  try(gradient_tree_end(u->e->tree, &u->e->tape.cx));
+  return u->e->critic_tree ? gradient_tree_end(u->e->critic_tree, &u->e->tape.cx) : GRPO_OK;
 }
 
 /* The norm over everything that the step trains. */
@@ -254,20 +305,8 @@ static Status measure(Update *u, double *norm) {
   return fail(GRPO_EDIVERGED, "the gradient norm is %g", nonfinite_shown(*norm));
 }
 
-/* Computes the step once more, every result by itself, to say where the first value that is not
- * finite came from.  loss, values: the sums before it. */
-static Status explain(Update *u, double loss, ValueSums values) {
-  Nonfinite n;
-  char what[64], taken[128] = "the weights were not changed";
-  snprintf(what, sizeof what, "%s", err_message());
-  nonfinite_begin(&n, u->e, u->b);
-  u->nonfinite = &n;
-  u->one_pass = u->replay = false;
-  u->loss = loss;
-  if (u->values) u->values->sums = values;
-  gradients(u);
-  u->nonfinite = NULL;
-  nonfinite_end(&n);
+static Status diverged(const Update *u, const char *what, const Nonfinite *n) {
+  char taken[128] = "the weights were not changed";
   if (u->iteration == 1)
     snprintf(taken, sizeof taken,
              "optimizer step 2 from this rollout was not taken, but the one "
@@ -278,8 +317,26 @@ static Status explain(Update *u, double loss, ValueSums values) {
              "stay",
              u->iteration + 1, u->iteration);
   return fail(GRPO_EDIVERGED, "training diverged at step %llu: %s, so %s; %s%s%s",
-              (unsigned long long)u->o->step, what, taken, n.found, n.found[0] ? "; " : "",
-              n.advice);
+              (unsigned long long)u->o->step, what, taken, n->found, n->found[0] ? "; " : "",
+              n->advice);
+}
+
+/* Computes the step once more, every result by itself, to say where the first value that is not
+ * finite came from.  loss, values: the sums before it. */
+static Status explain(Update *u, double loss, ValueSums values) {
+  Nonfinite n;
+  char what[64];
+  snprintf(what, sizeof what, "%s", err_message());
+  nonfinite_begin(&n, u->e, u->b);
+  u->nonfinite = &n;
+  u->one_pass = u->replay = false;
+  u->loss = loss;
+  if (u->values) u->values->sums = values;
+  gradients(u);
+  u->nonfinite = NULL;
+  nonfinite_end(&n);
+  if (u->shared) try(comm_agree(n.found[0] ? diverged(u, what, &n) : GRPO_OK));
+  return diverged(u, what, &n);
 }
 
 static Status optimize(Update *u, double norm) {
@@ -287,6 +344,20 @@ static Status optimize(Update *u, double norm) {
   const double lr = u->o->lr, most = u->o->max_grad_norm;
   try(optimizer_step(e->optimizer, &e->tape.cx, lr, most, norm));
   return u->values ? critic_step(e->critic, &e->tape.cx, lr, most, norm) : GRPO_OK;
+}
+
+/* The largest deviation of all ranks; NaN: it is not measured. */
+static Status check_ratio(Update *u) {
+  double of_rank[COMM_RANKS];
+  size_t at[COMM_RANKS + 1];
+  record_check_ratio(u);
+  if (!u->shared) return GRPO_OK;
+  for (int r = 0; r <= comm_size(); r++) at[r] = (size_t)r * sizeof *of_rank;
+  of_rank[comm_rank()] = u->ratio_deviation;
+  try(comm_share(of_rank, at));
+  for (int r = 0; r < comm_size(); r++)
+    if (!(of_rank[r] <= u->ratio_deviation)) u->ratio_deviation = of_rank[r];
+  return GRPO_OK;
 }
 
 Status update_iterate(Update *u, int iteration, double *norm) {
@@ -297,7 +368,7 @@ Status update_iterate(Update *u, int iteration, double *norm) {
   const Status s = measure(u, norm);
   if (s == GRPO_EDIVERGED) return explain(u, loss, value_sums);
   try(s);
-  if (iteration == 0) record_check_ratio(u);
+  if (iteration == 0) try(check_ratio(u));
   const double start = clock_seconds();
   try(optimize(u, *norm));
   u->e->update_tokens += (uint64_t)u->plan.num_tokens;
@@ -350,6 +421,28 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
   return GRPO_OK;
 }
 
+/* A loss over a micro-batch needs whole micro-batches: one rank computes them all, as the others
+ * do. */
+static bool is_shared(const Update *u) {
+  return !u->o->loss_fn && u->o->loss.kind != LOSS_bnpo && u->b == &u->e->batch[BATCH_SAMPLE] &&
+         share_splits_updates(u->e, u->b->nprompts);
+}
+
+/* Leaves this rank the units of its groups. */
+static Status share(Update *u) {
+  Plan *p = &u->plan;
+  int first, end;
+  if (!is_shared(u)) return GRPO_OK;
+  u->shared = true;
+  u->of_unit = arena_alloc(&u->e->step, (size_t)p->nunits * sizeof *u->of_unit);
+  if (!u->of_unit) return fail(GRPO_ENOMEM, "update: %d groups", p->nunits);
+  units_of_rank(u, comm_rank(), &first, &end);
+  u->norder = end - first;
+  for (int i = 0; i < u->norder; i++) p->order[i] = first + i;
+  p->nbatches = plan_cut(u->norder, p->order, p->unit, u->e->o.micro_batch_tokens, p->batch);
+  return GRPO_OK;
+}
+
 Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *out) {
   const double start = clock_seconds();
   UpdateOptions uo = *o;
@@ -358,6 +451,7 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
   try(check(e, b, o));
   arena_reset(&e->step);
   try(update_begin(&u, NULL, 0));
+  try(share(&u));
   for (int i = 0; i < o->iterations; i++) {
     double norm = 0;
     if (i) try(update_ask(&u, &uo));

@@ -32,6 +32,12 @@ typedef struct Values {
   ValueSums sums;
 } Values;
 
+/* The loss of a unit and its metrics. */
+typedef struct UnitLoss {
+  double loss;
+  LossMetrics sums;
+} UnitLoss;
+
 typedef struct Update {
   Engine *e;
   const Batch *b;
@@ -41,6 +47,8 @@ typedef struct Update {
   Values *values; /* NULL: no critic */
   Tensor **out; /* [units] log-probabilities, entropies (and full KLs): [2 or 3, tokens]; NULL: the
                      unit needs no forward */
+  bool shared;  /* this rank has the units of its groups, and other ranks have the others */
+  UnitLoss *of_unit; /* [units] of this pass; NULL: not shared */
   LossMetrics sums;
   double tokens;                       /* in the loss, of the whole rollout */
   double loss;                         /* of the policy alone; update_loss() adds the critic's */

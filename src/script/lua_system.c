@@ -22,6 +22,7 @@
 #include "kern/blas.h"
 #include "kern/dispatch.h"
 #include "kern/kern.h"
+#include "os/comm.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
 #include "script/script_impl.h"
@@ -247,7 +248,7 @@ static void on_signal(int sig) {
   if (stops && ms - stopped_ms < SAME_MS) return;
   if (stops++) leave_now(sig);
   stopped_ms = ms;
-  script_cancel = 1;
+  script_cancel = comm_size() == 1; /* ranks end together, after a step */
   if (sig == SIGINT)
     pending_int = 1;
   else if (sig == SIGHUP)

@@ -65,14 +65,14 @@ static bool reference(int groups, int block, int lo, int hi, int i, real *sum) {
 
 static void step(Bag *b, GradientTree *t, int groups) {
   for (size_t i = 0; i < N; i++) b->grad[i] = 1e9f; /* of the step before */
-  OK(gradient_tree_begin(t, groups));
+  OK(gradient_tree_begin(t, groups, false));
   for (int g = 0; g < groups; g++) {
     if (absent(g)) continue;
     gradient_tree_enter(t, &b->cx, g);
     pass(&b->param.t, g, 0);
     if (g % 2 == 0) pass(&b->head, g, N);
   }
-  gradient_tree_end(t, &b->cx);
+  OK(gradient_tree_end(t, &b->cx));
 }
 
 static void check_sums(int blocks) {
@@ -104,8 +104,8 @@ TEST(a_step_without_passes_has_a_gradient_of_zeros) {
   bag_init(&b);
   OK(gradient_tree_new(&t, &b.m, NULL, 6, 0));
   step(&b, t, 6);
-  OK(gradient_tree_begin(t, 6));
-  gradient_tree_end(t, &b.cx);
+  OK(gradient_tree_begin(t, 6, false));
+  OK(gradient_tree_end(t, &b.cx));
   for (int i = 0; i < N; i++) CHECK(b.grad[i] == 0);
   CHECK(!b.param.t.grad_live);
   gradient_tree_free(t);

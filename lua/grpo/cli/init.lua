@@ -7,6 +7,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local parse = require "grpo.cli.parse"
+local ranks = require "grpo.train.ranks"
 local usage = require "grpo.cli.usage"
 
 local cli = {}
@@ -99,11 +100,32 @@ local function about_memory(err)
     enough ~= "" and enough or ": raise it")
 end
 
+-- Does this process report an error?  One that all ranks have is reported by the first.
+local function speaks(err)
+  return ranks.first() or not ranks.agreed(err)
+end
+
+-- "rank 2: " of an error that this process alone has.
+local function rank_name()
+  local rank, size = core.ranks()
+  return size > 1 and rank > 0 and ("rank %d of %d: "):format(rank, size) or ""
+end
+
+-- Seconds that the first rank has to report an error which all meet before they talk, such as a
+-- mistake in the script; it ends them all then.
+local SAME_ERROR = 1.0
+
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
   local status = core.status_exit(err) -- first, so that nothing fails after the line
-  core.err("grpo: " .. errors.line(err) .. about_memory(err) .. "\n")
+  if not speaks(err) then return status end
+  if not ranks.first() then
+    core.process.sleep(SAME_ERROR) -- or until the first rank ends this one
+    if core.signal_count() > 0 then return status end
+  end
+  core.err("grpo: " .. rank_name() .. errors.line(err) .. about_memory(err) .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
+  if select(2, core.ranks()) > 1 and not ranks.agreed(err) then core.ranks_abort(status) end
   return status
 end
 

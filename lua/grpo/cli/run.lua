@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local background = require "grpo.cli.background"
 local flags = require "grpo.cli.flags"
+local ranks = require "grpo.train.ranks"
 local start = require "grpo.runs.start"
 
 local run = {
@@ -77,14 +78,26 @@ local function refuse_overrides(overrides, directory)
     directory.info.script, dir, table.concat(overrides, " "))), 0)
 end
 
+-- A rank beside the first one trains, and says nothing.
+local function follow(tr, cli)
+  if not tr then return 0 end
+  local ok, why = core.protected(tr.run, tr)
+  if not ok then return cli.report(why) end
+  return why == "interrupted" and signal_status[tr.interrupted] or 0
+end
+
 function run.run(o, cli)
   core.signals_install()
   local ready, status
+  if ranks.start() and o.flags.detach then
+    error(core.error("EARG", "--detach is for one process; a launcher has started several"), 0)
+  end
   if o.flags.detach then
     ready, status = background.begin()
     if not ready then return status end
   end
   local tr, directory = start.trainer(request_of(o, ready ~= nil))
+  if not ranks.first() then return follow(tr, cli) end
   if not tr then
     if #o.overrides > 0 then refuse_overrides(o.overrides, directory) end
     core.err(("grpo: %s is finished already\n"):format(directory.dir))

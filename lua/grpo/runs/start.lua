@@ -5,6 +5,7 @@
 
 local core = require "grpo.core"
 local model_paths = require "grpo.models.paths"
+local ranks = require "grpo.train.ranks"
 local script = require "grpo.scripts.script"
 
 local start = {}
@@ -202,6 +203,40 @@ local function set_threads(e, threads)
   for _, stage in ipairs(e.stages) do stage.config.threads = threads end
 end
 
+-- A rank beside the first one has a trainer without a directory.  nil: the run is finished.
+local function follow(request)
+  local display = require "grpo.runs.display"
+  local options, e = { view = display.silent() }
+  if request.resume then
+    local dir = ranks.of_first()
+    if dir == "" then return nil end
+    local checkpoint = require "grpo.runs.checkpoint"
+    local info = require("grpo.runs.directory").read(dir, "run")
+    e = script.of_run(dir, info, { overrides = request.overrides,
+      script = request.force and request.script or nil, rewards = request.rewards })
+    e.config.name = info.name
+    options.from = checkpoint.newest(dir)
+  else
+    e = script.load(request.script, request)
+  end
+  if request.threads then set_threads(e, request.threads) end
+  local tr = require("grpo.train.trainer").new(e, options)
+  if not request.resume then require("grpo.train.preflight").run(tr) end
+  tr.step_limit = request.steps
+  return tr
+end
+
+-- Tells the other ranks which directory they resume from; "": nothing is left to do.
+local function lead(directory)
+  if ranks.size() == 1 then return end
+  local continues = directory.info.state ~= "finished"
+  if continues and core.fs.exists(directory.dir .. "/events.jsonl") then
+    error(core.error("EARG", ("%s: it was changed while it ran (events.jsonl), which several ranks "
+      .. "cannot repeat yet; resume it with one"):format(directory.dir)), 0)
+  end
+  ranks.of_first(function() return continues and directory.dir or "" end)
+end
+
 -- request: {
 --   script = path, or nil for a run's own; text = its text, if it is not a file; words = true:
 --   say which args were not asked for; args=, overrides=, rewards= (a host's): see script.load
@@ -212,12 +247,14 @@ end
 -- }
 -- Returns the trainer and its directory; nil and the directory of a run that is finished.
 function start.trainer(request)
+  if ranks.size() > 1 and not ranks.first() then return follow(request) end
   local options = {}
   local directory, e, create
   if request.resume then
     local checkpoint = require "grpo.runs.checkpoint"
     directory = open_directory(request)
     checkpoint.recover(directory.dir)
+    lead(directory)
     if directory.info.state == "finished" then return nil, directory end
     e, create = resume(request, directory)
     options.from = checkpoint.newest(directory.dir)
@@ -234,7 +271,9 @@ function start.trainer(request)
     core.notice("note: " .. note)
     if tr.directory then tr.directory:note(note) end
   end
-  if tr.directory then tr.services = require("grpo.runs.services").new(tr) end
+  if tr.directory and ranks.size() == 1 then
+    tr.services = require("grpo.runs.services").new(tr)
+  end
   return tr, tr.directory
 end
 

@@ -9,6 +9,7 @@ local eval_names = require "grpo.train.eval_names"
 local origins = require "grpo.experiment.origins"
 local pass_at_k = require "grpo.train.pass_at_k"
 local prompts = require "grpo.train.prompts"
+local ranks = require "grpo.train.ranks"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local statistics = require "grpo.statistics"
@@ -97,7 +98,9 @@ local function generate(tr, config, list, n, temperature, kl, visit)
     local batch = tr.engine:rollout(o)
     local cs = rollout.all(batch, part, n, context)
     if kl then add_kl(tr, batch, cs, kl) end
-    scoring.score(config.reward_entries, cs, config.limits.reward, "zero")
+    ranks.score(config.reward_entries, cs, function(own)
+      return scoring.score(config.reward_entries, own, config.limits.reward, "zero")
+    end)
     for _, c in ipairs(cs) do visit(c) end
     tr:check_interrupt()
   end

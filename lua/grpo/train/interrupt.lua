@@ -1,6 +1,7 @@
 -- Signals that end a run, and errors that know where they were raised.
 
 local core = require "grpo.core"
+local ranks = require "grpo.train.ranks"
 
 local interrupt = {}
 
@@ -10,7 +11,12 @@ interrupt.RAISED = setmetatable({}, { __tostring = function() return "interrupte
 -- Only runs with a directory take signals.  SIGUSR1 asks for a checkpoint; others are remembered in
 -- tr.interrupted and raised.
 function interrupt.check(tr)
-  local signal = tr.directory and core.signal_take()
+  local signal
+  if ranks.size() > 1 then
+    signal = ranks.signal()
+  else
+    signal = tr.directory and core.signal_take()
+  end
   if not signal then return end
   if signal == "USR1" then
     tr.save_now = true

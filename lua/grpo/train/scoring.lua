@@ -9,6 +9,7 @@ local errors = require "grpo.base.errors"
 local name_problem = require "grpo.base.name_problem"
 local number_text = require "grpo.base.number_text"
 local options = require "grpo.options"
+local ranks = require "grpo.train.ranks"
 local reward_factory = require "grpo.train.reward_factory"
 local schedule_value = require "grpo.experiment.schedule_value"
 
@@ -381,8 +382,9 @@ end
 function scoring.reward(config, completions, weights)
   local entries, before = config.reward_entries, 0
   for _, c in ipairs(completions) do before = before + (c.errors and 1 or 0) end
-  local failures, seconds = scoring.score(entries, completions, config.limits.reward,
-    config.reward.on_error)
+  local failures, seconds = ranks.score(entries, completions, function(own)
+    return scoring.score(entries, own, config.limits.reward, config.reward.on_error)
+  end)
   for _, c in ipairs(completions) do
     local total = core.total_reward(c.rewards, entries, weights, config.reward.clip)
     if total and math.abs(total) > LARGEST then

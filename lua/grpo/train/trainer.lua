@@ -15,6 +15,7 @@ local loop = require "grpo.train.loop"
 local name_problem = require "grpo.base.name_problem"
 local number_text = require "grpo.base.number_text"
 local planned_steps = require "grpo.train.planned_steps"
+local ranks = require "grpo.train.ranks"
 local recorder = require "grpo.train.recorder"
 local run = require "grpo.train.run"
 local script_logs = require "grpo.runs.script_logs"
@@ -352,6 +353,7 @@ end
 
 function methods:save(dir)
   self:refuse_inside("save")
+  if not ranks.first() then return dir or core.checkpoint_name(self.step_count) end
   if dir then
     checkpoint.write(self, dir)
     return dir

@@ -1,0 +1,124 @@
+-- The ranks of a run: processes that mpirun or srun has started, of one program.
+--
+-- Every rank runs the whole script, so that options, schedules, hooks and tr.state are the same
+-- everywhere.  A rank samples and rewards its share of the groups, the engine does its share of an
+-- update, and all learn the results.  Rank 0 alone writes the run directory and the screen.
+
+local core = require "grpo.core"
+
+local ranks = {}
+
+-- Meets the ranks that a launcher has started, if it has.
+function ranks.start()
+  return core.ranks_start()
+end
+
+function ranks.rank()
+  return (core.ranks())
+end
+
+function ranks.size()
+  return select(2, core.ranks())
+end
+
+-- Does this process write, and speak to the user?
+function ranks.first()
+  return ranks.rank() == 0
+end
+
+-- The name of the signal that one of the ranks has got, nil: none.  All ranks ask at once.
+function ranks.signal()
+  for _, name in ipairs(core.ranks_share(core.signal_take() or "")) do
+    if name ~= "" then return name end
+  end
+end
+
+-- Returns on every rank the string that f returns on rank 0.
+function ranks.of_first(f)
+  return core.ranks_share(ranks.first() and f() or "")[1]
+end
+
+-- ---- rewards -------------------------------------------------------------------------------
+
+-- The completions of this rank, and whose each one is: whole groups, consecutive ones.
+local function own_part(completions)
+  local size, mine, owner, groups = ranks.size(), {}, {}, 0
+  local number = {}
+  for i, c in ipairs(completions) do
+    if not number[c.group] then groups, number[c.group] = groups + 1, groups end
+    owner[i] = number[c.group]
+  end
+  for i, c in ipairs(completions) do
+    owner[i] = owner[i] * size // groups
+    if owner[i] == ranks.rank() then mine[#mine + 1] = c end
+  end
+  return mine, owner
+end
+
+-- The results that scoring leaves in a completion, without core.none, "does not apply".
+local function outcome(c, entries)
+  local rewards = {}
+  for _, entry in ipairs(entries) do
+    local r = c.rewards[entry.name]
+    if r ~= core.none then rewards[entry.name] = r end
+  end
+  return { rewards = rewards, errors = c.errors, extra = c.extra, tokens = c.token_rewards }
+end
+
+local function take(c, result, entries)
+  for _, entry in ipairs(entries) do
+    local r = result.rewards[entry.name]
+    c.rewards[entry.name] = r == nil and core.none or r
+  end
+  c.errors, c.extra, c.token_rewards = result.errors, result.extra, result.tokens
+end
+
+-- An error of one rank becomes that of all, and rank 0 reports it.
+local function raise_same(parts)
+  for _, part in ipairs(parts) do
+    local e = part.error
+    if e then
+      local err = core.error(e.code or "ESCRIPT", e.message)
+      err.nonfinite, err.fatal, err.traceback, err.of_all_ranks = e.nonfinite, e.fatal,
+        e.traceback, true
+      error(err, 0)
+    end
+  end
+end
+
+local function described(err)
+  if type(err) ~= "table" then return { message = tostring(err) } end
+  return { message = err.message or tostring(err), code = err.code, nonfinite = err.nonfinite,
+    fatal = err.fatal, traceback = err.traceback }
+end
+
+-- Scores every completion on one rank: score(completions) sets its results and returns the number
+-- of errors and the seconds by entry.
+function ranks.score(entries, completions, score)
+  if ranks.size() == 1 then return score(completions) end
+  local mine, owner = own_part(completions)
+  local ok, failures, seconds = pcall(score, mine)
+  local results = {}
+  for i, c in ipairs(ok and mine or {}) do results[i] = outcome(c, entries) end
+  local text = core.state_encode(ok and { results = results, failures = failures }
+    or { error = described(failures) }, "rewards")
+  local parts, sum, next_of = {}, 0, {}
+  for r, piece in ipairs(core.ranks_share(text)) do parts[r] = core.state_decode(piece) end
+  raise_same(parts)
+  for r, part in ipairs(parts) do sum, next_of[r] = sum + part.failures, 0 end
+  for i, c in ipairs(completions) do
+    local r = owner[i] + 1
+    next_of[r] = next_of[r] + 1
+    if r ~= ranks.rank() + 1 then take(c, parts[r].results[next_of[r]], entries) end
+  end
+  return sum, seconds
+end
+
+-- ---- the end ---------------------------------------------------------------------------------
+
+-- Is an error that of all ranks, which rank 0 reports, or of this one alone?
+function ranks.agreed(err)
+  return core.ranks_agreed() or type(err) == "table" and err.of_all_ranks == true
+end
+
+return ranks

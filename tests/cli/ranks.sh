@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Several processes train together: the files of a run are those of one process, byte for byte; a rank that fails ends all.
+# TAP on stdout; without mpirun, or built without MPI's header, everything is skipped.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# ranks N COMMAND... : N processes of $kind's mpirun
+ranks() {
+  local n=$1; shift
+  case $kind in
+    openmpi) timeout 120 mpirun.openmpi --oversubscribe --bind-to none -n "$n" "$@" ;;
+    mpich) timeout 120 mpirun.mpich -n "$n" "$@" ;;
+  esac
+}
+
+# has KIND : is its mpirun here, and grpo's library for it?
+has() { command -v "mpirun.$1" >/dev/null && [ -e "$(dirname "$(readlink -f "$GRPO")")/libgrpo-$1.so" ]; }
+
+# the files of a run that ranks must write as one process does
+same_run() { different "$1" "$2"; }
+
+write_experiment exp.lua
+experiment lora.lua 'train = { lr = 1e-3, prompts_per_step = 5, skip_zero_std_groups = true, top_entropy_quantile = 0.8, steps = 3,
+  advantage = { scale = "batch" } }'
+"$GRPO" run exp.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
+"$GRPO" run lora.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
+base=$(echo one/lora-001)
+"$GRPO" run lora.lua --quiet --dir one --threads 1 model.path="$base" 'model.lora={"rank":2,"dropout":0.1}' model.config=null model.tokenizer=null train.kl=0.1 \
+  >/dev/null 2>err || cat err
+
+for kind in openmpi mpich; do
+  if ! has $kind; then
+    result "$kind: # SKIP its mpirun or its header is not here"
+    continue
+  fi
+  for n in 2 3; do
+    ranks $n "$GRPO" run exp.lua --quiet --dir $kind$n --threads $((4 - n)) >out 2>err || cat err
+    result "$kind, $n ranks: supervised steps, GRPO, hooks and evaluations have the bytes of one process" \
+      "$(same_run one/exp-001 $kind$n/exp-001)"
+    result "$kind, $n ranks: one of them prints the run's directory" "$([ "$(cat out)" = "$kind$n/exp-001" ] || show out err)"
+    ranks $n "$GRPO" run lora.lua --quiet --dir $kind$n --threads 1 >out 2>err || cat err
+    result "$kind, $n ranks: replaced groups and what is normalised over the batch too" "$(same_run one/lora-001 $kind$n/lora-001)"
+  done
+  ranks 3 "$GRPO" run lora.lua --quiet --dir $kind --threads 1 model.path="$base" 'model.lora={"rank":2,"dropout":0.1}' model.config=null model.tokenizer=null \
+    train.kl=0.1 >out 2>err || cat err
+  result "$kind: an adapter with a KL too" "$(same_run one/lora-002 $kind/lora-001)"
+
+  ranks 3 "$GRPO" run exp.lua --quiet --dir r$kind --threads 1 --steps 6 >out 2>err || cat err
+  ranks 2 "$GRPO" run --resume=r$kind/exp-001 --quiet --threads 1 --steps 9 >out 2>err || cat err
+  "$GRPO" run --resume=r$kind/exp-001 --quiet --threads 1 >out 2>err || cat err
+  result "$kind: 3 ranks begin a run, 2 continue it, and one ends it: the same bytes" "$(same_run one/exp-001 r$kind/exp-001)"
+  ranks 2 "$GRPO" run --resume=r$kind/exp-001 --quiet >out 2>err; status=$?
+  result "$kind: ranks that resume a finished run say so once" "$(
+    { [ $status = 0 ] && [ "$(grep -c 'is finished already' err)" = 1 ]; } || show err)"
+
+  echo 'error("no such thing")' >broken.lua
+  ranks 2 "$GRPO" run broken.lua --dir x >out 2>err; status=$?
+  result "$kind: a script's mistake is one line" "$(
+    { [ $status != 0 ] && [ "$(grep -c 'grpo: .*no such thing' err)" = 1 ]; } || show err)"
+  experiment fails.lua '' '{ name = "bad", fn = function(_, row) if row.answer == "3" then error("bad row") end return 1 end }'
+  ranks 3 "$GRPO" run fails.lua --quiet --dir x --threads 1 >out 2>err; status=$?
+  result "$kind: so is an error of a reward, whichever rank has it" "$(
+    { [ $status != 0 ] && [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -q 'rewards.bad: .*bad row' err; } || show err)"
+  experiment killed.lua '' '{ name = "kill", fn = function(_, row)
+    if row.answer == "3" then os.execute("kill -9 $PPID") end return 1 end }'
+  ranks 3 "$GRPO" run killed.lua --quiet --dir x --threads 1 >out 2>err; status=$?
+  result "$kind: a rank that is killed ends all, in less than the time that is given" "$([ $status != 0 ] && [ $status != 124 ] || show err)"
+done
+
+GRPO_MPI=other "$GRPO" run exp.lua --dir x >out 2>err; status=$?
+result "an MPI of another name is refused" "$(
+  { [ $status = 2 ] && grep -q '^grpo: GRPO_MPI is other, want openmpi or mpich' err; } || show err)"
+finish
