@@ -89,6 +89,17 @@ for at in 7 8; do
 done
 original
 
+# ---- the example, as a session: killed at step 70 of 100, resumed ----------------------------------------------------------
+sed -E 's/^  checkpoint = .*/&\n  hooks = { on_step = function(m) if m.step == tonumber(os.getenv("KILL_STEP") or 0) then os.execute("kill -9 $PPID") end end },/' \
+  "$root/examples/curriculum.lua" >curriculum.lua
+for order in rate hard; do
+  rm -rf whole/curriculum-001 session
+  sed -i -E "s/grpo.args.order or \"[a-z]+\"/grpo.args.order or \"$order\"/" curriculum.lua
+  "$GRPO" run curriculum.lua --quiet --dir whole </dev/null >/dev/null 2>err || show err
+  exp=curriculum killed "examples/curriculum.lua, order $order: killed at step 70" session KILL_STEP=70
+done
+result "its metrics say where the curriculum is" "$(tail -n 1 session/curriculum-001/metrics.jsonl | grep -q '"sampler/share": 1[,}]' || tail -n 1 session/curriculum-001/metrics.jsonl)"
+
 # ---- replayed -------------------------------------------------------------------------------------------------------------
 "$GRPO" replay whole/exp-001 8 --regenerate --count 0 </dev/null >out 2>err
 result "replay --regenerate takes the same rows" "$(grep -q '^12 of 12 completions are the same again$' out || show out err)"
