@@ -29,6 +29,8 @@ command.environment = {
   { "GRPO_CPU", "kernels to use instead of the fastest ones: generic, blas, avx2, avx512, "
     .. "avx512bf16 or amx; on ARM generic, blas or neon. A run has the same bits as another only "
     .. "with the same kernels. 'grpo doctor' shows which are used" },
+  { "GRPO_MPI", "openmpi or mpich: the MPI through which the processes of a run meet, instead of "
+    .. "the one whose mpirun or srun has started them" },
   { "GRPO_HISTORY", "the file that keeps the history of the prompt (default: ~/.grpo_history)" },
   { "GRPO_SHARE", "the directory of the files that come with grpo (default: share/grpo beside the "
     .. "bin directory of the program)" },
