@@ -265,6 +265,26 @@ GRPO_API size_t grpo_samples_count(const grpo_samples *s); /* NULL: 0 */
 GRPO_API grpo_status grpo_samples_at(const grpo_samples *s, size_t i, grpo_sample *out);
 GRPO_API void grpo_samples_free(grpo_samples *s);
 
+/* ---- reward models ----------------------------------------------------------------------- */
+/* A decoder with a sequence-classification head, which gives a text one logit for each label; a
+ * reward model has one label.  Callbacks cannot call these functions with a model of their own
+ * context: score after the rollout and pass the result to grpo_trainer_set_rewards. */
+typedef struct grpo_reward_model grpo_reward_model;
+
+/* path: a directory in Hugging Face layout with score.weight.  The tokenizer beside the weights is
+ * loaded too, if there is one. */
+GRPO_API grpo_status grpo_reward_model_load(grpo_context *c, const char *path,
+                                            const grpo_model_options *o, grpo_reward_model **out);
+GRPO_API void grpo_reward_model_free(grpo_reward_model *r);
+GRPO_API grpo_status grpo_reward_model_labels(grpo_reward_model *r, int32_t *labels);
+/* logits [count, labels] of texts that each end with a 0; capacity is in floats.  GRPO_EARG without
+ * a tokenizer. */
+GRPO_API grpo_status grpo_reward_model_score(grpo_reward_model *r, const char *const *texts,
+                                             size_t count, float *logits, size_t capacity);
+/* logits [count, labels] of token ids; the index of a prompt is not read. */
+GRPO_API grpo_status grpo_reward_model_score_ids(grpo_reward_model *r, const grpo_prompt *texts,
+                                                 size_t count, float *logits, size_t capacity);
+
 /* ---- metrics ----------------------------------------------------------------------------- */
 typedef struct grpo_metric {
   const char *name; /* TRL's name: "loss", "completions/mean_length"; see docs/lua-api.md */

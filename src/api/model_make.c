@@ -70,13 +70,7 @@ grpo_status grpo_model_options_init(grpo_model_options *o, size_t size) {
   return options_init(o, size, &defaults, sizeof defaults);
 }
 
-typedef struct Settings {
-  Storage storage;
-  Compute compute;
-  uint64_t seed;
-} Settings;
-
-static Status settings_take(const grpo_model_options *o, Settings *out) {
+Status model_settings_take(const grpo_model_options *o, ModelSettings *out) {
   static const Storage storages[] = {STORE_F32, STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
   static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_F32};
   grpo_model_options own = defaults;
@@ -84,7 +78,7 @@ static Status settings_take(const grpo_model_options *o, Settings *out) {
   try(options_take(&own, sizeof own, o, "grpo_model_options"));
   if (own.storage) try(choice_of("storage", own.storage, "f32|auto|bf16|int8|nf4", &storage));
   if (own.compute) try(choice_of("compute", own.compute, "f32|bf16|auto", &compute));
-  *out = (Settings){storages[storage], computes[compute], own.seed};
+  *out = (ModelSettings){storages[storage], computes[compute], own.seed};
   return GRPO_OK;
 }
 
@@ -103,7 +97,7 @@ Status model_directory(const char *path, Buf *found) {
 typedef struct Loading {
   Pool *pool;
   const char *path;
-  Settings settings;
+  ModelSettings settings;
   Buf found, named, base; /* the directory; for an adapter, its base as it names it, and found */
 } Loading;
 
@@ -139,7 +133,7 @@ static Status load(grpo_context *c, const char *path, const grpo_model_options *
   Loading l = {.path = path};
   try(need(path, "path"));
   try(need(out, "out"));
-  try(settings_take(o, &l.settings));
+  try(model_settings_take(o, &l.settings));
   try(context_pool(c, &l.pool));
   const Status s = make_handle(c, fill_loaded, &l, out);
   buf_free(&l.found);
@@ -185,7 +179,7 @@ static Status read_config(const char *text, const Tokenizer *t, Config *config) 
 typedef struct Making {
   Pool *pool;
   Config config;
-  Settings settings;
+  ModelSettings settings;
   Tokenizer *tok;
 } Making;
 
@@ -203,7 +197,7 @@ static Status make(grpo_context *c, const char *text, grpo_tokenizer *t,
   try(need(text, "config"));
   try(need(out, "out"));
   if (t) try(same_context(t->c, c, "model: the tokenizer"));
-  try(settings_take(o, &k.settings));
+  try(model_settings_take(o, &k.settings));
   try(read_config(text, k.tok, &k.config));
   try(context_pool(c, &k.pool));
   return make_handle(c, fill_new, &k, out);

@@ -8,4 +8,12 @@
 /* Appends the directory that a path stands for: of a run, its newest checkpoint. */
 Status model_directory(const char *path, Buf *found);
 
+typedef struct ModelSettings {
+  Storage storage;
+  Compute compute;
+  uint64_t seed;
+} ModelSettings;
+/* Reads a host's options; o NULL: the defaults. */
+Status model_settings_take(const grpo_model_options *o, ModelSettings *out);
+
 #endif

@@ -44,6 +44,51 @@ TEST(tokenizers_encode_and_decode) {
   grpo_context_free(c);
 }
 
+/* Logits that transformers computed: tests/cases/classifier/logits.jsonl. */
+TEST(reward_models_score_ids_and_texts) {
+  static const int32_t a[] = {9, 3}, b[] = {29, 7, 8}, wrong[] = {4000};
+  const grpo_prompt texts[] = {{a, 2, 0, 0}, {b, 3, 0, 0}}, bad = {wrong, 1, 0, 0};
+  static const char *const words[] = {"ab", "cab"};
+  const char *dir = "tests/cases/classifier/llama";
+  const char *copy = test_path("%s/judge", test_tmp());
+  grpo_context *c = NULL;
+  grpo_tokenizer *t = NULL;
+  grpo_reward_model *r = NULL, *with = NULL;
+  float logits[2] = {0}, of_words[2] = {0};
+  int32_t n = 0, ids[4];
+  size_t count = 0;
+  OK(NULL, grpo_context_new(NULL, &c));
+  OK(c, grpo_reward_model_load(c, dir, NULL, &r));
+  OK(c, grpo_reward_model_labels(r, &n));
+  CHECK(n == 1);
+  OK(c, grpo_reward_model_score_ids(r, texts, 2, logits, 2));
+  CHECK_NEAR(logits[0], 0.578554869, 1e-5);
+  CHECK_NEAR(logits[1], -0.02079181, 1e-5);
+  OK(c, grpo_reward_model_score_ids(r, texts, 0, NULL, 0));
+  REFUSED(c, GRPO_ELIMIT, "want 2", grpo_reward_model_score_ids(r, texts, 2, logits, 1));
+  REFUSED(c, GRPO_EARG, "4000 is outside", grpo_reward_model_score_ids(r, &bad, 1, logits, 2));
+  REFUSED(c, GRPO_EARG, "no tokenizer", grpo_reward_model_score(r, words, 2, logits, 2));
+  REFUSED(c, GRPO_EARG, "NULL", grpo_reward_model_score_ids(r, NULL, 1, logits, 2));
+  REFUSED(c, GRPO_ENOENT, "no/such", grpo_reward_model_load(c, "no/such", NULL, &with));
+  /* the same with a tokenizer beside the weights */
+  OK(c, grpo_tokenizer_chars(c, "abcdefgh", 8, &t));
+  OK(c, grpo_tokenizer_save(t, copy));
+  CHECK(system(test_path("cp tests/cases/classifier/llama/config.json "
+                         "tests/cases/classifier/llama/model.safetensors %s",
+                         copy)) == 0);
+  OK(c, grpo_reward_model_load(c, copy, NULL, &with));
+  OK(c, grpo_reward_model_score(with, words, 2, of_words, 2));
+  for (int i = 0; i < 2; i++) {
+    OK(c, grpo_tokenizer_encode(t, words[i], strlen(words[i]), GRPO_ADD_SPECIAL, ids, 4, &count));
+    const grpo_prompt p = {ids, count, 0, 0};
+    OK(c, grpo_reward_model_score_ids(r, &p, 1, logits, 2));
+    CHECK(logits[0] == of_words[i]);
+  }
+  grpo_context_free(c);
+  grpo_tokenizer_free(t);
+  grpo_reward_model_free(with), grpo_reward_model_free(r), grpo_reward_model_free(NULL);
+}
+
 TEST(generation_records_the_log_probabilities_of_the_model) {
   Host h;
   static const int32_t prompt[] = {0, 3, 5};

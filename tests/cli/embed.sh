@@ -55,6 +55,11 @@ if command -v python3 >/dev/null && [ "${build##*/}" = release ]; then
 fi
 result "what they train is learned" "$(awk '{ if ($NF < 0.8) print }' <<<"$ran")"
 is "two trainers in two threads" "$(last_line "$hosts/threads" 3)" "3 steps in each thread: the same bits"
+"${GRPO:-./grpo}" repl >"$tmp/out" 2>&1 <<LUA
+require("grpo").tokenizer.chars("abcdefgh"):save("$tmp/judge")
+LUA
+cp tests/cases/classifier/llama/config.json tests/cases/classifier/llama/model.safetensors "$tmp/judge/"
+result "a reward model" "$(last_line "$hosts/judge" "$tmp/judge" ab cab | grep -vE '^-?[0-9]+\.[0-9]{4}  cab$')"
 is "a whole run" "$(last_line "$hosts/run" 3)" "stopped after 3 steps"
 result "nano_rl.cpp learns from demonstrations and then from rewards" "$(timeout 300 "$hosts/nano_rl" 200 150 2>&1 </dev/null |
   awk '/supervised/ { before = $5 } /after GRPO/ { after = $3 } END { if (!(after > before + 10)) print before, after }')"
