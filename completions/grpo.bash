@@ -177,11 +177,12 @@ _grpo() {
           *) kinds='run' ;;
         esac ;;
       report)
-        flags='--out --completions --smooth --log --help -h --trace'
+        flags='--out --completions --smooth --serve --port --log --help -h --trace'
         case $before in
           --out) kinds=file ;;
           --completions) : ;;
           --smooth) : ;;
+          --port) : ;;
           *) kinds='run' ;;
         esac ;;
       replay)

@@ -43,6 +43,41 @@ done
 result "no text of a run becomes a tag" "$(cat err; grep -hoE '<(img|!--)|<script>alert' hostile-exp-001/report.html hostile-exp-001/report-overlay.html)"
 result "the policy of the page allows no other source" "$(has plain.html "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';")"
 
+# ---- a page that follows a run -------------------------------------------------------------------------------------------------------
+refuses() { "$GRPO" report "$@" >out 2>err; [ $? = 2 ] && grep -q -- '--serve follows one run' err || show out err; }
+result "--serve follows one run and writes nothing" "$(refuses exp-001 short-001 --serve; refuses exp-001 --serve --out x.html)"
+SLOW=0.1 "$GRPO" run exp.lua --quiet name=live >/dev/null 2>&1 & trainer=$!
+for _ in $(seq 200); do grep -q '"step"' runs/live-001/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
+"$GRPO" report live-001 --serve --port 0 >address 2>err & server=$!
+for _ in $(seq 200); do [ -s address ] && break; sleep 0.05; done
+port=$(sed -n -E 's,^http://127\.0\.0\.1:([0-9]+)/$,\1,p' address)
+# ask METHOD PATH [HOST] : the answer
+ask() {
+  exec 9<>"/dev/tcp/127.0.0.1/$port" || return
+  printf '%s %s HTTP/1.1\r\nHost: %s\r\n\r\n' "$1" "$2" "${3:-127.0.0.1:$port}" >&9
+  cat <&9; exec 9>&-
+}
+version() { ask GET /data | grep -oE '"version":[0-9]+' | head -n 1; }
+ask GET / >page.out; first=$(version)
+result "--serve prints the address and serves the page" "$(has page.out 'HTTP/1.1 200 OK' '<title>live-001</title>' '<script src="script.js"></script>'
+  [ "$(count page.out '<figure>')" -ge 5 ] || echo few curves; grep -oE '<script>[^<]*|style="[^"]*"' page.out)"
+result "its style and script are files of its own" "$(ask GET /style.css >style.out; ask GET /script.js >script.out; has style.out text/css .panels; has script.out text/javascript 'function curves')"
+for _ in $(seq 100); do [ "$(version)" != "$first" ] && break; sleep 0.1; done
+result "the data follow the run" "$([ "$(version)" != "$first" ] || echo "still $first")"
+wait $trainer; status=$?
+for _ in $(seq 100); do ask GET /data >data.out; grep -q '"state":"finished"' data.out && break; sleep 0.1; done
+result "to its end, which it reaches beside the server" "$([ $status = 0 ] || echo "status $status"; has data.out '"state":"finished"' 'finished, step 14 of 14' '"newest":true')"
+now=$(version)
+result "what has not changed is not sent again" "$([ "$(ask GET "/data?since=${now#*:}" | tail -n 1)" = "{$now}" ] || ask GET "/data?since=${now#*:}" | head -c 300)"
+result "nothing but the page is served" "$(for path in /run.json /../live-001/run.json /metrics.jsonl //etc/passwd /%2e%2e/run.json; do ask GET $path | head -n 1; done | grep -v '^HTTP/1.1 404 ')"
+result "another name for this machine, another method: refused" "$(ask GET / evil.example | head -n 1 | grep -v ' 421 '; ask GET / "evil.example:$port" | grep -o '<title>'; ask POST / | head -n 1 | grep -v ' 405 ')"
+cp runs/live-001/metrics.jsonl kept; echo 'not json' >>runs/live-001/metrics.jsonl; sleep 1.2
+ask GET /data | grep -o '"state":"cannot be read: [^"]*not a JSON object' >state.out
+result "a file that cannot be read is named, and the server stays" "$([ -s state.out ] || ask GET /data | head -c 300)"
+mv kept runs/live-001/metrics.jsonl
+kill -INT $server; wait $server; status=$?
+result "Ctrl-C ends it; it has written nothing" "$([ $status = 130 ] || echo "status $status"; cat err; ls runs/live-001 | grep report)"
+
 # ---- what a browser shows ------------------------------------------------------------------------------------------------------------
 # dom PAGE OUT : the page after its script has run
 dom() {

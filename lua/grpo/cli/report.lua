@@ -13,6 +13,10 @@ local command = {
     { name = "smooth", type = "number", default = 0,
       doc = "show averages, in which what came before weighs N (0 to 0.99), over the values; the "
         .. "page has a slider too" },
+    { name = "serve",
+      doc = "serve a page that follows one run, for browsers on this machine, until Ctrl-C" },
+    { name = "port", type = "integer", min = 0, max = 65535, default = 8765,
+      doc = "serve at port N of 127.0.0.1; 0 takes one that is free" },
     { name = "log", doc = "begin with a logarithmic axis of values; the page can change it" },
   },
   about = {
@@ -21,6 +25,10 @@ local command = {
       .. "and sorted. The file needs no other file. A run may be reported while it is training.",
     "Several runs get one page, report-overlay.html in the directory of the first one, with their "
       .. "curves in the same panels, the options that differ, and no completions.",
+    "With --serve nothing is written. The address is printed, and the page at that address asks "
+      .. "for new rows every two seconds; it has the newest completions. Only this machine can "
+      .. "reach it, but every user of this machine can. It is a process of its own, so the run does not "
+      .. "wait for it.",
   },
 }
 
@@ -31,6 +39,13 @@ function command.run(o)
   local runs, html = {}, require "grpo.report.html"
   for i, word in ipairs(o.words) do runs[i] = history.open(word) end
   local look = { smooth = o.flags.smooth, log = o.flags.log }
+  if o.flags.serve then
+    if #runs > 1 or o.flags.out then
+      error(core.error("EARG", "--serve follows one run and writes no file: leave out "
+        .. (o.flags.out and "--out" or "the other runs")), 0)
+    end
+    return require("grpo.report.serve").run(runs[1], o.flags.port, look)
+  end
   local path = o.flags.out
     or runs[1].dir .. (#runs > 1 and "/report-overlay.html" or "/report.html")
   local text = html.overlay(runs, look, #runs == 1 and o.flags.completions or nil)

@@ -45,8 +45,8 @@ local function facts_of(source)
   local info, env = run.info, run.env
   local ended = info.finished or info.heartbeat
   local rows = {
-    { "state", ("%s, step %s of %s"):format(run.state, value_text(run.step or last.step or 0),
-      value_text(run.steps or "?")) },
+    { "state", ("%s, step %s of %s"):format(run.state,
+      value_text(math.max(run.step or 0, last.step or 0)), value_text(run.steps or "?")) },
     { "script", info.script or false }, { "model", model_path(run) or false },
     { "stages", #run.stages > 1 and stage_options.kinds(run) },
     { "started", when(info.started) or false },
