@@ -29,6 +29,9 @@ timeout 60 "$GRPO" run my.lua train.lr=1e-2 seed=1 --quiet --dir alone >/dev/nul
 result "a run of a sweep has the bits of the run alone" "$(different alone/my-001 sweeps/my/lr=1e-2,seed=1)"
 result "no process wrote anything else" "$(find sweeps/my -mindepth 1 -maxdepth 1 | grep -vE '/(lr=.*|sweep.json|table.(csv|json)|\.lock|\.runs|\.sweep)$')"
 
+timeout 60 "$GRPO" report sweeps/my/* --out all.html >out 2>err; status=$?
+result "grpo report lays them over one another" "$([ $status = 0 ] && grep -q 'lr=1e-2,seed=1' all.html || { echo "status $status"; cat err; })"
+
 # ---- a second call ----------------------------------------------------------------------------
 
 before=$(cat sweeps/my/*/run.json | cksum)

@@ -32,12 +32,21 @@ local command = {
   },
 }
 
+local of_sweep = { ["sweep.json"] = true, ["table.csv"] = true, ["table.json"] = true }
+
+-- Is it a file that `grpo sweep` writes beside its runs?  `SWEEP/*` names these too.
+local function is_of_sweep(word)
+  return of_sweep[word:match("[^/]*$")] and not core.fs.isdir(word)
+end
+
 function command.run(o)
   if not (o.flags.smooth >= 0 and o.flags.smooth <= 0.99) then
     error(core.error("EARG", ("--smooth is %g, want 0 to 0.99"):format(o.flags.smooth)), 0)
   end
   local runs, html = {}, require "grpo.report.html"
-  for i, word in ipairs(o.words) do runs[i] = history.open(word) end
+  for _, word in ipairs(o.words) do
+    if not (#o.words > 1 and is_of_sweep(word)) then runs[#runs + 1] = history.open(word) end
+  end
   local look = { smooth = o.flags.smooth, log = o.flags.log }
   if o.flags.serve then
     if #runs > 1 or o.flags.out then
