@@ -25,10 +25,10 @@ local command = {
       .. "and sorted. The file needs no other file. A run may be reported while it is training.",
     "Several runs get one page, report-overlay.html in the directory of the first one, with their "
       .. "curves in the same panels, the options that differ, and no completions.",
-    "With --serve nothing is written. The address is printed, and the page at that address asks "
-      .. "for new rows every two seconds; it has the newest completions. Only this machine can "
-      .. "reach it, but every user of this machine can. It is a process of its own, so the run does not "
-      .. "wait for it.",
+    "With --serve nothing is written. The address is printed, and the page at that "
+      .. "address asks for new rows every two seconds; it has the newest completions. Only "
+      .. "this machine can reach it, but every user of this machine can. It is a process of "
+      .. "its own, so the run does not wait for it.",
   },
 }
 
