@@ -113,6 +113,13 @@ for _, format in ipairs { "jsonl", "json", "csv", "tsv", "parquet" } do
   end
 end
 
+-- grpo.data.load("openai/gsm8k", { config = "main", split = "train", revision = ... }): a dataset
+-- of the Hub as it lies in the cache, a directory of data files, or a file of any format.
+function data.load(name, opts)
+  local source = data_files.load(name, opts)
+  return new(source.name, source.n, source.get, nil, source.columns)
+end
+
 local MARK_EVERY = 64 -- characters between stored positions; a text may be large
 
 -- Returns the number n of a text's characters, and a function that returns where character i begins

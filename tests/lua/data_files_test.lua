@@ -147,7 +147,7 @@ describe("a file of rows", function()
 
   local heads = {
     ["PAR1...."] = "it is a Parquet file, not CSV; read it with grpo.data.parquet",
-    ["ARROW1\0\0"] = "it is an Arrow file, not CSV; read it with grpo.data.arrow",
+    ["ARROW1\0\0"] = "it is an Arrow file (Feather), not CSV; convert it with pandas",
     ["FEA1...."] = "a Feather file of version 1",
     ["PK\3\4.......xl/workbook.xml"] = "it is an Excel file (xlsx), not CSV; save it as CSV",
     ["PK\3\4.......data.csv"] = "a zip archive",

@@ -286,6 +286,12 @@ def cases():
                 except (pa.ArrowException, OSError):
                     continue
                 f.write(json.dumps({"file": os.path.basename(path), "rows": rows_of(path)}, ensure_ascii=False) + "\n")
+    sums = [{"question": f"{a}+{b}=", "solution": str(a + b), "turns": [{"role": "user", "content": f"{a}+{b}="}]}
+            for a in range(10) for b in range(10)]
+    os.makedirs(os.path.join(out, "sums"), exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(sums), os.path.join(out, "sums", "train-00000-of-00001.parquet"), row_group_size=30)
+    with open(os.path.join(out, "sums", "train.jsonl"), "w") as f:
+        f.writelines(json.dumps(row) + "\n" for row in sums)
     os.makedirs(os.path.join(out, "refused"), exist_ok=True)
     for codec in ["brotli", "lz4"]:
         pq.write_table(pa.table({"v": ["text"] * 50}), os.path.join(out, "refused", f"{codec}.parquet"),

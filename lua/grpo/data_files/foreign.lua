@@ -10,8 +10,9 @@ end
 local kinds = {
   { "^PAR1", "a Parquet file", "read it with grpo.data.parquet", "parquet" },
   { "^PARE", "an encrypted Parquet file", "write it again without encryption" },
-  { "^ARROW1", "an Arrow file", "read it with grpo.data.arrow", "arrow" },
-  { "^\xFF\xFF\xFF\xFF", "an Arrow stream", "read it with grpo.data.arrow", "arrow" },
+  { "^ARROW1", "an Arrow file (Feather)", pandas("pandas.read_feather") },
+  { "^\xFF\xFF\xFF\xFF", "an Arrow stream, as save_to_disk writes it", "convert it with the "
+    .. "datasets library: load_from_disk(DIRECTORY).to_parquet(\"rows.parquet\")" },
   { "^FEA1", "a Feather file of version 1", pandas("pandas.read_feather") },
   { "^PK[\3\5][\4\6].*xl/", "an Excel file (xlsx)", "save it as CSV" },
   { "^PK[\3\5][\4\6]", "a zip archive", "unpack it with unzip, and name the file in it" },

@@ -8,6 +8,7 @@ local core = require "grpo.core"
 local delimited = require "grpo.data_files.delimited"
 local errors = require "grpo.base.errors"
 local columns = require "grpo.data_files.columns"
+local load = require "grpo.data_files.load"
 local options = require "grpo.options"
 
 local data_files = { inputs = contents.read }
@@ -87,24 +88,61 @@ local function with_columns(source, asked, name, complain)
   source.columns = nil
 end
 
--- Opens files.  format: a key of `readers`; names: a path, a pattern, or a list of these.
--- Returns { name, n, get, columns }.
-function data_files.open(format, names, opts)
-  local where = "grpo.data." .. format
+-- The rows from + 1 to `to` of a source.
+local function sliced(source, from, to)
+  local get, n = source.get, source.n
+  source.n = math.max(0, math.min(to or n, n) - from)
+  if from > 0 then source.get = function(i) return get(i + from) end end
+end
+
+local function open(where, format, names, opts, from, to)
   local files = contents.files(names, where)
-  opts = options.check(opts, spec, where, 4)
   if opts.field and format ~= "json" then
     errors.raise("EARG", "%s: field belongs to grpo.data.json", where)
   end
   local reader = readers[format]
+  local take = opts.take
+  if from then opts.take = nil end
   local source = (reader.open and of_parts or of_rows)(reader, files, opts)
+  if from then
+    sliced(source, from, to)
+    source.n, opts.take = math.min(source.n, take or source.n), take
+  end
   source.name = #files == 1 and files[1] or ("%s and %d more"):format(files[1], #files - 1)
-  data_files.note_take(source.name, opts.take, source.n)
+  data_files.note_take(source.name, take, source.n)
   if opts.columns then
     with_columns(source, opts.columns, source.name, function(format_, ...)
       errors.raise("EARG", "%s: columns: %s", where, format_:format(...))
     end)
   end
+  return source
+end
+
+-- Opens files.  format: a key of `readers`; names: a path, a pattern, or a list of these.
+-- Returns { name, n, get, columns }.
+function data_files.open(format, names, opts)
+  local where = "grpo.data." .. format
+  return open(where, format, names, options.check(opts, spec, where, 4))
+end
+
+local load_spec = { config = { type = "string" }, split = { type = "string" },
+  revision = { type = "string" } }
+for name, row in next, spec do load_spec[name] = row end
+
+-- A dataset of the Hub, a directory of data files, or files.  Returns the same.
+function data_files.load(name, opts)
+  opts = options.check(opts, load_spec, "grpo.data.load", 4)
+  if type(name) ~= "string" and type(name) ~= "table" then
+    errors.raise("EARG", "grpo.data.load: got %s, want the name of a dataset or a file", type(name))
+  end
+  local format, files, shown, from, to = load.resolve(name, opts, data_files.format_of)
+  if format == "text" then
+    errors.raise("EARG", "grpo.data.load: %s is a text; read it with grpo.data.text",
+      tostring(name))
+  end
+  local source = open("grpo.data.load", format, files, opts,
+    (from > 0 or to) and from or nil, to)
+  source.name = shown or source.name
   return source
 end
 

@@ -41,6 +41,14 @@ function data.tsv(path, opts) end
 ---@return grpo.Dataset
 function data.parquet(path, opts) end
 
+---A split of a dataset: of the Hub, as it lies in the cache (`grpo pull --dataset NAME`), or of a
+---directory, whose files are found as the datasets library finds them; or a file of any format but
+---text.  split: "train", or rows by number, "train[100:200]".  Otherwise as grpo.data.jsonl.
+---@param name string|string[] "openai/gsm8k", a directory, a file, a pattern, a list of files
+---@param opts? { config?: string, split?: string, revision?: string, columns?: table, take?: integer, field?: string }
+---@return grpo.Dataset
+function data.load(name, opts) end
+
 ---Windows of a text file: row.prompt is the first `prompt` characters of a window, row.target the
 ---rest, row.text all of it.  With a tokenizer windows consist of tokens, and row.prompt and
 ---row.target are lists of ids.  from, to: the fractions of the text's characters between which

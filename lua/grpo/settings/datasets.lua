@@ -1,8 +1,10 @@
 -- Datasets that a settings file describes: "train.jsonl", a list of rows, or
 --   { path=, format= a name of `formats`, columns= { "column", new = "column" }, field=,
+--     config=, split=, revision= of a dataset of the Hub or a directory,
 --     shuffle= seed, skip=, take=, and of a text window=, prompt=, stride=, from=, to= }
 
 local columns = require "grpo.data_files.columns"
+local core = require "grpo.core"
 local data = require "grpo.data"
 local data_files = require "grpo.data_files"
 local options = require "grpo.options"
@@ -11,8 +13,9 @@ local datasets = {}
 
 local formats = { "jsonl", "json", "csv", "tsv", "parquet", "text" }
 local of_text = { "window", "prompt", "stride", "from", "to" }
-local known = { "path", "format", "columns", "field", "shuffle", "skip", "take",
-  table.unpack(of_text) }
+local of_dataset = { "config", "split", "revision" }
+local known = { "path", "format", "columns", "field", "shuffle", "skip", "take", "config", "split",
+  "revision", table.unpack(of_text) }
 
 -- The rows with the columns that are asked for, perhaps under further names.
 local function with_columns(dataset, asked, path, complain)
@@ -45,8 +48,16 @@ local function check_path(value, path, complain)
   return list[1]
 end
 
+-- Does the description name a directory, or a dataset of the Hub: "openai/gsm8k"?
+local function is_dataset(spec, first)
+  if type(spec.path) ~= "string" or spec.format then return false end
+  if core.fs.exists(first) then return core.fs.isdir(first) end
+  return not data_files.format_of(first) and first:find("^[%w][%w._-]*/[%w._@-]+$") ~= nil
+end
+
 local function format_of(spec, path, complain)
   local first = check_path(spec.path, path .. ".path", complain)
+  if is_dataset(spec, first) then return "load" end
   local format = spec.format or data_files.format_of(first)
   if not options.among(format, formats) then
     complain(path .. ".format", "want %s or %s%s", table.concat(formats, ", ", 1, #formats - 1),
@@ -69,6 +80,16 @@ local function open(spec, path, complain)
   local format = format_of(spec, path, complain)
   check_owner(spec, of_text, format, "text", path, complain)
   check_owner(spec, { "field" }, format, "json", path, complain)
+  for _, name in ipairs(of_dataset) do
+    if spec[name] ~= nil and (format ~= "load" or type(spec[name]) ~= "string") then
+      complain(path .. "." .. name, format == "load" and "want a text"
+        or "belongs to a directory or a dataset of the Hub")
+    end
+  end
+  if format == "load" then
+    return data.load(spec.path, { config = spec.config, split = spec.split,
+      revision = spec.revision })
+  end
   if format ~= "text" then return data[format](spec.path, { field = spec.field }) end
   local opts = {}
   for _, name in ipairs(of_text) do opts[name] = spec[name] end

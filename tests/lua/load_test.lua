@@ -1,0 +1,123 @@
+-- grpo.data.load: which files of a directory belong to a split, against the datasets library
+-- (tests/oracles/dataset_splits.py), and the errors of what is not there.
+
+local core = require "grpo.core"
+local data = require "grpo.data"
+
+local dir
+
+local function put(name, text)
+  local folder = name:match("^(.*)/")
+  if folder then assert(core.fs.mkdirs(dir .. "/" .. folder)) end
+  assert(core.fs.write(dir .. "/" .. name, text))
+  return dir .. "/" .. name
+end
+
+local function refused(code, words, ...)
+  local ok, err = pcall(data.load, ...)
+  assert.is_false(ok)
+  if type(err) ~= "table" or not tostring(err):find(words, 1, true) then
+    error(tostring(err) .. ": want " .. words, 0)
+  end
+  assert.equal(code, err.code)
+end
+
+local function build(case)
+  for _, path in ipairs(case.files) do put(path, ('{"file": "%s"}\n'):format(path)) end
+  if case.readme ~= "" then put("README.md", case.readme) end
+end
+
+describe("grpo.data.load", function()
+  before_each(function()
+    dir = require("tests.lua.tiny").path()
+    assert(core.fs.mkdirs(dir))
+  end)
+  after_each(function() core.fs.remove_tree(dir) end)
+
+  local number = 0
+  for line in io.lines "tests/cases/dataset_splits.jsonl" do
+    local case = core.json_decode(line)
+    number = number + 1
+    it(("takes the files of tree %d as the datasets library does"):format(number), function()
+      if case.readme ~= "" and core.version().yaml == "none" then return end
+      build(case)
+      for config, by_split in pairs(case.taken) do
+        for split, files in pairs(by_split) do
+          local taken = {}
+          for row in data.load(dir, { config = config, split = split }):rows() do
+            taken[#taken + 1] = row.file
+          end
+          table.sort(files)
+          table.sort(taken)
+          assert.equal(table.concat(files, " "), table.concat(taken, " "), config .. " " .. split)
+        end
+      end
+    end)
+  end
+
+  it("names the configurations and splits that are there", function()
+    if core.version().yaml == "none" then return end
+    build { files = { "main/train-1.jsonl", "main/test-1.jsonl", "socratic/train-1.jsonl" },
+      readme = "---\nconfigs:\n- config_name: main\n  data_files:\n"
+        .. "  - {split: train, path: main/train-*}\n  - {split: test, path: main/test-*}\n"
+        .. "- config_name: socratic\n  data_files: socratic/*\n---\n" }
+    refused("EARG", dir .. " has several configurations; choose one by config = \"...\": main, "
+      .. "socratic", dir)
+    refused("EARG", dir .. " has no configuration 'mian', did you mean 'main'? it has: main, "
+      .. "socratic", dir, { config = "mian" })
+    refused("EARG", " (main) has no split 'validation'; it has: train, test", dir,
+      { config = "main", split = "validation" })
+    assert.equal(1, #data.load(dir, { config = "main" })) -- train
+    assert.equal("main/test-1.jsonl", data.load(dir, { config = "main", split = "test" })[1].file)
+    assert(core.fs.remove_tree(dir .. "/main"))
+    refused("ENOENT", "no file matches 'main/train-*'", dir, { config = "main" })
+  end)
+
+  it("takes rows of a split by number, columns and a number of rows", function()
+    put("test.jsonl", '{"n": 0}\n{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    put("dev.jsonl", '{"n": 9}\n')
+    local function numbers(opts)
+      local list = {}
+      for row in data.load(dir, opts):rows() do list[#list + 1] = row.n or row.m end
+      return list
+    end
+    assert.same({ 1, 2 }, numbers { split = "test[1:3]" })
+    assert.same({ 0, 1 }, numbers { split = "test[:2]" })
+    assert.same({ 3 }, numbers { split = "test[3:]" })
+    assert.same({}, numbers { split = "test[7:]" })
+    assert.same({ 1, 2 }, numbers { split = "test[1:]", take = 2 })
+    assert.same({ 9 }, numbers { split = "validation", columns = { m = "n" } })
+    refused("EARG", "want a name, or rows by number", dir, { split = "test[:10%]" })
+    refused("EARG", "has several splits; choose one by split = \"...\": validation, test", dir)
+  end)
+
+  it("reads single files too, by their names or their first bytes", function()
+    put("rows.csv", "a\n1\n")
+    put("rows.parquet", assert(core.fs.read("tests/cases/parquet/int32_plain.parquet")))
+    put("rows", '{"n": 1}\n{"n": 2}\n')
+    put("array", '[{"n": 1}]')
+    put("bytes", assert(core.fs.read("tests/cases/parquet/int32_plain.parquet")))
+    assert.equal("1", data.load(dir .. "/rows.csv")[1].a)
+    assert.equal(0, data.load(dir .. "/rows.parquet")[1].i)
+    assert.equal(2, #data.load(dir .. "/rows"))
+    assert.equal(1, #data.load(dir .. "/array"))
+    assert.equal(0, data.load(dir .. "/bytes")[1].i)
+    refused("EARG", "the name of " .. put("x", "hello") .. " does not say its format", dir .. "/x")
+    refused("EFORMAT", "it is compressed by bzip2", put("y", "BZh91AY"))
+    refused("EARG", "config belongs to a directory or a name of the Hub", dir .. "/rows.csv",
+      { config = "main" })
+  end)
+
+  it("says why a directory has no data", function()
+    put("notes.md", "x")
+    refused("ENOENT", dir .. " has no Parquet, JSON, CSV or TSV file", dir)
+    put("saved/state.json", "{}")
+    refused("EFORMAT", "was written by save_to_disk as Arrow streams, which are not read; convert "
+      .. "it with the datasets library: load_from_disk(", dir .. "/saved")
+    put("set.xlsx", "PK\3\4......xl/")
+    refused("EFORMAT", "holds set.xlsx, which is an Excel file (xlsx); save it as CSV", dir)
+    assert(core.fs.remove_tree(dir .. "/set.xlsx"))
+    put(dir:match("[^/]+$") .. ".py", "x")
+    refused("ENOENT", "is made by a Python script, which is not run", dir)
+  end)
+end)
