@@ -1,9 +1,9 @@
 /* lua_json.c - JSON to Lua values and back.
  *
- * Reading: null is core.json_null, integral numbers are integers; core.json_ordered lets its caller
- * make the tables and keeps the order of keys.  Writing: keys are sorted, numbers have the shortest
- * form that reads back the same; NaN and infinities become null.  A table with only an array part
- * is a list; {} is [] unless core.json_object marked it.
+ * Reading: null is core.json_null, integral numbers are integers; the order of an object's keys is
+ * noted beside it (key_order.h).  core.json_ordered lets its caller make the tables.  Writing: keys
+ * are sorted, numbers have the shortest form that reads back the same; NaN and infinities become
+ * null.  A table with only an array part is a list; {} is [] unless core.json_object marked it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 #include "formats/yaml.h"
 #include "script/binding.h"
+#include "script/key_order.h"
 #include "script/lua_json.h"
 
 #define OBJECT_TYPE "grpo.JsonObject"
@@ -41,11 +42,16 @@ static void push_node(lua_State *L, const Json *j, int makers);
 
 static void push_object(lua_State *L, const Json *j) {
   lua_createtable(L, 0, (int)json_count(j));
+  const int object = lua_gettop(L);
+  KeyOrder order = key_order_begin(L);
   for (const Json *c = json_child(j); c; c = json_next(c)) {
     push_text(L, json_key(c));
+    key_order_add(L, &order);
     push_json(L, c);
-    lua_rawset(L, -3);
+    lua_rawset(L, object);
   }
+  key_order_end(L, &order, object);
+  lua_pop(L, 1);
   if (!json_child(j)) luaL_setmetatable(L, OBJECT_TYPE); /* so that {} is written as {} again */
 }
 

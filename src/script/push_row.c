@@ -1,6 +1,7 @@
 #include "script/push_row.h"
 
 #include "script/binding.h"
+#include "script/key_order.h"
 #include "script/lua_json.h"
 
 /* A value is on top: puts it where it belongs. */
@@ -15,6 +16,7 @@ static void place(RowPusher *p) {
 
 static void open_level(RowPusher *p, bool object) {
   luaL_checkstack(p->L, 8, "a row nested too deep");
+  if (object) p->orders[p->depth] = key_order_begin(p->L);
   lua_newtable(p->L);
   p->n[p->depth++] = object ? -1 : 0;
 }
@@ -36,16 +38,22 @@ void row_push(void *pusher, RowEvent e) {
     lua_pushnumber(L, e.number);
     break;
   case ROW_TEXT:
-  case ROW_KEY:
     lua_pushlstring(L, e.s, e.n);
     break;
+  case ROW_KEY:
+    lua_pushlstring(L, e.s, e.n);
+    key_order_add(L, &p->orders[p->depth - 1]);
+    return;
   case ROW_LIST:
   case ROW_OBJECT:
     open_level(p, e.kind == ROW_OBJECT);
     return;
   case ROW_END:
-    p->depth--;
+    if (p->n[--p->depth] < 0) {
+      key_order_end(L, &p->orders[p->depth], -1);
+      lua_remove(L, -2);
+    }
     break;
   }
-  if (e.kind != ROW_KEY) place(p);
+  place(p);
 }

@@ -5,10 +5,12 @@
 #include <lua.h>
 
 #include "formats/row_sink.h"
+#include "script/key_order.h"
 
 typedef struct RowPusher {
   lua_State *L;
-  lua_Integer n[ROW_DEEPEST]; /* elements of the list at each depth; -1: an object */
+  lua_Integer n[ROW_DEEPEST];   /* elements of the list at each depth; -1: an object */
+  KeyOrder orders[ROW_DEEPEST]; /* of the objects; each lies below its object */
   int depth;
 } RowPusher;
 

@@ -19,6 +19,7 @@ local cases = {
   { "{% set a = 1 %}{% for x in [1] %}{% set a = 2 %}{% endfor %}{{ a }}", "1" },
   { "{% set ns = namespace(a=1) %}{% for x in [1] %}{% set ns.a = 2 %}{% endfor %}{{ ns.a }}",
     "2" },
+  { "{{ ['\u{A0}\u{200B}é\u{FEFF}\u{E0001}'] }}", "['\\xa0\\u200bé\\ufeff\\U000e0001']" },
   { "{% for x in range(9) %}{% if x == 1 %}{% continue %}{% endif %}"
       .. "{% if x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}",
     "02" },

@@ -9,9 +9,11 @@
 -- the first and last byte of every {% generation %} body.
 --
 -- Variables are Lua values.  A table with an array part is a list, {} an empty list; any
--- other table is a mapping, whose keys come in the order role, content, type, id, function,
--- name, description, parameters, arguments, properties, required, then the others sorted.
--- For another order use jinja.dict { { key, value }, ... } or jinja.from_json(text).
+-- other table is a mapping.  Its keys come in the order that a JSON text or a Parquet file gave
+-- them, if the table was read from one; those of other tables, and what was added later, come in
+-- the order role, content, type, id, function, name, description, parameters, arguments,
+-- properties, required, then the others sorted.  For another order use
+-- jinja.dict { { key, value }, ... } or jinja.from_json(text).
 -- json.null is none.
 
 local errors = require "grpo.base.errors"

@@ -244,9 +244,30 @@ end
 
 local escapes = { ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\" }
 
+-- Characters beyond ASCII that Python's repr escapes, because they do not print: controls, formats,
+-- separators, private use.  (It escapes numbers without a character too.)
+local hidden = { { 0x80, 0xA0 }, { 0xAD, 0xAD }, { 0x600, 0x605 }, { 0x61C, 0x61C },
+  { 0x6DD, 0x6DD }, { 0x70F, 0x70F }, { 0x890, 0x891 }, { 0x8E2, 0x8E2 }, { 0x1680, 0x1680 },
+  { 0x180E, 0x180E }, { 0x2000, 0x200F }, { 0x2028, 0x202F }, { 0x205F, 0x206F },
+  { 0x3000, 0x3000 }, { 0xE000, 0xF8FF }, { 0xFEFF, 0xFEFF }, { 0xFFF9, 0xFFFB },
+  { 0x110BD, 0x110BD }, { 0x110CD, 0x110CD }, { 0x13430, 0x1343F }, { 0x1BCA0, 0x1BCA3 },
+  { 0x1D173, 0x1D17A }, { 0xE0001, 0xE0001 }, { 0xE0020, 0xE007F }, { 0xF0000, 0x10FFFF } }
+
+local function escaped(c)
+  local code = utf8.codepoint(c)
+  for _, range in ipairs(hidden) do
+    if code < range[1] then return c end
+    if code <= range[2] then
+      return (code < 0x100 and "\\x%02x" or code < 0x10000 and "\\u%04x" or "\\U%08x"):format(code)
+    end
+  end
+  return c
+end
+
 local function quoted(s)
   local quote = s:find("'", 1, true) and not s:find('"', 1, true) and '"' or "'"
   s = s:gsub("[%c\\]", function(c) return escapes[c] or ("\\x%02x"):format(c:byte()) end)
+  if s:find("[\x80-\xFF]") and utf8.len(s) then s = s:gsub("[\xC2-\xF4][\x80-\xBF]+", escaped) end
   if quote == "'" then s = s:gsub("'", "\\'") end
   return quote .. s .. quote
 end
@@ -357,6 +378,22 @@ local function sorted_keys(t)
   return keys
 end
 
+-- Returns the keys of a table in the order that its file had, if it came from one; those that it
+-- got later, and those of other tables, come in the usual order.
+local function ordered_keys(t)
+  local usual, order = sorted_keys(t), core.key_order(t)
+  if not order then return usual end
+  local keys, taken = {}, {}
+  for _, list in ipairs { order, usual } do
+    for _, key in ipairs(list) do
+      if not taken[key] and rawget(t, key) ~= nil then
+        keys[#keys + 1], taken[key] = key, true
+      end
+    end
+  end
+  return keys
+end
+
 local from_lua
 
 local function from_table(t, state, depth)
@@ -380,7 +417,7 @@ local function from_table(t, state, depth)
         error("a mapping has a " .. type(key) .. " as key, want strings", 0)
       end
     end
-    for _, key in ipairs(sorted_keys(t)) do
+    for _, key in ipairs(ordered_keys(t)) do
       values.put(done, key, from_lua(rawget(t, key), state, depth + 1))
     end
   end

@@ -1,0 +1,106 @@
+-- The keys of a row's objects come to a chat template in the order of the file.  The script
+-- tests/oracles/tool_templates.py wrote tests/cases/tools, with what transformers makes of them.
+
+local grpo = require "grpo"
+local core = require "grpo.core"
+
+local dir = "tests/cases/tools"
+local readers = {
+  ["rows.jsonl"] = function(path) return grpo.data.jsonl(path) end,
+  ["rows.json"] = function(path) return grpo.data.json(path, { field = "rows" }) end,
+  ["rows.parquet"] = function(path) return grpo.data.parquet(path) end,
+}
+
+local function render(source, vars) return (grpo.template(source):render(vars)) end
+
+describe("a row with tools", function()
+  local n = 0
+  for line in io.lines(dir .. "/cases.jsonl") do
+    local case = grpo.json.decode(line)
+    n = n + 1
+    it(("%s %d, template %s: the text of transformers"):format(case.file, case.row, case.name),
+      function()
+        local rows = readers[case.file](dir .. "/" .. case.file)
+        local row, tok = rows[case.row], grpo.tokenizer.bytes()
+        tok.chat_template = case.template
+        assert.equal(case.rendered,
+          tok:chat(row.messages, { tools = row.tools, generation_prompt = true }))
+      end)
+  end
+  it("all cases", function() assert.is_true(n >= 24) end)
+end)
+
+describe("the order of keys", function()
+  local text = '{"z": 1, "a": {"q": [{"y": 1, "b": {}}], "c": 2}, "role": 3}'
+  local function printed(v) return render("{{ v | tojson }}", { v = v }) end
+
+  it("is that of the text, also under names and pieces of it", function()
+    local v = grpo.json.decode(text)
+    assert.equal(text, printed(v))
+    assert.equal('{"q": [{"y": 1, "b": {}}], "c": 2}', printed(v.a))
+    local ds = grpo.data.list { v }:map(function(row) return { inner = row.a } end)
+    assert.equal('{"inner": {"q": [{"y": 1, "b": {}}], "c": 2}}', printed(ds[1]))
+  end)
+  it("holds for what is left, and new keys come behind", function()
+    local v = grpo.json.decode(text)
+    v.role, v.a.q, v.new, v.content = nil, nil, 5, 6
+    assert.equal('{"z": 1, "a": {"c": 2}, "content": 6, "new": 5}', printed(v))
+  end)
+  it("does not matter to json.encode, to pairs and to checksums", function()
+    local a, b = grpo.json.decode '{"x": 1, "b": 2}', grpo.json.decode '{"b": 2, "x": 1}'
+    assert.equal(grpo.json.encode(a), grpo.json.encode(b))
+    assert.same(a, b)
+    assert.equal(nil, getmetatable(a))
+    assert.equal(core.state_encode(a), core.state_encode(b))
+  end)
+  it("of a repeated key is that of its first place, with the last value", function()
+    assert.equal('{"b": 3, "a": 2}', printed(grpo.json.decode '{"b": 1, "a": 2, "b": 3}'))
+  end)
+  it("is known however many orders there are", function()
+    for i = 1, 6000 do
+      local wide = ('{"z%d": 1, "a%d": 2, "m": 3}'):format(i, i)
+      assert.equal(wide, printed(grpo.json.decode(wide)))
+    end
+    assert.equal(text, printed(grpo.json.decode(text)))
+  end)
+  it("is that of a settings file for the rows in it", function()
+    local settings = require "grpo.settings"
+    local fields = settings.fields('{"data": {"train": [' .. text .. "]}}", "s.json", "json")
+    assert.equal(text, printed(fields.data.train[1]))
+  end)
+  it("takes the same memory in limited code, whatever was read before", function()
+    local function held(before)
+      local limits = core.limits { memory = 1 << 20 }
+      local kept = {}
+      for i = 1, before do kept[i] = core.json_decode('{"q": 1, "p": 2}') end
+      local n = 0
+      core.limited(limits, "test", function()
+        local list = {}
+        while true do
+          list[#list + 1] = grpo.json.decode('{"q": 1, "p": 2}')
+          n = #list
+        end
+      end)
+      assert.equal(before, #kept)
+      return n
+    end
+    local few = held(0)
+    assert.is_true(few > 1000)
+    assert.equal(few, held(70000))
+  end)
+  it("is known to limited code too", function()
+    local ok, out = core.limited(core.limits { instructions = 1000000 }, "test", function()
+      return printed(grpo.json.decode(text))
+    end)
+    assert.is_true(ok)
+    assert.equal(text, out)
+  end)
+  it("goes with its object", function()
+    for _ = 1, 200000 do core.json_decode('{"q": 1, "p": 2}') end
+    collectgarbage()
+    local before = collectgarbage "count"
+    for _ = 1, 200000 do core.json_decode('{"q": 1, "p": 2}') end
+    collectgarbage()
+    assert.is_true(collectgarbage "count" < before + 1000)
+  end)
+end)
