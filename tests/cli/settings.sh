@@ -82,6 +82,24 @@ check "eval of its run" "$GRPO" eval json/sums-001 --rows 4
 "$GRPO" check sums.json sampling.group_size=2 >out 2>&1
 result "check of settings" "$(grep -q '^finding: reward digits gives 8333 to degenerate text' out || show out)"
 
+# ---- a sampler by name -------------------------------------------------------------------------------------------------------
+# sampled KIND SETTING LUA : the settings with a sampler, and the script with it, run and give the same weights
+sampled() {
+  sed "s/\"prompt\": \"{a}/\"sampler\": $2, &/" sums.json >"$1.json"
+  sed "s/^  data = { /&sampler = $3, /" sums.lua >"$1.lua"
+  "$GRPO" run "$1.json" --quiet --dir "settings-$1" >/dev/null 2>err && "$GRPO" run "$1.lua" --quiet --dir "script-$1" >/dev/null 2>>err || show err
+  same_weights "settings-$1/$1-001" "script-$1/$1-001"
+  cmp -s "settings-$1/$1-001/latest/model.safetensors" json/sums-001/latest/model.safetensors && echo "its rows are those of no sampler"
+}
+result "the sampler by_pass_rate is that of a script" \
+  "$(sampled rate '{ "kind": "by_pass_rate", "reward": "digits", "prefer": "failure" }' 'grpo.samplers.by_pass_rate { reward = "digits", prefer = "failure" }')"
+result "the sampler easy_to_hard sorts by a column" \
+  "$(sampled hard '{ "kind": "easy_to_hard", "difficulty": "solution", "from": 0.2 }' 'grpo.samplers.easy_to_hard { from = 0.2, difficulty = function(row) return tonumber(row.solution) end }')"
+result "a sampler by its name alone" "$(sampled plain '"by_pass_rate"' 'grpo.samplers.by_pass_rate {}')"
+check "its run stops" "$GRPO" run rate.json --quiet --dir stopped-rate --steps 7
+check "and continues" "$GRPO" run --resume=stopped-rate/rate-001 --quiet
+result "to the same bits" "$(same_weights settings-rate/rate-001 stopped-rate/rate-001)"
+
 # ---- YAML --------------------------------------------------------------------------------------------------------------------
 cat >sums.yaml <<'YAML'
 # the same run
@@ -151,6 +169,12 @@ refused "a file without a format" 2 'bad\.json: data\.(train|eval)\.format: want
 refused "a field of a dataset that there is not" 2 "bad\.json:[0-9]+: data\.train\.tike: unknown option, did you mean 'take'" 's/"take"/"tike"/'
 refused "a column that there is not" 2 '.*data\.prompt: \{c\}: the row has no such column .*it has a, answer, b, solution' 's/\{a\}\+/{c}+/'
 refused "a tokenizer that there is not" 2 'bad\.json:[0-9]+: model\.tokenizer\.kind: want bytes, chars or bpe' 's/"kind": "chars"/"kind": "cars"/'
+refused_sampler() { refused "$1" 2 "bad\.json:[0-9]+: data\.sampler$2" "s/\"prompt\": \"\{a/\"sampler\": $3, &/"; }
+refused_sampler "a sampler that there is not" ": want by_pass_rate or easy_to_hard, got 'by_pas_rate', did you mean 'by_pass_rate'\? a sampler of your own needs a script" '"by_pas_rate"'
+refused_sampler "a sampler without a kind" ": want by_pass_rate or easy_to_hard, or an object with one of them as kind; a sampler" '{ "prefer": "failure" }'
+refused_sampler "an option of a sampler that there is not" ": samplers\.by_pass_rate\.prefr: unknown option, did you mean 'prefer'" '{ "kind": "by_pass_rate", "prefr": "failure" }'
+refused_sampler "a sampler without its difficulty" ": easy_to_hard wants difficulty, the name of a column that holds a number" '"easy_to_hard"'
+refused "a difficulty that no row has" 1 "data\.sampler\.sample: difficulty is the column 'level', but a row has no number there" 's/"prompt": "\{a/"sampler": { "kind": "easy_to_hard", "difficulty": "level" }, &/'
 refused "a hook" 2 "bad\.json:[0-9]+: hooks\.on_step: got 'x', want a function" 's/"seed": 3/"seed": 3, "hooks": { "on_step": "x" }/'
 refused "a list for an object" 2 'bad\.json:[0-9]+: rewards: want an object' 's/"correct": \{ "fn.*$/"x": 1 }, "rewards": [1], "y": {/'
 echo '[1]' >bad.json; "$GRPO" run bad.json >out 2>err; status=$?

@@ -113,11 +113,65 @@ describe("grpo.data.load", function()
     refused("ENOENT", dir .. " has no Parquet, JSON, CSV or TSV file", dir)
     put("saved/state.json", "{}")
     refused("EFORMAT", "was written by save_to_disk as Arrow streams, which are not read; convert "
-      .. "it with the datasets library: load_from_disk(", dir .. "/saved")
+      .. "it: python3 -c 'from datasets import load_from_disk; load_from_disk(\"", dir .. "/saved")
     put("set.xlsx", "PK\3\4......xl/")
     refused("EFORMAT", "holds set.xlsx, which is an Excel file (xlsx); save it as CSV", dir)
     assert(core.fs.remove_tree(dir .. "/set.xlsx"))
     put(dir:match("[^/]+$") .. ".py", "x")
     refused("ENOENT", "is made by a Python script, which is not run", dir)
+  end)
+end)
+
+describe("a dataset as save_to_disk writes it", function()
+  local saved = "tests/cases/saved" -- of tests/oracles/saved_datasets.py, which runs the commands
+
+  local function advised(name, opts)
+    local ok, err = pcall(data.load, name, opts)
+    assert.is_false(ok)
+    return tostring(err):match("convert it: (.*)$")
+  end
+  local function command(name, into)
+    return ("python3 -c 'from datasets import load_from_disk; load_from_disk(\"%s/%s\")"
+      .. ".to_parquet(\"%s.parquet\")'"):format(saved, name, into)
+  end
+
+  it("is refused with the command that converts it", function()
+    assert.equal(command("one", "rows"), advised(saved .. "/one"))
+    assert.equal(command("dict/train", "rows"), advised(saved .. "/dict/train"))
+  end)
+  it("of several splits: that of the one asked for, of train, or of the first", function()
+    assert.equal(command("dict/test", "test"), advised(saved .. "/dict", { split = "test" }))
+    assert.equal(command("dict/test", "test"), advised(saved .. "/dict", { split = "test[:2]" }))
+    assert.equal(command("dict/train", "train"), advised(saved .. "/dict"))
+    assert.equal(command("other/alpha", "alpha"), advised(saved .. "/other"))
+    assert.equal(command("dict/train", "train"), advised(saved .. "/dict", { split = "none" }))
+  end)
+  it("by the name of its file, too", function()
+    local file = saved .. "/one/data-00000-of-00001.arrow"
+    local want = ("python3 -c 'from datasets import Dataset; Dataset.from_file(\"%s\").to_parquet("
+      .. "\"rows.parquet\")'"):format(file)
+    for _, load in ipairs { data.load, data.jsonl, data.parquet } do
+      local _, err = pcall(load, file)
+      assert.equal(want, tostring(err):match("convert it: (.*)$"))
+      assert.matches("it is an Arrow stream, as save_to_disk writes it", tostring(err))
+    end
+  end)
+  it("is quoted for the shell and for Python", function()
+    local odd = require("tests.lua.tiny").path() .. "it's \"odd\""
+    assert(core.fs.mkdirs(odd))
+    assert(core.fs.write(odd .. "/state.json", "{}"))
+    local line = advised(odd)
+    core.fs.remove_tree(odd)
+    assert.is_true(line:find([[it'\''s \"odd\"")]], 1, true) ~= nil)
+  end)
+  it("trusts no name in its list of splits", function()
+    local set = require("tests.lua.tiny").path()
+    assert(core.fs.mkdirs(set))
+    local lists = { "{", "[1]", [[{"splits": 3}]], [[{"splits": [{}, 1, "a\u001b[2J", "../x"]}]] }
+    for _, text in ipairs(lists) do
+      assert(core.fs.write(set .. "/dataset_dict.json", text))
+      assert.matches('/train"%)', advised(set))
+    end
+    core.fs.remove_tree(set)
   end)
 end)

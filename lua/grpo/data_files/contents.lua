@@ -44,7 +44,7 @@ end
 -- Returns the text of a file of rows; one in another format is refused by name.
 function contents.rows_text(path, wanted)
   local text = contents.text(path)
-  local kind, way_out = foreign.of(text)
+  local kind, way_out = foreign.of(text, path)
   if kind then
     errors.raise("EFORMAT", "%s: it is %s, not %s; %s", path, kind, wanted, way_out)
   end

@@ -7,12 +7,21 @@ local function pandas(reader)
   return ("convert it with pandas: %s(...).to_parquet(\"rows.parquet\")"):format(reader)
 end
 
+-- The command that converts what an expression of Python opens, with %s for the path, to Parquet.
+function foreign.by_datasets(name, expression, path, into)
+  local text = '"' .. path:gsub('[\\"]', "\\%0") .. '"'
+  local program = ("from datasets import %s; %s.to_parquet(\"%s\")"):format(name,
+    expression:format(text), into)
+  return "convert it: python3 -c '" .. program:gsub("'", "'\\''") .. "'"
+end
+
 local kinds = {
   { "^PAR1", "a Parquet file", "read it with grpo.data.parquet", "parquet" },
   { "^PARE", "an encrypted Parquet file", "write it again without encryption" },
   { "^ARROW1", "an Arrow file (Feather)", pandas("pandas.read_feather") },
-  { "^\xFF\xFF\xFF\xFF", "an Arrow stream, as save_to_disk writes it", "convert it with the "
-    .. "datasets library: load_from_disk(DIRECTORY).to_parquet(\"rows.parquet\")" },
+  { "^\xFF\xFF\xFF\xFF", "an Arrow stream, as save_to_disk writes it", function(path)
+    return foreign.by_datasets("Dataset", "Dataset.from_file(%s)", path, "rows.parquet")
+  end },
   { "^FEA1", "a Feather file of version 1", pandas("pandas.read_feather") },
   { "^PK[\3\5][\4\6].*xl/", "an Excel file (xlsx)", "save it as CSV" },
   { "^PK[\3\5][\4\6]", "a zip archive", "unpack it with unzip, and name the file in it" },
@@ -40,10 +49,14 @@ local kinds = {
 }
 
 -- Returns what data are, the way out, and the format that reads them, if one does; or nil.
-function foreign.of(text)
+-- path: of the file that holds them.
+function foreign.of(text, path)
   local head = text:sub(1, 2048)
   for _, kind in ipairs(kinds) do
-    if head:find(kind[1]) then return kind[2], kind[3], kind[4] end
+    if head:find(kind[1]) then
+      local way_out = kind[3]
+      return kind[2], type(way_out) == "string" and way_out or way_out(path), kind[4]
+    end
   end
   if head:sub(258, 262) == "ustar" then
     return "a tar archive", "unpack it with tar xf, and name the files in it"

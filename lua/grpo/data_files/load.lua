@@ -71,7 +71,7 @@ local function no_data(dir, name, way_out)
   for _, path in ipairs(globs.files_below(dir)) do
     local text = path:find("%.md$") or path:find("%.py$")
     local f = not text and io.open(dir .. "/" .. path, "rb")
-    local kind, advice = foreign.of(f and f:read(2048) or "")
+    local kind, advice = foreign.of(f and f:read(2048) or "", dir .. "/" .. path)
     if f then f:close() end
     if kind then
       errors.raise("EFORMAT", "grpo.data.load: %s holds %s, which is %s; %s", name, path, kind,
@@ -86,18 +86,38 @@ end
 
 -- ---- a directory -------------------------------------------------------------------------------
 
+-- The directory of the split that save_to_disk wrote into a dictionary of splits, and its name: the
+-- one that is asked for, train, or the first.
+local function saved_split(dir, wanted)
+  local text = core.fs.read(dir .. "/dataset_dict.json")
+  local ok, value = pcall(core.json_decode, text or "")
+  local names, name = ok and type(value) == "table" and value.splits, nil
+  for _, split in ipairs(type(names) == "table" and names or {}) do
+    if type(split) == "string" and split:find("^[%w_.]+$")
+        and (not name or split == wanted or split == "train" and name ~= wanted) then
+      name = split
+    end
+  end
+  name = name or "train"
+  return dir .. "/" .. name, name
+end
+
 -- Refuses a dataset as save_to_disk writes it, which is an Arrow stream.
-local function refuse_saved(dir)
-  local dict = core.fs.exists(dir .. "/dataset_dict.json")
-  if not dict and not core.fs.exists(dir .. "/state.json") then return end
+local function refuse_saved(dir, split)
+  local from, into = dir, "rows"
+  if core.fs.exists(dir .. "/dataset_dict.json") then
+    from, into = saved_split(dir, split)
+  elseif not core.fs.exists(dir .. "/state.json") then
+    return
+  end
   errors.raise("EFORMAT", "grpo.data.load: %s was written by save_to_disk as Arrow streams, which "
-    .. "are not read; convert it with the datasets library: load_from_disk(%q)%s.to_parquet("
-    .. "\"rows.parquet\")", dir, dir, dict and "[\"train\"]" or "")
+    .. "are not read; %s", dir, foreign.by_datasets("load_from_disk", "load_from_disk(%s)", from,
+    into .. ".parquet"))
 end
 
 -- Returns the format and the files of a split.  way_out: the end of messages that miss a file.
 local function of_directory(dir, name, o, format_of, way_out)
-  refuse_saved(dir)
+  refuse_saved(dir, o.split)
   local configs = splits.of(dir, function(path)
     return format_of(path) ~= nil and not ignored[path:match("[^/]+$")]
   end)
@@ -122,7 +142,7 @@ local function sniff(path)
   local f = io.open(path, "rb")
   local head = f and f:read(65536) or ""
   if f then f:close() end
-  local kind, way_out, format = foreign.of(head)
+  local kind, way_out, format = foreign.of(head, path)
   if format then return format end
   if kind then errors.raise("EFORMAT", "%s: it is %s; %s", path, kind, way_out) end
   if head:find("^[%s\239\187\191]*[%[{]") then return "json" end

@@ -45,7 +45,7 @@ local function open(path)
   local file, message, code = core.parquet(path)
   if file then return file end
   local f = code == "EFORMAT" and io.open(path, "rb")
-  local kind, way_out, format = foreign.of(f and f:read(2048) or "")
+  local kind, way_out, format = foreign.of(f and f:read(2048) or "", path)
   if f then f:close() end
   if kind and format ~= "parquet" then
     errors.raise("EFORMAT", "%s: it is %s, not Parquet; %s", path, kind, way_out)

@@ -10,6 +10,7 @@ local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local origins = require "grpo.experiment.origins"
 local rewards = require "grpo.settings.rewards"
+local samplers = require "grpo.settings.samplers"
 local sorted_pairs = require "grpo.base.sorted"
 local templates = require "grpo.settings.templates"
 
@@ -100,6 +101,7 @@ local converters = {
   ["data.train"] = datasets.of,
   ["data.eval"] = datasets.of,
   ["data.prompt"] = template_of,
+  ["data.sampler"] = samplers.of,
   ["data.target"] = template_of,
   ["eval.metric"] = rewards.named,
   ["rewards"] = rewards.of,
