@@ -1,6 +1,7 @@
 -- Files by pattern: * and ? and [a-z] within a name, ** for any number of directories.
 
 local core = require "grpo.core"
+local glob_set = require "grpo.base.glob_set"
 
 local globs = {}
 
@@ -13,14 +14,13 @@ local function name_pattern(glob)
   local out, i = { "^" }, 1
   while i <= #glob do
     local c = glob:sub(i, i)
-    local set, after = glob:match("^%[([^%]/]+)%]()", i)
+    local set, after = glob_set(glob, i, "[!^]")
     if c == "*" then
       out[#out + 1] = ".*"
     elseif c == "?" then
       out[#out + 1] = "."
     elseif set then
-      local negated = set:match("^[!^]") and "^" or ""
-      out[#out + 1] = "[" .. negated .. set:gsub("^[!^]", ""):gsub("[%%%]^]", "%%%0") .. "]"
+      out[#out + 1] = set
       i = after - 1
     else
       out[#out + 1] = c:gsub("%p", "%%%0")

@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local glob_set = require "grpo.base.glob_set"
 
 local listing = {
   MAX_PAGE = 32 << 20, -- bytes
@@ -109,13 +110,13 @@ function listing.matches(name, glob)
   local pattern, at = { "^" }, 1
   while at <= #glob do
     local c = glob:sub(at, at)
-    local set, after = glob:match("^%[(!?[^%]]+)%]()", at)
+    local set, after = glob_set(glob, at, "!")
     if c == "*" then
       pattern[#pattern + 1] = ".*"
     elseif c == "?" then
       pattern[#pattern + 1] = "."
     elseif set then
-      pattern[#pattern + 1] = "[" .. set:gsub("^!", "^"):gsub("[%%%]]", "%%%0") .. "]"
+      pattern[#pattern + 1] = set
       at = after - 1
     else
       pattern[#pattern + 1] = (c:gsub("%W", "%%%0"))
