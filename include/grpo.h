@@ -162,7 +162,9 @@ typedef struct grpo_model_options {
 GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size);
 
 /* path: a directory in Hugging Face layout, a .gguf file, a checkpoint, a run's directory, which
- * stands for its newest checkpoint, or an adapter of PEFT, as checkpoints of a LoRA run are.  An
+ * stands for its newest checkpoint, an adapter of PEFT, as checkpoints of a LoRA run are, or a name
+ * of the Hub, "organisation/repository" or with "@revision", that its cache has: as everywhere in
+ * this header where the path of a model, a tokenizer or an adapter is taken.  An
  * adapter comes with its base, which is base_model_name_or_path of its adapter_config.json: a path
  * from the adapter's directory, else from the current one.  EFORMAT when the files of a checkpoint
  * are not what its manifest says. */

@@ -92,6 +92,7 @@ static void put_block(Digest *d, const unsigned char *block) {
 void digest_put(Digest *d, const void *data, size_t n) {
   const unsigned char *p = data;
   const size_t held = d->len % 64;
+  if (!n) return; /* data may be NULL then, which memcpy does not take */
   d->len += n;
   if (held) {
     const size_t part = n < 64 - held ? n : 64 - held;

@@ -32,6 +32,18 @@ TEST(sha256_gives_known_sums) {
       "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
+TEST(nothing_may_be_put_from_nowhere) {
+  static char hex[DIGEST_HEX_BYTES];
+  Digest d;
+  digest_begin(&d, DIGEST_SHA1);
+  digest_put(&d, NULL, 0);
+  digest_put(&d, "ab", 2);
+  digest_put(&d, NULL, 0);
+  digest_put(&d, "c", 1);
+  digest_end(&d, hex);
+  CHECK_STR(hex, "a9993e364706816aba3e25717850c26c9cd0d89d");
+}
+
 TEST(a_million_letters) {
   static char text[1000000];
   memset(text, 'a', sizeof text);

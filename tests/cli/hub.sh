@@ -81,6 +81,46 @@ result "an adapter's run is resumed" "$([ -d runs/tune-002/checkpoints/step-0000
 is "and its adapter finds its base" 1 "$("$GRPO" generate runs/tune-002 '1+1=' --max-new-tokens 1 --temperature 0 | wc -l)"
 in_cache org/adapter $first runs/tune-002/latest
 is "an adapter by name" 1 "$("$GRPO" generate org/adapter '1+1=' --max-new-tokens 1 --temperature 0 2>&1 | wc -l)"
+result "an adapter of the cache and its base, merged" "$("$GRPO" export org/adapter merged --merge 2>&1 >/dev/null && [ ! -e merged/adapter_config.json ] || echo no)"
+result "whose card names them" "$(grep -qx 'base_model: org/digits' merged/README.md || show merged/README.md)"
+
+# The same adapter without the name of its base, and beside it a base by name.
+cp -rL runs/tune-002/latest lonely && rm -f lonely/manifest.json && sed -i -E 's/("base_model_name_or_path": )"[^"]*"/\1"nowhere"/; /"revision"/d' lonely/adapter_config.json
+says "an adapter whose base is nowhere" 3 "nowhere" "$GRPO" export lonely gone-merged --merge
+check "export --merge --base NAME" "$GRPO" export lonely named --merge --base org/digits@$first
+result "export --base: the weights of the base that it was trained on" "$(cmp named/model.safetensors merged/model.safetensors 2>&1)"
+check "export --merge --base with another commit" "$GRPO" export lonely other-base --merge --base org/digits@$second
+result "export --base: other weights" "$(cmp -s other-base/model.safetensors merged/model.safetensors && echo "the same")"
+is "generate --base NAME" "$("$GRPO" generate org/adapter '1+1=' --max-new-tokens 3 --temperature 0)" \
+  "$("$GRPO" generate lonely '1+1=' --base org/digits@$first --max-new-tokens 3 --temperature 0 2>&1)"
+is "chat --base NAME" 1 "$(echo '1+1=' | "$GRPO" chat lonely --base org/digits@v1 --temperature 0 --max-new-tokens 1 2>/dev/null | wc -l)"
+says "--base that the cache does not have" 3 "'grpo pull org/nobody' brings it" "$GRPO" export lonely nobody --merge --base org/nobody
+check "a run trains an adapter of the cache further" "$GRPO" run --quiet tune.lua model.path=org/adapter --steps 1 --as further
+result "it is an adapter of the same base" "$(grep -q '"base_model_name_or_path": "org/digits"' runs/further/latest/adapter_config.json || show runs/further/latest/adapter_config.json)"
+result "its run.json has both commits" "$([ "$(grep -cE '"org/(adapter|digits@[0-9a-f]{40})": *"[0-9a-f]{40}"' runs/further/run.json)" = 2 ] || show runs/further/run.json)"
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
+three=$HF_HUB_CACHE/models--org--digits/snapshots/$second
+check "a reference by name" "$GRPO" run --quiet tune.lua --steps 2 --as by-name model.path=seven reference=org/digits@$second
+check "a reference by path" "$GRPO" run --quiet tune.lua --steps 2 --as by-path model.path=seven reference="$three"
+check "its own reference" "$GRPO" run --quiet tune.lua --steps 2 --as by-none model.path=seven
+result "is the model at that path" "$(cmp runs/by-name/latest/model.safetensors runs/by-path/latest/model.safetensors 2>&1)"
+result "and not the model that is trained" "$(cmp -s runs/by-name/latest/model.safetensors runs/by-none/latest/model.safetensors && echo "the same")"
+result "its commit is in run.json" "$(grep -q "\"org/digits@$second\": *\"$second\"" runs/by-name/run.json || show runs/by-name/run.json)"
+result "and its weights are inputs of the run" "$(grep -q "hub:models--org--digits/snapshots/$second/model.safetensors" runs/by-name/inputs.json || show runs/by-name/inputs.json)"
+"$GRPO" run --quiet tune.lua --as moving model.path=seven reference=org/digits >/dev/null 2>err || show err
+"$GRPO" run --quiet tune.lua --steps 2 --as stopping model.path=seven reference=org/digits >/dev/null 2>err || show err
+printf %s $first >"$HF_HUB_CACHE/models--org--digits/refs/main"
+"$GRPO" run --quiet --resume=runs/stopping >/dev/null 2>err || show err
+result "main has moved: a resume keeps the commit of its reference" "$(cmp runs/moving/latest/model.safetensors runs/stopping/latest/model.safetensors 2>&1)"
+printf %s $second >"$HF_HUB_CACHE/models--org--digits/refs/main"
+says "a reference that the cache does not have" 3 "command line: reference: org/nobody: .*'grpo pull org/nobody' brings it" "$GRPO" run --quiet tune.lua reference=org/nobody
+says "a reference that is no name" 3 "reference: initail: no such model directory, did you mean 'initial'" "$GRPO" run --quiet tune.lua reference=initail
+
+# ---- eval ------------------------------------------------------------------------------------------------------------
+says "eval of a name of the cache says how" 2 "eval: org/digits is a model of the Hub and not a run; to evaluate a model, give a script: grpo eval SCRIPT model.path=org/digits$" \
+  "$GRPO" eval org/digits
+says "eval of a name that is nowhere" 3 "org/nobody: no such file" "$GRPO" eval org/nobody
 "$GRPO" eval tune.lua model.path=org/digits@v1 >out 2>err
 result "eval takes a name" "$(grep -q 'data.eval' err && ! grep -q 'not a path' err || show err)"
 rm -r "$HF_HUB_CACHE/models--org--digits/snapshots/$second"

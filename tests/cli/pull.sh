@@ -217,6 +217,14 @@ tree "what is not JSON" '<html>' 'org/seven:1:1: '
 tree "what is not a list of objects" '[1]' 'an entry is not an object'
 rm "$hub/models/org/seven/tree"
 
+# ---- libcurl -----------------------------------------------------------------------------------------------------------
+mkdir broken && for name in libcurl.so.4 libcurl-gnutls.so.4; do echo none >broken/$name; done
+: >"$hub/log"; fresh
+says "libcurl is not on the machine" 2 '^grpo: libcurl.so.4 is not on this machine, so nothing can be downloaded; install libcurl4$' \
+  env LD_LIBRARY_PATH="$work/broken" "$GRPO" pull org/seven
+result "is one line, and nothing is written" "$(sed 1d err; find cache -type f 2>/dev/null)"
+result "--version says so" "$(LD_LIBRARY_PATH=$work/broken "$GRPO" --version | grep -q 'HTTP: none' || echo no)"
+
 # ---- offline, the disk, kills, two at once ------------------------------------------------------------------------------------------
 : >"$hub/log"
 says "HF_HUB_OFFLINE" 2 'HF_HUB_OFFLINE is set, so nothing is downloaded' env HF_HUB_OFFLINE=1 "$GRPO" pull org/seven

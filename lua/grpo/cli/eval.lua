@@ -53,6 +53,17 @@ local function trainer_at(dir, from, o)
   return tr
 end
 
+local function refuse_model(what, is)
+  errors.raise_plain("EARG", "eval: %s is %s; to evaluate a model, give a script: grpo eval SCRIPT "
+    .. "model.path=%s", what, is, what)
+end
+
+-- Is it the name of a model that the Hub's cache has?
+local function is_cached(name)
+  return name:find("/", 1, true) and not core.fs.exists(name) and core.hub_is_name(name)
+    and pcall(core.hub_find, name)
+end
+
 -- The trainer of what is to be evaluated.
 local function trainer_of(o)
   local what, one = o.words[1], nil
@@ -63,10 +74,8 @@ local function trainer_of(o)
     what = history.find(what)
   end
   if not core.fs.exists(what .. "/run.json") then
-    if core.fs.isdir(what) then
-      errors.raise_plain("EARG", "eval: %s is neither a run nor a checkpoint of one; to evaluate a "
-        .. "model, give a script: grpo eval SCRIPT model.path=%s", what, what)
-    end
+    if core.fs.isdir(what) then refuse_model(what, "neither a run nor a checkpoint of one") end
+    if is_cached(what) then refuse_model(what, "a model of the Hub and not a run") end
     return require("grpo.train.trainer").new(script.load(what, o))
   end
   return trainer_at(what, one, o)

@@ -41,7 +41,8 @@ flags.arg = { name = "arg", type = "pair",
   doc = "set an argument of the script's own: grpo.args.KEY" }
 
 flags.base = { name = "base", type = "dir",
-  doc = "use the model in DIR as the base of an adapter, instead of the one that it names" }
+  doc = "use the model in DIR, or of that name on the Hub, as the base of an adapter, instead of "
+    .. "the one that it names" }
 
 -- How many completions a command samples or shows; doc is the command's own.
 flags.completions = { name = "completions", type = "integer",

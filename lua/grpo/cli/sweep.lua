@@ -30,7 +30,8 @@ local command = {
     { name = "retry", doc = "continue runs that failed or diverged, from their last checkpoint" },
     { name = "force", doc = "go on although the script or a file that it reads has changed since "
       .. "the sweep began; runs that have begun keep their saved copy" },
-    flags.arg,
+    flags.with(flags.arg, { doc = flags.arg.doc .. ", for all runs of the sweep; only options of "
+      .. "the experiment have several values" }),
     flags.with(flags.memory, { doc = "let all runs together take at most SIZE, such as 500M or 8G; "
       .. "without it they may take what the machine has available" }),
     flags.threads,

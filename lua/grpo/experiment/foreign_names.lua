@@ -18,6 +18,8 @@ local boolean_lora = { ["false"] = "", ["true"] = "{}" }
 local one_process = "nothing is sharded over devices, and the cores are used by themselves"
 local no_hub_upload = "a run uploads nothing; 'grpo export' writes a directory that the Hub's own "
   .. "tools upload"
+local of_hub = "The name of a dataset on the Hub works here too, after 'grpo pull --dataset NAME'; "
+  .. "so does the name of a file or of a directory."
 local own_sampler = "the engine samples with the weights that it trains, without a second engine"
 local no_loader = "rows are read where they lie, without worker processes"
 local no_python = "no Python code of a model is run"
@@ -237,14 +239,14 @@ lists[1] = { program = "TRL", rows = {
   { "use_bnb_nested_quant", false, "model.quantize decides the storage of its scales too" },
   { "bnb_4bit_use_double_quant", false, "model.quantize decides the storage of its scales too" },
   { "bnb_4bit_quant_storage", false, "model.quantize decides the storage" },
-  { "dataset_name", "data.train", nil, part = true,
-    write = "data.train = grpo.data.jsonl(\"train.jsonl\")" },
-  { "dataset_config", "data.train", nil, part = true,
-    write = "data.train = grpo.data.jsonl(\"train.jsonl\")" },
-  { "dataset_train_split", "data.train", nil, part = true,
-    write = "data.train = grpo.data.jsonl(\"train.jsonl\")" },
-  { "dataset_test_split", "data.eval", nil, part = true,
-    write = "data.eval = grpo.data.jsonl(\"test.jsonl\")" },
+  { "dataset_name", "data.train", of_hub, part = true,
+    write = "data.train = grpo.data.load({value}, { split = \"train\" })" },
+  { "dataset_config", "data.train", of_hub, part = true,
+    write = "data.train = grpo.data.load(\"NAME\", { config = {value}, split = \"train\" })" },
+  { "dataset_train_split", "data.train", of_hub, part = true,
+    write = "data.train = grpo.data.load(\"NAME\", { split = {value} })" },
+  { "dataset_test_split", "data.eval", of_hub, part = true,
+    write = "data.eval = grpo.data.load(\"NAME\", { split = {value} })" },
   { "dataset_streaming", false, "rows are read where they lie, never all at once" },
   { "ignore_bias_buffers", false, one_process },
 
@@ -652,10 +654,10 @@ lists[4] = { program = "verl", rows = {
   { model .. "use_liger", false, "the losses are fused and store no logits" },
   { model:sub(1, -2), false, "a model is read as its config.json says" },
 
-  { "data.train_files", "data.train", nil, part = true,
-    write = "data.train = grpo.data.jsonl(\"train.jsonl\")" },
-  { "data.val_files", "data.eval", nil, part = true,
-    write = "data.eval = grpo.data.jsonl(\"test.jsonl\")" },
+  { "data.train_files", "data.train", of_hub, part = true,
+    write = "data.train = grpo.data.load({value})" },
+  { "data.val_files", "data.eval", of_hub, part = true,
+    write = "data.eval = grpo.data.load({value})" },
   { "data.prompt_key", "data.prompt", nil, part = true,
     write = "data.prompt = function(row) return row[{value}] end" },
   { "data.tokenizer", "model.tokenizer" },

@@ -59,16 +59,33 @@ function start.described(e)
   return { options = one(e.config, e.origins), stages = stages, notes = notes }
 end
 
+-- Adds the files of a model, or the file that it is.
+local function add_model(inputs, path)
+  if not path then return end
+  if not core.fs.isdir(path) then inputs[path] = true end
+  for _, name in ipairs(core.fs.list(path) or {}) do
+    if name:find("%.json$") or name:find("%.safetensors$") then
+      inputs[path .. "/" .. name] = true
+    end
+  end
+end
+
 local function inputs_of(e)
-  local inputs = {}
+  local inputs, models = {}, { e.config.model.path }
   for path in pairs(require("grpo.data").inputs) do inputs[path] = true end
-  local place = e.config.model.path and model_paths.find(e.config.model.path)
-  for _, path in ipairs { place and place.path, place and place.adapter } do
-    if not core.fs.isdir(path) then inputs[path] = true end
-    for _, name in ipairs(core.fs.list(path) or {}) do
-      if name:find("%.json$") or name:find("%.safetensors$") then
-        inputs[path .. "/" .. name] = true
-      end
+  for _, spec in ipairs(e.stages) do
+    local reference = spec.config.reference
+    if type(reference) == "string" and reference:find("/", 1, true) then
+      models[#models + 1] = reference
+    end
+  end
+  for _, path in pairs(models) do
+    local ok, place = pcall(model_paths.find, path)
+    if ok then
+      add_model(inputs, place.path)
+      add_model(inputs, place.adapter)
+    elseif path == e.config.model.path then
+      error(place, 0)
     end
   end
   return inputs

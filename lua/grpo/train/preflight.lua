@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local hub = require "grpo.hub"
 local origins = require "grpo.experiment.origins"
 local loading = require "grpo.models.loading"
 local options = require "grpo.options"
@@ -48,7 +49,12 @@ local function check_reference(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
   if type(path) ~= "string" or options.among(path, reference_names) then return end
   if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
-  if core.hub_is_name(path) and path:find("/", 1, true) then return end -- opening it tells more
+  if core.hub_is_name(path) and path:find("/", 1, true) then
+    local ok, err = pcall(hub.place, path, true) -- which notes its commit for the run
+    if ok then return end
+    errors.raise_at(origins.position(config, "reference"), err.code or "ENOENT", "reference: %s",
+      err.message or tostring(err))
+  end
   errors.raise_at(origins.position(config, "reference"), "ENOENT",
     "reference: %s: no such model directory%s; give "
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path,
