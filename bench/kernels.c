@@ -440,7 +440,7 @@ static void run_rmsnorm(Bench *b) {
   rmsnorm_forward(&b->cx, N / 512, 512, b->x, b->w, 0, 1e-6, b->y, lse);
 }
 static void run_logp(Bench *b) {
-  logits_logp(&b->cx, LOGIT_ROWS, VOCAB, b->x, 1, targets, b->g, b->g + 8, b->g + 16);
+  logits_logp(&b->cx, LOGIT_ROWS, VOCAB, NULL, b->x, 1, targets, b->g, b->g + 8, b->g + 16);
 }
 static const AdamW adamw = {1e-9, 0.9, 0.999, 1e-8, 0, 1, 1, 1};
 static void run_adamw(Bench *b) { adamw_step(&b->cx, N, b->y, b->w, b->g, b->packed, &adamw); }

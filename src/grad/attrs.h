@@ -86,7 +86,11 @@ typedef struct LogheadAttr {
   const int32_t
       *rows; /* [n] row of hidden that predicts output i; may repeat (a prompt's last row) */
   const int32_t *targets; /* [n] */
-  bool one_pass;          /* without a gradient to come it has no effect */
+  /* [n] the tokens that each target was sampled from (kern/token_set.h), over which the policy's
+   * distribution is renormalised; NULL, also for a single output: all tokens.  The reference's
+   * distribution is not renormalised. */
+  const uint32_t *const *kept;
+  bool one_pass; /* without a gradient to come it has no effect */
   real inv_temp;
   real softcap, ref_softcap; /* of the logits, before the temperature; 0: none */
   const real *ref_hidden;    /* [n, c_ref] or NULL */

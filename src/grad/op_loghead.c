@@ -7,6 +7,9 @@
  * Forward saves the log-sum-exp of every output (the policy's, then the reference's).  In one pass
  * (LogheadAttr.one_pass) it does nothing, and backward also reduces each chunk.
  *
+ * Where a target was sampled from a set of tokens, its row of logits is compacted to the set's, and
+ * all that follows is computed from these; d loss / d logits is expanded again, with 0 elsewhere.
+ *
  * token_logp computes the same from logits that exist.
  */
 #include <math.h>
@@ -22,6 +25,7 @@
 #include "kern/gemm.h"
 #include "kern/gemm_dw.h"
 #include "kern/logits.h"
+#include "kern/token_set.h"
 
 /* MIN_ROWS: a chunk has at least so many rows, because each chunk reads the whole output
  * projection, packs it for dX and adds to all of dW. */
@@ -62,6 +66,14 @@ static Status check_low(const Node *nd) {
   return GRPO_OK;
 }
 
+static Status check_kept(const LogheadAttr *a, int v) {
+  for (int i = 0; a->kept && i < a->n; i++)
+    if (a->kept[i] && token_set_place(a->kept[i], v, a->targets[i]) < 0)
+      return fail(GRPO_EARG, "loghead: target %d is not among the tokens that it was sampled from",
+                  i);
+  return GRPO_OK;
+}
+
 static Status check_reference(const LogheadAttr *a, int v) {
   if (a->ref_hidden && !a->ref_head)
     return fail(GRPO_EARG, "loghead: reference states without the reference's head");
@@ -86,6 +98,7 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
                 w->dim[1]);
   try(check_low(nd));
   try(check_targets("loghead", a->n, w->dim[0], a->targets));
+  try(check_kept(a, w->dim[0]));
   for (int i = 0; i < a->n; i++)
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
       return fail(GRPO_EARG, "loghead: output %d asks for row %d of %d", i, (int)a->rows[i],
@@ -109,6 +122,8 @@ typedef struct Chunk {
   Tensor head, ref; /* with panels, or quantised */
   Tensor lora_b;    /* with panels */
   real *low;        /* [n, r] rows of low */
+  int *width;       /* [n] logits of a compacted row; NULL: no row is compacted */
+  int32_t *place;   /* [n] of each target in its row; NULL: the targets' ids */
 } Chunk;
 
 static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
@@ -121,7 +136,10 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   ch->x = arena_alloc(cx->arena, (size_t)rows * (size_t)c * sizeof(real));
   ch->logits = arena_alloc(cx->arena, bytes);
   if (ref) ch->ref_logits = arena_alloc(cx->arena, bytes);
-  if (!ch->x || !ch->logits || (ref && !ch->ref_logits))
+  const bool kept = attr_of(nd)->kept;
+  if (kept) ch->width = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->width);
+  if (kept) ch->place = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->place);
+  if (!ch->x || !ch->logits || (ref && !ch->ref_logits) || (kept && !(ch->width && ch->place)))
     return fail(GRPO_ENOMEM, "loghead: no memory for the logits of %d rows", rows);
   if (!nd->in[LOW]) return GRPO_OK;
   ch->low = arena_alloc(cx->arena, (size_t)rows * (size_t)last_dim(nd->in[LOW]) * sizeof(real));
@@ -178,16 +196,60 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
   return has_ref(a) ? fill_reference(cx, a, ch, v) : GRPO_OK;
 }
 
-/* Writes the chunk's results to out and its log-sum-exps to what forward saves. */
-static void chunk_reduce(const Ctx *cx, Node *nd, const Chunk *ch) {
+typedef struct CompactJob {
+  const LogheadAttr *a;
+  Chunk *ch;
+  int v;
+} CompactJob;
+
+static void compact_row(void *arg, int i, int worker) {
+  (void)worker;
+  const CompactJob *j = arg;
+  const uint32_t *set = j->a->kept[j->ch->at + i];
+  const int32_t target = j->a->targets[j->ch->at + i];
+  real *row = j->ch->logits + (size_t)i * (size_t)j->v;
+  real *ref = j->ch->ref_logits ? j->ch->ref_logits + (size_t)i * (size_t)j->v : NULL;
+  j->ch->width[i] = set ? token_set_compact(set, j->v, row, row) : j->v;
+  j->ch->place[i] = set ? token_set_place(set, j->v, target) : target;
+  if (ref && set) token_set_compact(set, j->v, ref, ref);
+}
+
+/* Compacts the rows whose targets were sampled from sets of tokens. */
+static void chunk_compact(const Ctx *cx, const Node *nd, Chunk *ch) {
+  CompactJob j = {attr_of(nd), ch, vocab(nd)};
+  if (ch->width) pool_run(cx->pool, ch->n, compact_row, &j);
+}
+
+static void expand_row(void *arg, int i, int worker) {
+  (void)worker;
+  const CompactJob *j = arg;
+  const uint32_t *set = j->a->kept[j->ch->at + i];
+  if (set) token_set_expand(set, j->v, j->ch->logits + (size_t)i * (size_t)j->v);
+}
+
+/* Makes whole rows of the gradients by compacted logits. */
+static void chunk_expand(const Ctx *cx, const Node *nd, Chunk *ch) {
+  CompactJob j = {attr_of(nd), ch, vocab(nd)};
+  if (ch->width) pool_run(cx->pool, ch->n, expand_row, &j);
+}
+
+static const int32_t *targets_of(const Node *nd, const Chunk *ch) {
+  return ch->place ? ch->place : attr_of(nd)->targets + ch->at;
+}
+
+/* Compacts the chunk and writes its results to out, its log-sum-exps to what forward saves. */
+static void chunk_reduce(const Ctx *cx, Node *nd, Chunk *ch) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), at = ch->at;
   real *logp = nd->out->data + at, *entropy = logp + a->n, *kl = entropy + a->n;
   real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n;
-  logits_logp(cx, ch->n, v, ch->logits, a->inv_temp, a->targets + at, logp, entropy, lse);
-  if (!has_ref(a)) return;
-  logits_logp(cx, ch->n, v, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
-  logits_kl(cx, ch->n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
+  if (has_ref(a))
+    logits_logp(cx, ch->n, v, NULL, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
+  chunk_compact(cx, nd, ch);
+  logits_logp(cx, ch->n, v, ch->width, ch->logits, a->inv_temp, targets_of(nd, ch), logp, entropy,
+              lse);
+  if (has_ref(a))
+    logits_kl(cx, ch->n, v, ch->width, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
 }
 
 static Status loghead_forward(const Ctx *cx, Node *nd) {
@@ -216,7 +278,7 @@ static const real *unless_zero(const real *x, int n) {
   return NULL;
 }
 
-/* Replaces ch->logits by d loss / d logits; part: [n, v] scratch, used for the KL only. */
+/* Replaces ch->logits, compacted, by d loss / d logits; part: [n, v] scratch, used for the KL only. */
 static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), at = ch->at, n = ch->n;
@@ -224,14 +286,15 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const real *entropy = nd->out->data + a->n + at, *kl = entropy + a->n;
   const real *lse = (const real *)nd->saved + at, *ref_lse = lse + a->n;
   const size_t elements = (size_t)n * (size_t)v;
-  if (ch->capped) memcpy(ch->capped, ch->logits, elements * sizeof *ch->capped);
   if (has_ref(a)) {
     memset(part, 0, elements * sizeof *part);
-    logits_kl_grad(cx, n, v, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl, dkl, part);
+    logits_kl_grad(cx, n, v, ch->width, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl,
+                   dkl, part);
   }
-  logits_logp_grad(cx, n, v, ch->logits, a->inv_temp, a->targets + at, lse, entropy, dlogp,
-                   unless_zero(dentropy, n));
+  logits_logp_grad(cx, n, v, ch->width, ch->logits, a->inv_temp, targets_of(nd, ch), lse, entropy,
+                   dlogp, unless_zero(dentropy, n));
   if (has_ref(a)) vec_acc(cx, elements, part, ch->logits);
+  chunk_expand(cx, nd, ch);
   if (ch->capped)
     softcap_backward(cx, elements, a->softcap, ch->capped, ch->logits, ch->logits, false);
 }
@@ -288,7 +351,12 @@ static Status loghead_backward(const Ctx *cx, Node *nd) {
     return fail(GRPO_ENOMEM, "loghead: no memory in backward");
   for (int at = 0; at < a->n; at += ch.n) {
     try(chunk_fill(cx, nd, &ch, at));
-    if (a->one_pass) chunk_reduce(cx, nd, &ch);
+    if (ch.capped)
+      memcpy(ch.capped, ch.logits, (size_t)ch.n * (size_t)vocab(nd) * sizeof *ch.capped);
+    if (a->one_pass)
+      chunk_reduce(cx, nd, &ch);
+    else
+      chunk_compact(cx, nd, &ch);
     chunk_grad(cx, nd, &ch, part);
     try(chunk_backward(cx, nd, &ch, dx));
   }
@@ -319,8 +387,8 @@ static Status token_shape(const Node *nd, Tensor *out, size_t *saved) {
 static Status token_forward(const Ctx *cx, Node *nd) {
   const TokenLogpAttr *a = nd->attr.p;
   const int n = nd->in[0]->dim[0], v = nd->in[0]->dim[1];
-  logits_logp(cx, n, v, nd->in[0]->data, a->inv_temp, a->targets, nd->out->data, nd->out->data + n,
-              nd->saved);
+  logits_logp(cx, n, v, NULL, nd->in[0]->data, a->inv_temp, a->targets, nd->out->data,
+              nd->out->data + n, nd->saved);
   return GRPO_OK;
 }
 
@@ -335,7 +403,7 @@ static Status token_backward(const Ctx *cx, Node *nd) {
   if (add && !(d = arena_alloc(cx->arena, all * sizeof *d)))
     return fail(GRPO_ENOMEM, "token_logp: no memory in backward");
   memcpy(d, nd->in[0]->data, all * sizeof *d);
-  logits_logp_grad(cx, n, v, d, a->inv_temp, a->targets, nd->saved, entropy, dlogp,
+  logits_logp_grad(cx, n, v, NULL, d, a->inv_temp, a->targets, nd->saved, entropy, dlogp,
                    unless_zero(dlogp + n, n));
   if (add) vec_acc(cx, all, d, dx);
   arena_release(cx->arena, mark);

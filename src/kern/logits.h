@@ -1,6 +1,8 @@
 /* logits.h - rows of logits: log-probabilities, entropies, KL, and their gradients.
  *
- * logits are [rows, v], with ld = v; z = logits * inv_temp, and lse = log sum exp z.
+ * logits are [rows, v], with ld = v; z = logits * inv_temp, and lse = log sum exp z.  Row r holds
+ * width[r] logits, those of a set of tokens (token_set.h), and targets are places among them.  width
+ * NULL: every row holds v, the whole vocabulary.
  * Row-invariant: decoding and training get the same bits.
  */
 #ifndef GRPO_KERN_LOGITS_H
@@ -12,21 +14,22 @@
 
 /* logp[r] = z[target] - lse and entropy[r] = -sum p log p.  Results may be NULL; without targets
  * there is no logp. */
-void logits_logp(const Ctx *cx, int rows, int v, const real *logits, real inv_temp,
-                 const int32_t *targets, real *logp, real *entropy, real *lse);
+void logits_logp(const Ctx *cx, int rows, int v, const int *width, const real *logits,
+                 real inv_temp, const int32_t *targets, real *logp, real *entropy, real *lse);
 /* Overwrites logits with d loss / d logits, given d loss / d logp and d loss / d entropy (NULL:
  * none). */
-void logits_logp_grad(const Ctx *cx, int rows, int v, real *logits, real inv_temp,
+void logits_logp_grad(const Ctx *cx, int rows, int v, const int *width, real *logits, real inv_temp,
                       const int32_t *targets, const real *lse, const real *entropy,
                       const real *dlogp, const real *dentropy);
 /* kl[r] = sum over the vocabulary of p (log p - log p_ref) */
-void logits_kl(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
-               real inv_temp, const real *lse, const real *ref_lse, real *kl);
+void logits_kl(const Ctx *cx, int rows, int v, const int *width, const real *logits,
+               const real *ref_logits, real inv_temp, const real *lse, const real *ref_lse,
+               real *kl);
 /* dlogits += inv_temp * dkl * p (log p - log p_ref - kl).  The logits must not be overwritten
  * yet. */
-void logits_kl_grad(const Ctx *cx, int rows, int v, const real *logits, const real *ref_logits,
-                    real inv_temp, const real *lse, const real *ref_lse, const real *kl,
-                    const real *dkl, real *dlogits);
+void logits_kl_grad(const Ctx *cx, int rows, int v, const int *width, const real *logits,
+                    const real *ref_logits, real inv_temp, const real *lse, const real *ref_lse,
+                    const real *kl, const real *dkl, real *dlogits);
 
 /* The numbers of one row from which its tokens' log-probabilities follow; the bits are those of
  * logits_logp. */

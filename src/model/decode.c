@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "kern/logits.h"
+#include "kern/token_set.h"
 #include "model/attention_shape.h"
 #include "model/cache.h"
 #include "model/estimate.h"
@@ -89,6 +90,39 @@ struct Decoder {
 const char *finish_name(Finish f) {
   static const char *const names[] = {"eos", "stop", "length"};
   return names[f];
+}
+
+/* ---- sets of tokens ------------------------------------------------------------------ */
+
+Status kept_tokens_reserve(KeptTokens *k, size_t room) {
+  if (room <= k->room) return GRPO_OK;
+  uint32_t *words = mem_realloc(k->words, room * sizeof *words);
+  if (!words)
+    return fail(GRPO_ENOMEM,
+                "rollout: no memory for %zu numbers that say which tokens the filters of sampling "
+                "have left; set sampling.top_k, which bounds them",
+                room);
+  k->words = words;
+  k->room = room;
+  return GRPO_OK;
+}
+
+void kept_tokens_free(KeptTokens *k) {
+  mem_free(k->words);
+  *k = (KeptTokens){0};
+}
+
+size_t kept_tokens_words(int vocab, int most_kept, int max_new) {
+  return most_kept ? (size_t)max_new * token_set_words(vocab, most_kept) : 0;
+}
+
+/* Makes room for the next token's set. */
+static Status reserve_kept(const Decoder *d, Completion *o) {
+  const int vocab = d->m->config.vocab_size, most_kept = sampling_most_kept(d->sampling, vocab);
+  const size_t most = kept_tokens_words(vocab, most_kept, d->sampling->max_new_tokens);
+  const size_t need = o->kept->len + token_set_words(vocab, most_kept);
+  if (need <= o->kept->room) return GRPO_OK;
+  return kept_tokens_reserve(o->kept, max_size(need, min_size(2 * need, most)));
 }
 
 /* ---- memory ------------------------------------------------------------------------ */
@@ -375,6 +409,15 @@ static bool has_target(const Request *r, const Completion *o) {
   return o->target_logp && o->len < r->target_len;
 }
 
+/* From now on j->row is of the distribution renormalised over the tokens that the filters left. */
+static void renormalise(const Decoder *d, SampleJob *j, KeptTokens *kept, real *row) {
+  const int vocab = d->m->config.vocab_size;
+  const uint32_t *set = kept->words + kept->len;
+  kept->len += token_set_words(vocab, (int)set[0]);
+  if (!set[0]) return;
+  logits_row(token_set_compact(set, vocab, j->logits, row), row, inv_temp(d), &j->row);
+}
+
 static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
@@ -394,10 +437,11 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
                              .ids = o->ids,
                              .prompt_len = r->prompt_len,
                              .len = o->len};
-  j->token = sampler_token(&draw, scratch);
-  j->logp = logits_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
+  j->token = sampler_token(&draw, scratch, o->kept ? o->kept->words + o->kept->len : NULL);
   if (has_target(r, o))
     j->target_logp = logits_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
+  if (o->kept) renormalise(d, j, o->kept, scratch);
+  j->logp = logits_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
 }
 
 static int jobs_a_chunk(const Decoder *d) { return CHUNK_LOGITS / d->m->config.vocab_size + 1; }
@@ -454,6 +498,8 @@ static void leave(Decoder *d, ActiveSequence *s) {
 /* Samples the tokens of all jobs, then appends them in order.  Sequences that end get slot -1. */
 static Status sample_tokens(Decoder *d) {
   const int run = jobs_a_chunk(d);
+  for (int i = 0; i < d->njobs; i++)
+    if (d->job[i].seq->out->kept) try(reserve_kept(d, d->job[i].seq->out));
   pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, sample_chunk, d);
   for (int i = 0; i < d->njobs; i++) {
     bool over;
@@ -474,6 +520,11 @@ static Status inject(Decoder *d, ActiveSequence *s, const Reply *r) {
     if (r->ids[i] < 0 || r->ids[i] >= d->m->config.vocab_size)
       return fail(GRPO_EARG, "injected token id %d is outside the vocabulary of %d", (int)r->ids[i],
                   d->m->config.vocab_size);
+    if (o->kept) {
+      try(reserve_kept(d, o));
+      token_set_begin(o->kept->words + o->kept->len++, d->m->config.vocab_size,
+                      d->m->config.vocab_size);
+    }
     o->ids[o->len] = r->ids[i];
     o->logp[o->len] = 0;
     if (o->entropy) o->entropy[o->len] = 0;

@@ -2,10 +2,10 @@
  *
  * A prompt is prefilled once per group; its completions share that part of the cache.  Finished
  * sequences leave the batch at once and waiting ones take their place.  The recorded
- * log-probabilities and entropies are those of the unfiltered distribution at the sampling
- * temperature, bit for bit what the training forward computes for the same tokens.
+ * log-probabilities and entropies are those at the sampling temperature, bit for bit what the
+ * training forward computes for the same tokens.
  *
- * All memory is taken in decoder_new(); decoder_run() takes none.
+ * All memory is taken in decoder_new(); decoder_run() takes none, but for Completion.kept.
  */
 #ifndef GRPO_MODEL_DECODE_H
 #define GRPO_MODEL_DECODE_H
@@ -35,6 +35,17 @@ typedef struct Reply {
   int n;              /* 0: the model continues without injected tokens */
 } Reply;
 
+/* The sets of tokens that those of a completion were sampled from (kern/token_set.h), in order; an
+ * injected token's is the whole vocabulary. */
+typedef struct KeptTokens {
+  uint32_t *words; /* [room] */
+  size_t len, room;
+} KeptTokens;
+Status kept_tokens_reserve(KeptTokens *k, size_t room); /* keeps what is there */
+void kept_tokens_free(KeptTokens *k);
+/* The most words of the sets of a completion of max_new tokens; most_kept: sampling_most_kept(). */
+size_t kept_tokens_words(int vocab, int most_kept, int max_new);
+
 typedef struct Completion {
   int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
   float *logp, *entropy; /* [max_new_tokens] caller's memory; entropy may be NULL */
@@ -44,6 +55,10 @@ typedef struct Completion {
   /* [max_new_tokens] caller's memory: 1 sampled, 0 injected (logp and entropy are 0 then).  NULL:
    * nothing can be injected. */
   uint8_t *sampled;
+  /* Caller's: the completion's sets begin at len 0 and are recorded, memory is taken as they grow,
+   * and logp and entropy are those of the distributions renormalised over them.  NULL: nothing is
+   * recorded, and logp and entropy are those of all tokens. */
+  KeptTokens *kept;
   int len;
   Finish finish;
   int request, sample;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kern/logits.h"
+#include "kern/token_set.h"
 
 enum { BLOCK = 512 };
 
@@ -36,6 +37,15 @@ Status sampling_check(const Sampling *s) {
                   "sampling.stop: string %d is empty, which would end every completion; remove it",
                   i + 1);
   return GRPO_OK;
+}
+
+static bool has_filters(const Sampling *s) { return s->top_k > 0 || s->top_p < 1 || s->min_p > 0; }
+
+bool sampling_is_truncated(const Sampling *s) { return s->temperature > 0 && has_filters(s); }
+
+int sampling_most_kept(const Sampling *s, int vocab) {
+  if (!sampling_is_truncated(s)) return 0;
+  return s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
 }
 
 /* ---- an order without ties -------------------------------------------------------- */
@@ -178,9 +188,14 @@ static int32_t sample_any(const SamplerInput *d) {
   return last;
 }
 
+static void write_set(int vocab, int n, const Candidate *kept, uint32_t *set) {
+  token_set_begin(set, vocab, n);
+  for (int i = 0; i < n; i++) token_set_add(set, vocab, i, kept[i].id);
+}
+
 /* Samples among the tokens from `worst` up; kept [vocab] receives their ids and probabilities. */
 static int32_t sample_filtered(const SamplerInput *d, const real *z, const real *p, Candidate worst,
-                               Candidate *kept) {
+                               Candidate *kept, uint32_t *set) {
   double mass = 0, sum = 0;
   int32_t last = 0;
   int n = 0;
@@ -189,6 +204,7 @@ static int32_t sample_filtered(const SamplerInput *d, const real *z, const real 
     kept[n++] = (Candidate){p[i], i};
     mass += (double)p[i];
   }
+  if (set) write_set(d->vocab, n, kept, set);
   for (int i = 0; i < n; i++) {
     sum += (double)kept[i].z;
     if (kept[i].z > 0) last = kept[i].id;
@@ -225,10 +241,11 @@ size_t sampler_scratch_bytes(int vocab) {
   return (size_t)vocab * (2 * sizeof(real) + sizeof(Candidate));
 }
 
-int32_t sampler_token(const SamplerInput *d, void *scratch) {
+int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *kept) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
-  const bool filters = s->top_k > 0 || s->top_p < 1 || s->min_p > 0;
+  const bool filters = has_filters(s);
+  if (kept) token_set_begin(kept, d->vocab, d->vocab);
   if (!penalty && greedy) return first(d->logits, d->vocab, d->max);
   if (!penalty && !filters) return sample_any(d);
   real *z = scratch, *p = z + d->vocab, max = d->max;
@@ -243,5 +260,5 @@ int32_t sampler_token(const SamplerInput *d, void *scratch) {
   if (penalty) max = z[largest(z, d->vocab)];
   const double mass = logits_probs(d->vocab, z, 1, max, p);
   const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
-  return sample_filtered(d, z, p, worst, c);
+  return sample_filtered(d, z, p, worst, c, kept);
 }

@@ -88,7 +88,7 @@ static void guess_row(const Unmasking *b, int out, real *z) {
                              .lse = warm.lse,
                              .uniform = rng_uniform(&key, (uint64_t)at)};
   Guess *g = &b->guess[out];
-  *g = (Guess){.row = b->rows[out], .id = sampler_token(&draw, b->scratch)};
+  *g = (Guess){.row = b->rows[out], .id = sampler_token(&draw, b->scratch, NULL)};
   g->logp = (float)logits_row_logp(&plain, z[g->id], 1);
   g->score = score_of(b, i, at, (double)g->logp);
 }

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 
 void batch_free(Batch *b) {
+  for (int i = 0; b->kept && i < b->max_sequences; i++) kept_tokens_free(&b->kept[i]);
+  mem_free(b->kept);
   mem_free(b->prompt_ids);
   mem_free(b->prompt_len);
   mem_free(b->target_len);
@@ -67,6 +69,16 @@ Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int m
   const Status s = take(b, prompts, sequences, max_prompt, max_new, parts);
   if (s != GRPO_OK) batch_free(b);
   return s;
+}
+
+Status batch_record_kept(Batch *b, int slot, bool record) {
+  if (record && !b->kept && !(b->kept = mem_zalloc((size_t)b->max_sequences * sizeof *b->kept)))
+    return fail(GRPO_ENOMEM, "rollout: no memory for %d completions", b->max_sequences);
+  for (int i = slot * b->group; i < (slot + 1) * b->group; i++) {
+    b->completion[i].kept = record ? &b->kept[i] : NULL;
+    if (record) b->kept[i].len = 0;
+  }
+  return GRPO_OK;
 }
 
 int batch_size(const Batch *b) { return b->nprompts * b->group; }

@@ -17,7 +17,9 @@ typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
 typedef struct EngineOptions {
 #include "base/option_fields.h"
 #include "rl/engine_options.def"
-  int max_new_tokens;         /* sampling.max_new_tokens */
+  int max_new_tokens; /* sampling.max_new_tokens */
+  int most_kept; /* tokens that the filters of sampling leave at most (0: there are none), which
+                    the estimate counts; any sampling works */
   ReuseRollout reuse_rollout; /* REUSE_ON: EARG or ENOMEM where it cannot be */
   bool train;                 /* take gradients and optimizer state */
   bool turns;                 /* tokens may be injected while sampling; the batches record which */

@@ -43,23 +43,26 @@ typedef struct Part {
   void *data;
   size_t bytes;
 } Part;
-enum { PARTS = 5 };
+enum { PARTS = 6 };
 
 static void parts_of(const Batch *b, int group, Completion *c, Part *out) {
   const size_t n = (size_t)c->len;
+  const KeptTokens none = {0}, *kept = c->kept ? c->kept : &none;
   out[0] = (Part){c->ids, n * sizeof *c->ids};
   out[1] = (Part){c->logp, n * sizeof *c->logp};
   out[2] = (Part){c->entropy, n * sizeof *c->entropy};
   out[3] = (Part){c->target_logp, (size_t)b->target_len[group] * sizeof *c->target_logp};
   out[4] = (Part){c->sampled, c->sampled ? n : 0};
+  out[5] = (Part){kept->words, kept->len * sizeof *kept->words};
 }
 
 typedef struct Head {
   int32_t len, finish;
+  uint64_t kept; /* words */
 } Head;
 
 static void put_completion(Buf *to, const Batch *b, int group, Completion *c) {
-  const Head h = {c->len, (int32_t)c->finish};
+  const Head h = {c->len, (int32_t)c->finish, c->kept ? c->kept->len : 0};
   Part part[PARTS];
   buf_put(to, &h, sizeof h);
   parts_of(b, group, c, part);
@@ -67,24 +70,30 @@ static void put_completion(Buf *to, const Batch *b, int group, Completion *c) {
     if (part[i].bytes) buf_put(to, part[i].data, part[i].bytes);
 }
 
-static const char *take_completion(const char *from, const Batch *b, int group, Completion *c) {
+static Status take_completion(const char **at, const Batch *b, int group, Completion *c) {
+  const char *from = *at;
   Head h;
   Part part[PARTS];
   memcpy(&h, from, sizeof h);
   from += sizeof h;
   c->len = h.len;
   c->finish = (Finish)h.finish;
+  if (c->kept) {
+    try(kept_tokens_reserve(c->kept, (size_t)h.kept));
+    c->kept->len = (size_t)h.kept;
+  }
   parts_of(b, group, c, part);
   for (int i = 0; i < PARTS; i++) {
     if (part[i].bytes) memcpy(part[i].data, from, part[i].bytes);
     from += part[i].bytes;
   }
-  return from;
+  *at = from;
+  return GRPO_OK;
 }
 
 /* Reads the completions of all other ranks. */
-static void take_all(const Engine *e, BatchSlot slot, int n, const int *slots, const char *all,
-                     const size_t *at) {
+static Status take_all(const Engine *e, BatchSlot slot, int n, const int *slots, const char *all,
+                       const size_t *at) {
   const Batch *b = &e->batch[slot];
   const char *next[COMM_RANKS];
   for (int r = 0; r < comm_size(); r++) next[r] = all + at[r];
@@ -93,11 +102,12 @@ static void take_all(const Engine *e, BatchSlot slot, int n, const int *slots, c
     if (owner == comm_rank()) continue;
     for (int k = 0; k < b->group; k++) {
       Completion *c = &b->completion[group * b->group + k];
-      next[owner] = take_completion(next[owner], b, group, c);
+      try(take_completion(&next[owner], b, group, c));
       c->request = i;
       c->sample = k;
     }
   }
+  return GRPO_OK;
 }
 
 Status share_completions(const Engine *e, BatchSlot slot, int n, const int *slots) {
@@ -113,7 +123,7 @@ Status share_completions(const Engine *e, BatchSlot slot, int n, const int *slot
   }
   Status s = comm_agree(buf_status(&mine));
   if (s == GRPO_OK) s = comm_gather(mine.data, mine.len, &all, at);
-  if (s == GRPO_OK) take_all(e, slot, n, slots, all, at);
+  if (s == GRPO_OK) s = comm_agree(take_all(e, slot, n, slots, all, at));
   mem_free(all);
   buf_free(&mine);
   return s;

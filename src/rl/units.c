@@ -1,5 +1,7 @@
 #include "rl/units.h"
 
+#include "kern/token_set.h"
+
 /* A completion's last token predicts nothing, so it needs no row. */
 static int rows_of(int len) { return len - 1; }
 
@@ -69,6 +71,26 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
   PackGroup g = {.n = u->n, .completion = ids, .completion_len = len, .end_below = end_below};
   g.prompt = batch_prompt(b, u->first / b->group, &g.prompt_len);
   return pack_groups(a, c, 1, &g, out);
+}
+
+Status unit_kept(Arena *a, int vocab, const Batch *b, const Unit *u, const uint32_t *const **out) {
+  const uint32_t **kept = NULL;
+  bool any = false;
+  for (int i = u->first; i < u->first + u->n; i++) any |= b->completion[i].kept != NULL;
+  *out = NULL;
+  if (!any) return GRPO_OK;
+  if (!(kept = arena_alloc(a, (size_t)u->tokens * sizeof *kept)))
+    return fail(GRPO_ENOMEM, "update: no memory for a packed group");
+  *out = kept;
+  for (int i = u->first; i < u->first + u->n; i++) {
+    const Completion *c = &b->completion[i];
+    const uint32_t *set = c->kept ? c->kept->words : NULL;
+    for (int t = 0; t < c->len; t++) {
+      *kept++ = set && set[0] ? set : NULL;
+      if (set) set = token_set_next(set, vocab);
+    }
+  }
+  return GRPO_OK;
 }
 
 Status unit_replay(Arena *a, RolloutActivations *k, const Batch *b, const Unit *u, const Pack *p,

@@ -5,6 +5,7 @@
  */
 #include "script/lua_engine.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "model/lora.h"
@@ -92,6 +93,7 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
   const Option *longest = option_find(&sampling_option_set, "sampling.max_new_tokens");
   read_options(L, index, where, &engine_option_set, 0, o);
   field_int(L, index, where, "max_new_tokens", 1, (lua_Integer)longest->high, &o->max_new_tokens);
+  field_int(L, index, where, "most_kept", 0, INT_MAX, &o->most_kept);
   field_bool(L, index, where, "examples", &o->examples);
   field_bool(L, index, where, "turns", &o->turns);
   field_reuse(L, index, where, &o->reuse_rollout);
@@ -100,9 +102,9 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
 /* estimate: fields of engine_estimate alone are known too. */
 static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) {
   static const OptionSet *const sets[] = {&engine_option_set, NULL};
-  static const char *const others[] = {"storage",   "lora",          "model",          "tokenizer",
-                                       "reference", "bigram",        "optimizer",      "examples",
-                                       "turns",     "reuse_rollout", "max_new_tokens", NULL};
+  static const char *const others[] = {
+      "storage",  "lora",  "model",         "tokenizer",      "reference", "bigram", "optimizer",
+      "examples", "turns", "reuse_rollout", "max_new_tokens", "most_kept", NULL};
   engine_options_init(o);
   check_table(L, 1);
   check_option_fields(L, 1, "engine", sets, estimate ? others : others + 2);

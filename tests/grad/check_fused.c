@@ -2,6 +2,7 @@
 #include "check.h"
 #include "kern/kv.h"
 #include "kern/quant.h"
+#include "kern/token_set.h"
 
 /* A quantised weight, random in -1 .. 1; lives as long as the leaves. */
 static Tensor *compact(QuantType type, int n, int k) {
@@ -221,6 +222,40 @@ static void table_row(const void *table, int32_t prev, real *logits) {
   memcpy(logits, (const real *)table + prev * 6, 6 * sizeof *logits);
 }
 
+/* Targets that were sampled from sets of tokens: a list, bits, and all. */
+static void targets_of_sets(void) {
+  enum { WIDE = 40, N = 7 };
+  static const int32_t of[N] = {0, 39, 17, 17, 1, 5, 30};
+  uint32_t *words = check_alloc((size_t)N * 8 * sizeof *words);
+  const uint32_t *kept[N];
+  for (int i = 0; i < N; i++, words += 8) {
+    const int every = i % 3 == 0 ? 39 : i % 3, n = i % 3 == 0 ? 2 : WIDE / (i % 3);
+    kept[i] = i == 5 ? NULL : words;
+    if (i % 3 == 0) { /* the target and another token */
+      const int32_t other = (of[i] + 7) % WIDE;
+      token_set_begin(words, WIDE, 2);
+      token_set_add(words, WIDE, 0, of[i] < other ? of[i] : other);
+      token_set_add(words, WIDE, 1, of[i] < other ? other : of[i]);
+      continue;
+    }
+    token_set_begin(words, WIDE, n);
+    for (int k = 0; k < n; k++) token_set_add(words, WIDE, k, k * every + (of[i] % every));
+  }
+  LogheadAttr attr = {
+      .n = N, .rows = rows, .targets = of, .kept = kept, .inv_temp = (real)(1 / .7)};
+  Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, WIDE, 4);
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  attr.one_pass = true;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  attr.softcap = (real)0.8;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  attr.one_pass = false;
+  attr.ref_softcap = (real)1.1;
+  attr.ref_head = check_constant(LEAF(-1, 1, WIDE, 3));
+  attr.ref_hidden = LEAF(-1, 1, N, 3)->data;
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+}
+
 void check_loghead(void) {
   LogheadAttr attr = {.n = 7, .rows = rows, .targets = targets, .inv_temp = 1};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
@@ -261,6 +296,7 @@ void check_loghead(void) {
   attr.one_pass = true;
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
                   (&(Attr){.p = &attr}));
+  targets_of_sets();
 }
 
 void check_token_logp(void) {

@@ -36,14 +36,14 @@ TEST(log_probabilities_and_entropies_agree_with_double) {
       int32_t target[2] = {v / 2, v - 1};
       for (int j = 0; j < v; j++) z[v + j] *= 8; /* a sharp row after a flat one */
       if (v > 2) z[v / 3] = -INFINITY, z[v + 1] = 60;
-      logits_logp(&cx, 2, v, z, 0.7f, target, logp, ent, lse);
+      logits_logp(&cx, 2, v, NULL, z, 0.7f, target, logp, ent, lse);
       for (int r = 0; r < 2; r++) {
         Row want = reference(z + r * v, v, (double)0.7f);
         CHECK_NEAR(lse[r], want.lse, 5e-6);
         CHECK_NEAR(ent[r], want.entropy, 2e-5);
         CHECK_NEAR(logp[r], shifted(z + r * v, (double)0.7f, want.lse, target[r]), 1e-5);
       }
-      logits_logp(&cx, 2, v, z, 0.7f, NULL, NULL, NULL, lse);
+      logits_logp(&cx, 2, v, NULL, z, 0.7f, NULL, NULL, NULL, lse);
       free(z);
     }
   kern_select(NULL);
@@ -54,12 +54,12 @@ TEST(uniform_and_certain_rows_have_exact_entropies) {
     Ctx cx = {.arena = &arena};
     float *z = floats(151936), ent, logp;
     const int32_t target = 5;
-    logits_logp(&cx, 1, 151936, z, 1, &target, &logp, &ent, NULL);
+    logits_logp(&cx, 1, 151936, NULL, z, 1, &target, &logp, &ent, NULL);
     CHECK_NEAR(ent, log(151936), 2e-6);
     CHECK_NEAR(logp, -log(151936), 2e-6);
     for (int i = 0; i < 151936; i++) z[i] = -INFINITY;
     z[5] = 3;
-    logits_logp(&cx, 1, 151936, z, 1, &target, &logp, &ent, NULL);
+    logits_logp(&cx, 1, 151936, NULL, z, 1, &target, &logp, &ent, NULL);
     CHECK(ent == 0 && logp == 0);
     free(z);
   }
@@ -76,9 +76,10 @@ TEST(gradients_of_the_head_agree_with_double) {
       int32_t target[ROWS];
       for (int r = 0; r < ROWS; r++)
         target[r] = (r * 411) % V, dl[r] = gauss(), de[r] = gauss(), z[r * V + 7] = -INFINITY;
-      logits_logp(&cx, ROWS, V, z, (float)t, NULL, NULL, ent, lse);
+      logits_logp(&cx, ROWS, V, NULL, z, (float)t, NULL, NULL, ent, lse);
       g = copy_of(z, ROWS * V);
-      logits_logp_grad(&cx, ROWS, V, g, (float)t, target, lse, ent, dl, with_entropy ? de : NULL);
+      logits_logp_grad(&cx, ROWS, V, NULL, g, (float)t, target, lse, ent, dl,
+                       with_entropy ? de : NULL);
       for (int r = 0; r < ROWS; r++) {
         Row w = reference(z + r * V, V, t);
         double want[V];
@@ -102,10 +103,10 @@ TEST(kl_and_its_gradient_agree_with_double) {
     float *z = randoms(ROWS * V), *ref = randoms(ROWS * V), *g = randoms(ROWS * V);
     float *before = copy_of(g, ROWS * V), lse[ROWS], ref_lse[ROWS], kl[ROWS], dkl[ROWS];
     for (int r = 0; r < ROWS; r++) dkl[r] = gauss(), z[r * V + 3] = ref[r * V + 3] = -INFINITY;
-    logits_logp(&cx, ROWS, V, z, (float)t, NULL, NULL, NULL, lse);
-    logits_logp(&cx, ROWS, V, ref, (float)t, NULL, NULL, NULL, ref_lse);
-    logits_kl(&cx, ROWS, V, z, ref, (float)t, lse, ref_lse, kl);
-    logits_kl_grad(&cx, ROWS, V, z, ref, (float)t, lse, ref_lse, kl, dkl, g);
+    logits_logp(&cx, ROWS, V, NULL, z, (float)t, NULL, NULL, NULL, lse);
+    logits_logp(&cx, ROWS, V, NULL, ref, (float)t, NULL, NULL, NULL, ref_lse);
+    logits_kl(&cx, ROWS, V, NULL, z, ref, (float)t, lse, ref_lse, kl);
+    logits_kl_grad(&cx, ROWS, V, NULL, z, ref, (float)t, lse, ref_lse, kl, dkl, g);
     for (int r = 0; r < ROWS; r++) {
       Row a = reference(z + r * V, V, t), b = reference(ref + r * V, V, t);
       double want = 0, grad[V];
@@ -119,7 +120,7 @@ TEST(kl_and_its_gradient_agree_with_double) {
       CHECK_NEAR(kl[r], want, 3e-6);
       CHECK_NEAR(distance(g + r * V, grad, V), 0, 1e-6);
     }
-    logits_kl(&cx, 1, V, z, z, (float)t, lse, lse, kl);
+    logits_kl(&cx, 1, V, NULL, z, z, (float)t, lse, lse, kl);
     CHECK(kl[0] == 0);
     free(z), free(ref), free(g), free(before);
   }
@@ -131,7 +132,7 @@ static int32_t targets[MAX_ROWS];
 
 /* logp, entropy, lse one after another */
 static void rows_from(const Ctx *cx, int at, int m, float *out) {
-  logits_logp(cx, m, V, logits + at * V, 0.9f, targets + at, out, out + m, out + 2 * m);
+  logits_logp(cx, m, V, NULL, logits + at * V, 0.9f, targets + at, out, out + m, out + 2 * m);
 }
 static void all_rows(const Ctx *cx, float *out, void *arg) {
   (void)arg;

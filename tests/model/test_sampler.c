@@ -1,5 +1,6 @@
 /* The sampler against a slow and plain version of transformers' filters, and its distribution. */
 #include "kern/logits.h"
+#include "kern/token_set.h"
 #include "model/modeltest.h"
 #include "model/sampler.h"
 
@@ -8,6 +9,8 @@ enum { VOCAB = 1000 };
 static real inv_temp_of(const Sampling *s) {
   return (real)(s->temperature > 0 ? 1 / s->temperature : 1);
 }
+
+static uint32_t last_set[VOCAB + 1];
 
 static int32_t draw(const Sampling *s, const real *logits, int vocab, double uniform,
                     const int32_t *seen, int nseen) {
@@ -26,7 +29,7 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
                           .ids = seen + nseen / 2,
                           .len = nseen - nseen / 2};
   CHECK(sampler_scratch_bytes(vocab) <= sizeof scratch);
-  return sampler_token(&d, scratch);
+  return sampler_token(&d, scratch, last_set);
 }
 
 /* ---- the plain version: sort everything, drop what goes ----------------------------------- */
@@ -87,11 +90,25 @@ static void some_logits(real *z, double spread, uint64_t seed, bool ties) {
   }
 }
 
+/* Is the set of the last token what the plain version keeps? */
+static bool same_set(const Sampling *s, const double *p) {
+  const bool filters = sampling_is_truncated(s);
+  bool same = true;
+  int n = 0;
+  for (int i = 0; i < VOCAB; i++) {
+    const bool in = token_set_place(last_set, VOCAB, i) >= 0;
+    same &= in == (filters ? p[i] > 0 : true);
+    n += in;
+  }
+  CHECK(!filters || n <= sampling_most_kept(s, VOCAB));
+  return same;
+}
+
 static void check_settings(const Sampling *s, double spread, bool ties) {
   static real z[VOCAB];
   static double p[VOCAB];
   int32_t seen[40];
-  int differ = 0;
+  int differ = 0, different_sets = 0;
   for (int round = 0; round < 40; round++) {
     some_logits(z, spread, (uint64_t)round + 1, ties);
     some_ids(seen, 40, VOCAB, (uint64_t)round);
@@ -101,6 +118,7 @@ static void check_settings(const Sampling *s, double spread, bool ties) {
       const double u = k == 19 ? 0.99999999999 : rng_uniform(&key, (uint64_t)k);
       const int32_t got = draw(s, z, VOCAB, u, seen, 40);
       CHECK(p[got] > 0);
+      if (k == 0) different_sets += !same_set(s, p);
       differ += got != plain_draw(p, u);
     }
   }
@@ -108,6 +126,10 @@ static void check_settings(const Sampling *s, double spread, bool ties) {
   if (differ > 2)
     test_fail(__FILE__, __LINE__, "top_k %d top_p %g min_p %g: %d of 800 differ", s->top_k,
               s->top_p, s->min_p, differ);
+  /* so where the sum of the best comes close to top_p */
+  if (different_sets > (s->top_p < 1 ? 1 : 0))
+    test_fail(__FILE__, __LINE__, "top_k %d top_p %g min_p %g: %d of 40 sets differ", s->top_k,
+              s->top_p, s->min_p, different_sets);
 }
 
 TEST(every_combination_of_filters_agrees_with_the_plain_version) {

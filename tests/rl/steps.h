@@ -26,9 +26,10 @@ typedef struct Setup {
   ReuseRollout reuse;
   const char *shape;                       /* config.json of another model than tiny.h's */
   int prompts, group, max_prompt, max_new; /* 0: tiny.h's */
-  bool replace; /* some groups are rolled out again, with other prompts */
-  bool turns;   /* completions of several turns */
-  int threads;  /* 0: 2 */
+  bool replace;   /* some groups are rolled out again, with other prompts */
+  bool turns;     /* completions of several turns */
+  bool truncated; /* sampling has filters */
+  int threads;    /* 0: 2 */
 } Setup;
 
 typedef struct Result {
@@ -121,6 +122,8 @@ static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
   sampling_init(&ro.sampling);
   ro.sampling.max_new_tokens = t->o.max_new_tokens;
   if (s->turns) take_turns(&ro);
+  if (s->truncated && step % 2) ro.sampling.top_k = 5;
+  if (s->truncated) ro.sampling.top_p = 0.8, ro.sampling.temperature = 0.7;
   make_prompts(t, step, t->o.prompts_per_step, prompts, ids);
   Status st = engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro);
   if (s->replace && st == GRPO_OK) {
