@@ -89,7 +89,7 @@ typedef struct LogheadAttr {
   /* [n] the tokens that each target was sampled from (kern/token_set.h), over which the policy's
    * distribution is renormalised; NULL, also for a single output: all tokens.  The reference's
    * distribution is not renormalised. */
-  const uint32_t *const *kept;
+  const uint32_t *const *token_sets;
   bool one_pass; /* without a gradient to come it has no effect */
   real inv_temp;
   real softcap, ref_softcap; /* of the logits, before the temperature; 0: none */

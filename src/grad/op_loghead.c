@@ -66,9 +66,9 @@ static Status check_low(const Node *nd) {
   return GRPO_OK;
 }
 
-static Status check_kept(const LogheadAttr *a, int v) {
-  for (int i = 0; a->kept && i < a->n; i++)
-    if (a->kept[i] && token_set_place(a->kept[i], v, a->targets[i]) < 0)
+static Status check_sets(const LogheadAttr *a, int v) {
+  for (int i = 0; a->token_sets && i < a->n; i++)
+    if (a->token_sets[i] && token_set_place(a->token_sets[i], v, a->targets[i]) < 0)
       return fail(GRPO_EARG, "loghead: target %d is not among the tokens that it was sampled from",
                   i);
   return GRPO_OK;
@@ -98,7 +98,7 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
                 w->dim[1]);
   try(check_low(nd));
   try(check_targets("loghead", a->n, w->dim[0], a->targets));
-  try(check_kept(a, w->dim[0]));
+  try(check_sets(a, w->dim[0]));
   for (int i = 0; i < a->n; i++)
     if (a->rows[i] < 0 || a->rows[i] >= h->dim[0])
       return fail(GRPO_EARG, "loghead: output %d asks for row %d of %d", i, (int)a->rows[i],
@@ -136,10 +136,10 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   ch->x = arena_alloc(cx->arena, (size_t)rows * (size_t)c * sizeof(real));
   ch->logits = arena_alloc(cx->arena, bytes);
   if (ref) ch->ref_logits = arena_alloc(cx->arena, bytes);
-  const bool kept = attr_of(nd)->kept;
-  if (kept) ch->width = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->width);
-  if (kept) ch->place = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->place);
-  if (!ch->x || !ch->logits || (ref && !ch->ref_logits) || (kept && !(ch->width && ch->place)))
+  const bool sets = attr_of(nd)->token_sets;
+  if (sets) ch->width = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->width);
+  if (sets) ch->place = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->place);
+  if (!ch->x || !ch->logits || (ref && !ch->ref_logits) || (sets && !(ch->width && ch->place)))
     return fail(GRPO_ENOMEM, "loghead: no memory for the logits of %d rows", rows);
   if (!nd->in[LOW]) return GRPO_OK;
   ch->low = arena_alloc(cx->arena, (size_t)rows * (size_t)last_dim(nd->in[LOW]) * sizeof(real));
@@ -205,7 +205,7 @@ typedef struct CompactJob {
 static void compact_row(void *arg, int i, int worker) {
   (void)worker;
   const CompactJob *j = arg;
-  const uint32_t *set = j->a->kept[j->ch->at + i];
+  const uint32_t *set = j->a->token_sets[j->ch->at + i];
   const int32_t target = j->a->targets[j->ch->at + i];
   real *row = j->ch->logits + (size_t)i * (size_t)j->v;
   real *ref = j->ch->ref_logits ? j->ch->ref_logits + (size_t)i * (size_t)j->v : NULL;
@@ -223,7 +223,7 @@ static void chunk_compact(const Ctx *cx, const Node *nd, Chunk *ch) {
 static void expand_row(void *arg, int i, int worker) {
   (void)worker;
   const CompactJob *j = arg;
-  const uint32_t *set = j->a->kept[j->ch->at + i];
+  const uint32_t *set = j->a->token_sets[j->ch->at + i];
   if (set) token_set_expand(set, j->v, j->ch->logits + (size_t)i * (size_t)j->v);
 }
 

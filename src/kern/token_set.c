@@ -1,6 +1,5 @@
 #include "kern/token_set.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum { BITS = 32 };
@@ -16,6 +15,19 @@ size_t token_set_words(int vocab, int n) {
 
 const uint32_t *token_set_next(const uint32_t *set, int vocab) {
   return set + token_set_words(vocab, (int)set[0]);
+}
+
+bool token_set_is_valid(const uint32_t *set, size_t words, int vocab) {
+  if (!words || set[0] >= (uint32_t)vocab || token_set_words(vocab, (int)set[0]) > words)
+    return false;
+  if (is_list(set[0], vocab)) {
+    for (uint32_t i = 1; i <= set[0]; i++)
+      if (set[i] >= (uint32_t)vocab || (i > 1 && set[i] <= set[i - 1])) return false;
+    return true;
+  }
+  uint32_t n = 0, over = (uint32_t)vocab % BITS;
+  for (size_t w = 1; w <= bitmap_words(vocab); w++) n += (uint32_t)__builtin_popcount(set[w]);
+  return n == set[0] && !(over && set[bitmap_words(vocab)] >> over);
 }
 
 void token_set_begin(uint32_t *set, int vocab, int n) {

@@ -10,6 +10,7 @@
 #ifndef GRPO_KERN_TOKEN_SET_H
 #define GRPO_KERN_TOKEN_SET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@
 
 /* Words that a set of n tokens takes, and the most that sets of at most n tokens take. */
 size_t token_set_words(int vocab, int n);
+/* Is what begins there, of at most `words` words, a set?  For sets that are not our own. */
+bool token_set_is_valid(const uint32_t *set, size_t words, int vocab);
 /* The set that follows in memory. */
 const uint32_t *token_set_next(const uint32_t *set, int vocab);
 

@@ -94,7 +94,7 @@ const char *finish_name(Finish f) {
 
 /* ---- sets of tokens ------------------------------------------------------------------ */
 
-Status kept_tokens_reserve(KeptTokens *k, size_t room) {
+Status sampling_mask_reserve(SamplingMask *k, size_t room) {
   if (room <= k->room) return GRPO_OK;
   uint32_t *words = mem_realloc(k->words, room * sizeof *words);
   if (!words)
@@ -107,22 +107,22 @@ Status kept_tokens_reserve(KeptTokens *k, size_t room) {
   return GRPO_OK;
 }
 
-void kept_tokens_free(KeptTokens *k) {
+void sampling_mask_free(SamplingMask *k) {
   mem_free(k->words);
-  *k = (KeptTokens){0};
+  *k = (SamplingMask){0};
 }
 
-size_t kept_tokens_words(int vocab, int most_kept, int max_new) {
-  return most_kept ? (size_t)max_new * token_set_words(vocab, most_kept) : 0;
+size_t sampling_mask_words(int vocab, int mask_tokens, int max_new) {
+  return mask_tokens ? (size_t)max_new * token_set_words(vocab, mask_tokens) : 0;
 }
 
 /* Makes room for the next token's set. */
-static Status reserve_kept(const Decoder *d, Completion *o) {
-  const int vocab = d->m->config.vocab_size, most_kept = sampling_most_kept(d->sampling, vocab);
-  const size_t most = kept_tokens_words(vocab, most_kept, d->sampling->max_new_tokens);
-  const size_t need = o->kept->len + token_set_words(vocab, most_kept);
-  if (need <= o->kept->room) return GRPO_OK;
-  return kept_tokens_reserve(o->kept, max_size(need, min_size(2 * need, most)));
+static Status reserve_mask(const Decoder *d, Completion *o) {
+  const int vocab = d->m->config.vocab_size, mask_tokens = sampling_mask_tokens(d->sampling, vocab);
+  const size_t most = sampling_mask_words(vocab, mask_tokens, d->sampling->max_new_tokens);
+  const size_t need = o->sampling_mask->len + token_set_words(vocab, mask_tokens);
+  if (need <= o->sampling_mask->room) return GRPO_OK;
+  return sampling_mask_reserve(o->sampling_mask, max_size(need, min_size(2 * need, most)));
 }
 
 /* ---- memory ------------------------------------------------------------------------ */
@@ -410,10 +410,10 @@ static bool has_target(const Request *r, const Completion *o) {
 }
 
 /* From now on j->row is of the distribution renormalised over the tokens that the filters left. */
-static void renormalise(const Decoder *d, SampleJob *j, KeptTokens *kept, real *row) {
+static void renormalise(const Decoder *d, SampleJob *j, SamplingMask *mask, real *row) {
   const int vocab = d->m->config.vocab_size;
-  const uint32_t *set = kept->words + kept->len;
-  kept->len += token_set_words(vocab, (int)set[0]);
+  const uint32_t *set = mask->words + mask->len;
+  mask->len += token_set_words(vocab, (int)set[0]);
   if (!set[0]) return;
   logits_row(token_set_compact(set, vocab, j->logits, row), row, inv_temp(d), &j->row);
 }
@@ -437,10 +437,10 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
                              .ids = o->ids,
                              .prompt_len = r->prompt_len,
                              .len = o->len};
-  j->token = sampler_token(&draw, scratch, o->kept ? o->kept->words + o->kept->len : NULL);
+  j->token = sampler_token(&draw, scratch, o->sampling_mask ? o->sampling_mask->words + o->sampling_mask->len : NULL);
   if (has_target(r, o))
     j->target_logp = logits_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
-  if (o->kept) renormalise(d, j, o->kept, scratch);
+  if (o->sampling_mask) renormalise(d, j, o->sampling_mask, scratch);
   j->logp = logits_row_logp(&j->row, j->logits[j->token], draw.inv_temp);
 }
 
@@ -499,7 +499,7 @@ static void leave(Decoder *d, ActiveSequence *s) {
 static Status sample_tokens(Decoder *d) {
   const int run = jobs_a_chunk(d);
   for (int i = 0; i < d->njobs; i++)
-    if (d->job[i].seq->out->kept) try(reserve_kept(d, d->job[i].seq->out));
+    if (d->job[i].seq->out->sampling_mask) try(reserve_mask(d, d->job[i].seq->out));
   pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, sample_chunk, d);
   for (int i = 0; i < d->njobs; i++) {
     bool over;
@@ -520,9 +520,9 @@ static Status inject(Decoder *d, ActiveSequence *s, const Reply *r) {
     if (r->ids[i] < 0 || r->ids[i] >= d->m->config.vocab_size)
       return fail(GRPO_EARG, "injected token id %d is outside the vocabulary of %d", (int)r->ids[i],
                   d->m->config.vocab_size);
-    if (o->kept) {
-      try(reserve_kept(d, o));
-      token_set_begin(o->kept->words + o->kept->len++, d->m->config.vocab_size,
+    if (o->sampling_mask) {
+      try(reserve_mask(d, o));
+      token_set_begin(o->sampling_mask->words + o->sampling_mask->len++, d->m->config.vocab_size,
                       d->m->config.vocab_size);
     }
     o->ids[o->len] = r->ids[i];

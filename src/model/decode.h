@@ -5,7 +5,7 @@
  * log-probabilities and entropies are those at the sampling temperature, bit for bit what the
  * training forward computes for the same tokens.
  *
- * All memory is taken in decoder_new(); decoder_run() takes none, but for Completion.kept.
+ * All memory is taken in decoder_new(); decoder_run() takes none, but for Completion.sampling_mask.
  */
 #ifndef GRPO_MODEL_DECODE_H
 #define GRPO_MODEL_DECODE_H
@@ -37,14 +37,14 @@ typedef struct Reply {
 
 /* The sets of tokens that those of a completion were sampled from (kern/token_set.h), in order; an
  * injected token's is the whole vocabulary. */
-typedef struct KeptTokens {
+typedef struct SamplingMask {
   uint32_t *words; /* [room] */
   size_t len, room;
-} KeptTokens;
-Status kept_tokens_reserve(KeptTokens *k, size_t room); /* keeps what is there */
-void kept_tokens_free(KeptTokens *k);
-/* The most words of the sets of a completion of max_new tokens; most_kept: sampling_most_kept(). */
-size_t kept_tokens_words(int vocab, int most_kept, int max_new);
+} SamplingMask;
+Status sampling_mask_reserve(SamplingMask *k, size_t room); /* keeps what is there */
+void sampling_mask_free(SamplingMask *k);
+/* The most words of the sets of a completion of max_new tokens; mask_tokens: sampling_mask_tokens(). */
+size_t sampling_mask_words(int vocab, int mask_tokens, int max_new);
 
 typedef struct Completion {
   int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
@@ -58,7 +58,7 @@ typedef struct Completion {
   /* Caller's: the completion's sets begin at len 0 and are recorded, memory is taken as they grow,
    * and logp and entropy are those of the distributions renormalised over them.  NULL: nothing is
    * recorded, and logp and entropy are those of all tokens. */
-  KeptTokens *kept;
+  SamplingMask *sampling_mask;
   int len;
   Finish finish;
   int request, sample;

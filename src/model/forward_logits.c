@@ -68,7 +68,7 @@ Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tem
   *a = (LogheadAttr){.n = p->nout,
                      .rows = p->out_rows,
                      .targets = p->targets,
-                     .kept = p->kept,
+                     .token_sets = p->token_sets,
                      .one_pass = p->one_pass,
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};

@@ -22,7 +22,7 @@ typedef struct Pack {
   int nout;
   const int32_t *out_rows;     /* [nout] the row that predicts output i */
   const int32_t *targets;      /* [nout] */
-  const uint32_t *const *kept; /* [nout] the tokens that were not filtered out (attrs.h); or NULL */
+  const uint32_t *const *token_sets; /* [nout] the tokens that were not filtered out (attrs.h); or NULL */
   /* With end_below: the states that a critic judges, before each token of a completion, and after
    * the last one where that is a row. */
   int nvalues;

@@ -43,7 +43,7 @@ static bool has_filters(const Sampling *s) { return s->top_k > 0 || s->top_p < 1
 
 bool sampling_is_truncated(const Sampling *s) { return s->temperature > 0 && has_filters(s); }
 
-int sampling_most_kept(const Sampling *s, int vocab) {
+int sampling_mask_tokens(const Sampling *s, int vocab) {
   if (!sampling_is_truncated(s)) return 0;
   return s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
 }
@@ -241,11 +241,11 @@ size_t sampler_scratch_bytes(int vocab) {
   return (size_t)vocab * (2 * sizeof(real) + sizeof(Candidate));
 }
 
-int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *kept) {
+int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *set) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
   const bool filters = has_filters(s);
-  if (kept) token_set_begin(kept, d->vocab, d->vocab);
+  if (set) token_set_begin(set, d->vocab, d->vocab);
   if (!penalty && greedy) return first(d->logits, d->vocab, d->max);
   if (!penalty && !filters) return sample_any(d);
   real *z = scratch, *p = z + d->vocab, max = d->max;
@@ -260,5 +260,5 @@ int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *kept) {
   if (penalty) max = z[largest(z, d->vocab)];
   const double mass = logits_probs(d->vocab, z, 1, max, p);
   const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
-  return sample_filtered(d, z, p, worst, c, kept);
+  return sample_filtered(d, z, p, worst, c, set);
 }

@@ -43,10 +43,10 @@ typedef struct SamplerInput {
 /* Do filters leave tokens out?  Not at temperature 0, where nothing is sampled. */
 bool sampling_is_truncated(const Sampling *s);
 /* The most tokens that the filters can leave: vocab or less; 0: there are no filters. */
-int sampling_most_kept(const Sampling *s, int vocab);
+int sampling_mask_tokens(const Sampling *s, int vocab);
 
 size_t sampler_scratch_bytes(int vocab); /* memory of one thread, for sampler_token */
-/* kept: NULL, or receives the set of tokens that the filters have left (token_set.h). */
-int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *kept);
+/* set: NULL, or receives the set of tokens that the filters have left (token_set.h). */
+int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *set);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct Batch {
   float *target_logp;     /* [max_sequences, max_new] of the prompt's target, at that temperature */
   uint8_t *sampled; /* [max_sequences, max_new] 1: sampled by the model, 0: injected by a tool or an
                        environment; NULL: no turns, all are sampled */
-  KeptTokens *kept; /* [max_sequences] what the filters of sampling left; NULL: never truncated */
+  SamplingMask *sampling_mask; /* [max_sequences] what the filters of sampling left; NULL: never truncated */
   float *ref_logp;  /* [max_sequences, max_new]; NULL: not reserved */
   bool has_ref;     /* ref_logp is filled */
   double temperature;  /* that the recorded log-probabilities are for */
@@ -50,7 +50,7 @@ typedef enum BatchParts { BATCH_REF = 1, BATCH_TURNS = 2 } BatchParts;
 /* Makes room for at least so much; growing takes new memory and drops what the batch held. */
 Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts);
 /* From now on the completions of this group record the tokens that filters leave, or do not. */
-Status batch_record_kept(Batch *b, int slot, bool record);
+Status batch_record_masks(Batch *b, int slot, bool record);
 void batch_free(Batch *b);
 size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, int parts);
 

@@ -44,10 +44,10 @@ DecoderLimits engine_decoder_limits(const EngineOptions *o) {
 }
 
 /* The sets of tokens that truncated sampling leaves, of a whole step. */
-static size_t kept_bytes(const Config *c, const EngineOptions *o) {
-  const int most = min_int(o->most_kept, c->vocab_size);
+static size_t mask_bytes(const Config *c, const EngineOptions *o) {
+  const int most = min_int(o->mask_tokens, c->vocab_size);
   const size_t sequences = (size_t)o->prompts_per_step * (size_t)o->group_size;
-  return sequences * kept_tokens_words(c->vocab_size, most, o->max_new_tokens) * sizeof(uint32_t);
+  return sequences * sampling_mask_words(c->vocab_size, most, o->max_new_tokens) * sizeof(uint32_t);
 }
 
 /* micro_batch_tokens, or all rows of a step where that is less, as engine_options_check bounds
@@ -71,9 +71,9 @@ size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *referen
   const StepMemory kind = !o->train                   ? STEP_FORWARD
                           : o->gradient_checkpointing ? STEP_CHECKPOINTED
                                                       : STEP_TRAIN;
-  const size_t kept = o->most_kept ? (size_t)(rows + spans) * sizeof(uint32_t *) : 0;
+  const size_t sets = o->mask_tokens ? (size_t)(rows + spans) * sizeof(uint32_t *) : 0;
   const size_t bytes = estimate_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
-                       model_plan_step_bytes(policy, rows, kind) + kept;
+                       model_plan_step_bytes(policy, rows, kind) + sets;
   if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
     const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
     return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
@@ -141,12 +141,14 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-               kept_bytes(&policy->config, o) + (o->train ? engine_step_bytes(o) : 0),
+              
+               (o->train ? engine_step_bytes(o) : 0),
+      .masks = mask_bytes(&policy->config, o),
       .critic = critic_bytes(policy, o->critic, o->optimizer.kind) + tree_bytes(policy, o, true),
       .activations = engine_activation_bytes(policy, reference, o),
   };
   out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
-               out->batch + out->activations;
+               out->batch + out->masks + out->activations;
   const RolloutActivations a = plan_activations(policy, o);
   if (reuses(policy, o, out)) out->kept = rollout_activations_bytes(&a);
   out->total += out->kept;

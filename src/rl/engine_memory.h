@@ -10,7 +10,7 @@
 
 /* Bytes, by who takes them; `total` is their sum. */
 typedef struct EngineBytes {
-  size_t weights, reference, optimizer, critic, cache, batch, activations, kept, total;
+  size_t weights, reference, optimizer, critic, cache, batch, masks, activations, kept, total;
 } EngineBytes;
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                      const EngineOptions *o, EngineBytes *out);

@@ -18,7 +18,7 @@ typedef struct EngineOptions {
 #include "base/option_fields.h"
 #include "rl/engine_options.def"
   int max_new_tokens; /* sampling.max_new_tokens */
-  int most_kept; /* tokens that the filters of sampling leave at most (0: there are none), which
+  int mask_tokens; /* tokens that the filters of sampling leave at most (0: there are none), which
                     the estimate counts; any sampling works */
   ReuseRollout reuse_rollout; /* REUSE_ON: EARG or ENOMEM where it cannot be */
   bool train;                 /* take gradients and optimizer state */

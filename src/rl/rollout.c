@@ -28,8 +28,8 @@ static Status scratch(Engine *e, int requests, int completions) {
 static uint32_t stream_of(BatchSlot slot) { return slot == BATCH_EVAL ? RNG_EVAL : RNG_SAMPLE; }
 
 /* What is trained on records which tokens the filters leave. */
-static Status record_kept(Batch *b, BatchSlot slot, int group, const RolloutOptions *o) {
-  return batch_record_kept(b, group, slot == BATCH_SAMPLE && sampling_is_truncated(&o->sampling));
+static Status record_masks(Batch *b, BatchSlot slot, int group, const RolloutOptions *o) {
+  return batch_record_masks(b, group, slot == BATCH_SAMPLE && sampling_is_truncated(&o->sampling));
 }
 
 /* Request i is for the batch's slot slots[i] (NULL: i). */
@@ -38,7 +38,7 @@ static Status make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const in
   for (int i = 0; i < n; i++) {
     const int at = slots ? slots[i] : i;
     try(batch_set_prompt(b, at, &prompts[i]));
-    try(record_kept(b, slot, at, o));
+    try(record_masks(b, slot, at, o));
     Request *r = &e->request[i];
     *r = (Request){.n = o->group,
                    .target = prompts[i].target,
@@ -82,7 +82,7 @@ static Status roll_out_own(Engine *e, Batch *b, BatchSlot slot, int n, const int
   for (int i = 0; i < n; i++) {
     const int at = slots ? slots[i] : i;
     try(batch_set_prompt(b, at, &prompts[i]));
-    try(record_kept(b, slot, at, o));
+    try(record_masks(b, slot, at, o));
     if (share_owner(e, slot, b->nprompts, at) != comm_rank()) continue;
     own[count] = at;
     list[count++] = prompts[i];

@@ -47,22 +47,22 @@ enum { PARTS = 6 };
 
 static void parts_of(const Batch *b, int group, Completion *c, Part *out) {
   const size_t n = (size_t)c->len;
-  const KeptTokens none = {0}, *kept = c->kept ? c->kept : &none;
+  const SamplingMask none = {0}, *mask = c->sampling_mask ? c->sampling_mask : &none;
   out[0] = (Part){c->ids, n * sizeof *c->ids};
   out[1] = (Part){c->logp, n * sizeof *c->logp};
   out[2] = (Part){c->entropy, n * sizeof *c->entropy};
   out[3] = (Part){c->target_logp, (size_t)b->target_len[group] * sizeof *c->target_logp};
   out[4] = (Part){c->sampled, c->sampled ? n : 0};
-  out[5] = (Part){kept->words, kept->len * sizeof *kept->words};
+  out[5] = (Part){mask->words, mask->len * sizeof *mask->words};
 }
 
 typedef struct Head {
   int32_t len, finish;
-  uint64_t kept; /* words */
+  uint64_t mask; /* words */
 } Head;
 
 static void put_completion(Buf *to, const Batch *b, int group, Completion *c) {
-  const Head h = {c->len, (int32_t)c->finish, c->kept ? c->kept->len : 0};
+  const Head h = {c->len, (int32_t)c->finish, c->sampling_mask ? c->sampling_mask->len : 0};
   Part part[PARTS];
   buf_put(to, &h, sizeof h);
   parts_of(b, group, c, part);
@@ -78,9 +78,9 @@ static Status take_completion(const char **at, const Batch *b, int group, Comple
   from += sizeof h;
   c->len = h.len;
   c->finish = (Finish)h.finish;
-  if (c->kept) {
-    try(kept_tokens_reserve(c->kept, (size_t)h.kept));
-    c->kept->len = (size_t)h.kept;
+  if (c->sampling_mask) {
+    try(sampling_mask_reserve(c->sampling_mask, (size_t)h.mask));
+    c->sampling_mask->len = (size_t)h.mask;
   }
   parts_of(b, group, c, part);
   for (int i = 0; i < PARTS; i++) {

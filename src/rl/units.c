@@ -73,20 +73,20 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
   return pack_groups(a, c, 1, &g, out);
 }
 
-Status unit_kept(Arena *a, int vocab, const Batch *b, const Unit *u, const uint32_t *const **out) {
-  const uint32_t **kept = NULL;
+Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u, const uint32_t *const **out) {
+  const uint32_t **sets = NULL;
   bool any = false;
-  for (int i = u->first; i < u->first + u->n; i++) any |= b->completion[i].kept != NULL;
+  for (int i = u->first; i < u->first + u->n; i++) any |= b->completion[i].sampling_mask != NULL;
   *out = NULL;
   if (!any) return GRPO_OK;
-  if (!(kept = arena_alloc(a, (size_t)u->tokens * sizeof *kept)))
+  if (!(sets = arena_alloc(a, (size_t)u->tokens * sizeof *sets)))
     return fail(GRPO_ENOMEM, "update: no memory for a packed group");
-  *out = kept;
+  *out = sets;
   for (int i = u->first; i < u->first + u->n; i++) {
     const Completion *c = &b->completion[i];
-    const uint32_t *set = c->kept ? c->kept->words : NULL;
+    const uint32_t *set = c->sampling_mask ? c->sampling_mask->words : NULL;
     for (int t = 0; t < c->len; t++) {
-      *kept++ = set && set[0] ? set : NULL;
+      *sets++ = set && set[0] ? set : NULL;
       if (set) set = token_set_next(set, vocab);
     }
   }

@@ -82,6 +82,15 @@ static int l_target_logprobs(lua_State *L) {
   return 1;
 }
 
+/* sampling_mask(i) -> the sets of tokens that those of completion i were sampled from, for m:score; nil if
+ * nothing was filtered out */
+static int l_sampling_mask(lua_State *L) {
+  const SamplingMask *k = check_completion(L)->sampling_mask;
+  if (!k) return 0;
+  lua_pushlstring(L, (const char *)k->words, k->len * sizeof *k->words);
+  return 1;
+}
+
 /* sampled(i) -> list of booleans: true for a token that the model sampled, false for an injected
  * one; nil if the engine has no turns */
 static int l_sampled(lua_State *L) {
@@ -140,7 +149,7 @@ static int l_tostring(lua_State *L) {
 
 CORE_PART(batch) {
   static const luaL_Reg methods[] = {
-      FN(ids),    FN(logprobs), FN(entropies), FN(ref_logprobs), FN(target_logprobs), FN(sampled),
+      FN(ids),    FN(logprobs), FN(entropies), FN(ref_logprobs), FN(target_logprobs), FN(sampled), FN(sampling_mask),
       FN(length), FN(finish),   FN(prompt),    FN(text),         {NULL, NULL}};
   static const luaL_Reg meta[] = {META(len), META(tostring), {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);

@@ -93,7 +93,7 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
   const Option *longest = option_find(&sampling_option_set, "sampling.max_new_tokens");
   read_options(L, index, where, &engine_option_set, 0, o);
   field_int(L, index, where, "max_new_tokens", 1, (lua_Integer)longest->high, &o->max_new_tokens);
-  field_int(L, index, where, "most_kept", 0, INT_MAX, &o->most_kept);
+  field_int(L, index, where, "mask_tokens", 0, INT_MAX, &o->mask_tokens);
   field_bool(L, index, where, "examples", &o->examples);
   field_bool(L, index, where, "turns", &o->turns);
   field_reuse(L, index, where, &o->reuse_rollout);
@@ -104,7 +104,7 @@ static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) 
   static const OptionSet *const sets[] = {&engine_option_set, NULL};
   static const char *const others[] = {
       "storage",  "lora",  "model",         "tokenizer",      "reference", "bigram", "optimizer",
-      "examples", "turns", "reuse_rollout", "max_new_tokens", "most_kept", NULL};
+      "examples", "turns", "reuse_rollout", "max_new_tokens", "mask_tokens", NULL};
   engine_options_init(o);
   check_table(L, 1);
   check_option_fields(L, 1, "engine", sets, estimate ? others : others + 2);
@@ -159,8 +159,9 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   } rows[] = {
       {"total", b->total},         {"weights", b->weights},         {"reference", b->reference},
       {"optimizer", b->optimizer}, {"critic", b->critic},           {"cache", b->cache},
-      {"batch", b->batch},         {"activations", b->activations}, {"kept", b->kept}};
-  lua_createtable(L, 0, 9);
+      {"batch", b->batch},         {"activations", b->activations}, {"kept", b->kept},
+      {"masks", b->masks}};
+  lua_createtable(L, 0, 10);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     set_integer(L, rows[i].name, (lua_Integer)rows[i].bytes);
   }

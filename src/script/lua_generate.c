@@ -33,11 +33,15 @@ static void want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
 }
 
 static void push_completion(lua_State *L, const Tokenizer *tok, const Completion *c, Buf *text) {
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   push_ids(L, c->ids, (size_t)c->len);
   lua_setfield(L, -2, "ids");
   push_floats(L, c->logp, c->len);
   lua_setfield(L, -2, "logprobs");
+  if (c->sampling_mask) {
+    lua_pushlstring(L, (const char *)c->sampling_mask->words, c->sampling_mask->len * sizeof *c->sampling_mask->words);
+    lua_setfield(L, -2, "sampling_mask");
+  }
   lua_pushstring(L, finish_name(c->finish));
   lua_setfield(L, -2, "finish");
   set_integer(L, "prompt", c->request + 1);
@@ -58,6 +62,16 @@ static Completion *push_completions(lua_State *L, int total, int max) {
     c[i].logp = logp + (size_t)i * (size_t)max;
   }
   return c;
+}
+
+/* Pushes memory for the sets of tokens that the filters leave, of `words` words a completion. */
+static void push_masks(lua_State *L, Completion *c, int total, size_t words) {
+  SamplingMask *k = push_scratch(L, (size_t)total, sizeof *k);
+  uint32_t *all = push_scratch(L, (size_t)total * words, sizeof *all);
+  for (int i = 0; i < total; i++) {
+    k[i] = (SamplingMask){.words = all + (size_t)i * words, .room = words};
+    c[i].sampling_mask = &k[i];
+  }
 }
 
 static Request *push_requests(lua_State *L, const Prompts *p, int n, uint64_t seed) {
@@ -104,19 +118,21 @@ static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts 
 }
 
 static int l_generate(lua_State *L) {
-  static const char *const others[] = {"stop", "stop_regex", "n", "seed", "on_token", NULL};
+  static const char *const others[] = {"stop", "stop_regex", "n", "seed", "on_token", "sampling_mask", NULL};
   static const OptionSet *const sets[] = {&sampling_option_set, NULL};
   enum { SIDE_BY_SIDE = 64, GENERATE_TOKENS = 16 };
   LuaModel *lm = check_lua_model(L, 1);
   Sampling sampling;
   int n = 1, longest = 1;
   uint64_t seed = 0;
+  bool masked = false;
   lua_settop(L, 3);
   bool single = is_single_prompt(L, 2);
   if (lua_isnil(L, 3)) lua_newtable(L), lua_replace(L, 3);
   check_option_fields(L, 3, "generate", sets, others);
   field_int(L, 3, "generate", "n", 1, 1 << 20, &n);
   field_seed(L, 3, "generate", "seed", &seed);
+  field_bool(L, 3, "generate", "sampling_mask", &masked);
   sampling_init(&sampling);
   sampling.max_new_tokens = GENERATE_TOKENS;
   read_sampling(L, 3, "generate", &sampling);
@@ -145,6 +161,10 @@ static int l_generate(lua_State *L) {
   want_decoder(L, lm, tok, &want);
   Request *requests = push_requests(L, &p, n, seed);
   Completion *c = push_completions(L, p.n * n, sampling.max_new_tokens);
+  const int vocab = model_config(lm->m)->vocab_size;
+  const int mask_tokens = sampling_mask_tokens(&sampling, vocab);
+  if (masked && mask_tokens)
+    push_masks(L, c, p.n * n, sampling_mask_words(vocab, mask_tokens, sampling.max_new_tokens));
   run_decoder(L, lm, on_token, &p, requests, &sampling, c);
   Buf *text = push_buf(L);
   lua_createtable(L, p.n * n, 0);

@@ -95,6 +95,65 @@ static Groups push_groups(lua_State *L, const Prompts *prompts, const Prompts *c
   return g;
 }
 
+/* The sets of tokens that the tokens of completions were sampled from, by their position among all
+ * tokens of the caller; NULL: all tokens. */
+typedef const uint32_t **TokenSets;
+
+/* Takes the sets of completion i from the string on top of the stack. */
+static void read_mask(lua_State *L, const Config *c, const Prompts *completions, int i,
+                      TokenSets out) {
+  size_t bytes, at = completions->at[i];
+  const char *text = lua_tolstring(L, -1, &bytes);
+  size_t left = bytes / sizeof(uint32_t);
+  uint32_t *set = push_scratch(L, left + 1, sizeof *set);
+  memcpy(set, text, left * sizeof *set);
+  for (; at < completions->at[i + 1]; at++) {
+    const uint32_t *next;
+    if (!token_set_is_valid(set, left, c->vocab_size))
+      raise_new(L, GRPO_EARG, "score.sampling_masks: item %d is not what sampling gave for this completion",
+                i + 1);
+    if (set[0]) out[at] = set;
+    next = token_set_next(set, c->vocab_size);
+    left -= (size_t)(next - set);
+    set += next - set;
+  }
+  if (left || bytes % sizeof(uint32_t))
+    raise_new(L, GRPO_EARG, "score.sampling_masks: item %d has more tokens than its completion", i + 1);
+}
+
+/* Reads the option sampling_masks, a list of strings and false; NULL: it is not given. */
+static TokenSets push_masks(lua_State *L, const Config *c, const Prompts *completions) {
+  if (lua_isnil(L, 4) || lua_getfield(L, 4, "sampling_masks") == LUA_TNIL) return NULL;
+  const int list = lua_gettop(L);
+  if (!lua_istable(L, list))
+    raise_new(L, GRPO_EARG, "score.sampling_masks: want a list of strings, got %s", luaL_typename(L, list));
+  TokenSets out = push_scratch(L, completions->ids->len, sizeof *out);
+  memset(out, 0, completions->ids->len * sizeof *out);
+  luaL_checkstack(L, completions->n + 20, "score");
+  for (int i = 0; i < completions->n; i++) {
+    const int type = lua_rawgeti(L, list, i + 1);
+    if (type == LUA_TSTRING) {
+      read_mask(L, c, completions, i, out);
+      lua_remove(L, -2);
+      continue;
+    }
+    if (type != LUA_TNIL && lua_toboolean(L, -1))
+      raise_new(L, GRPO_EARG, "score.sampling_masks: item %d is a %s, want a string or false", i + 1,
+                luaL_typename(L, -1));
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+/* Brings the sets into the pack's order. */
+static Status order_sets(ForwardPass *f, const TokenSets sets, Pack *pack) {
+  const uint32_t **out = arena_alloc(&f->tape.arena, (f->n + 1) * sizeof *out);
+  if (!out) return fail(GRPO_ENOMEM, "score: %zu tokens", f->n);
+  for (size_t i = 0; i < f->n; i++) out[i] = sets[f->order[i]];
+  pack->token_sets = out;
+  return GRPO_OK;
+}
+
 /* Sets order[i], the position of the pack's output i among all completion tokens of the caller. */
 static Status set_order(ForwardPass *f, const Groups *g, const Prompts *completions) {
   size_t i = 0;
@@ -111,12 +170,13 @@ static Status set_order(ForwardPass *f, const Groups *g, const Prompts *completi
 }
 
 static Status forward_run(ForwardPass *f, const Groups *g, const Prompts *completions,
-                          double temperature) {
+                          const TokenSets sets, double temperature) {
   Pack *pack = arena_alloc(&f->tape.arena, sizeof *pack);
   Tensor *hidden;
   if (!pack) return fail(GRPO_ENOMEM, "score");
   try(pack_groups(&f->tape.arena, model_config(f->m), g->n, g->group, pack));
   try(set_order(f, g, completions));
+  if (sets) try(order_sets(f, sets, pack));
   try(forward_hidden(f->m, &f->tape, pack, &hidden));
   return forward_logp(f->m, &f->tape, pack, hidden, temperature, NULL, NULL, &f->out);
 }
@@ -178,10 +238,11 @@ static void set_lengths(lua_State *L, int t, const Prompts *completions) {
 
 /* Runs the forward pass and pushes t = { logp=, entropy=, lengths=, sequence= }. */
 static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
-                       const Prompts *completions, double temperature, bool grad) {
+                       const Prompts *completions, const TokenSets sets, double temperature,
+                       bool grad) {
   Groups g = push_groups(L, prompts, completions);
   ForwardPass **slot = push_forward(L, lm->m, grad);
-  Status s = forward_run(*slot, &g, completions, temperature);
+  Status s = forward_run(*slot, &g, completions, sets, temperature);
   if (s) return raise_status(L, s);
   int dim[2] = {2, (int)(*slot)->n};
   real *both = push_ordered(L, *slot);
@@ -202,7 +263,7 @@ static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
 }
 
 static int l_score(lua_State *L) {
-  static const char *const known[] = {"temperature", "grad", NULL};
+  static const char *const known[] = {"temperature", "grad", "sampling_masks", NULL};
   LuaModel *lm = check_lua_model(L, 1);
   double temperature = 1;
   bool grad = false;
@@ -224,7 +285,8 @@ static int l_score(lua_State *L) {
     return raise_new(L, GRPO_EARG, "score: too many tokens");
   grad = grad && recording(L);
   if (grad) want_trainable(L, lm);
-  return push_scores(L, lm, &prompts, &completions, temperature, grad);
+  const TokenSets sets = push_masks(L, model_config(lm->m), &completions);
+  return push_scores(L, lm, &prompts, &completions, sets, temperature, grad);
 }
 
 /* ---- one sequence ------------------------------------------------------------------- */

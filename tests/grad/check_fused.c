@@ -227,10 +227,10 @@ static void targets_of_sets(void) {
   enum { WIDE = 40, N = 7 };
   static const int32_t of[N] = {0, 39, 17, 17, 1, 5, 30};
   uint32_t *words = check_alloc((size_t)N * 8 * sizeof *words);
-  const uint32_t *kept[N];
+  const uint32_t *sets[N];
   for (int i = 0; i < N; i++, words += 8) {
     const int every = i % 3 == 0 ? 39 : i % 3, n = i % 3 == 0 ? 2 : WIDE / (i % 3);
-    kept[i] = i == 5 ? NULL : words;
+    sets[i] = i == 5 ? NULL : words;
     if (i % 3 == 0) { /* the target and another token */
       const int32_t other = (of[i] + 7) % WIDE;
       token_set_begin(words, WIDE, 2);
@@ -242,7 +242,7 @@ static void targets_of_sets(void) {
     for (int k = 0; k < n; k++) token_set_add(words, WIDE, k, k * every + (of[i] % every));
   }
   LogheadAttr attr = {
-      .n = N, .rows = rows, .targets = of, .kept = kept, .inv_temp = (real)(1 / .7)};
+      .n = N, .rows = rows, .targets = of, .token_sets = sets, .inv_temp = (real)(1 / .7)};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, WIDE, 4);
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
   attr.one_pass = true;

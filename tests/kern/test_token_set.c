@@ -42,4 +42,24 @@ TEST(sets_of_any_size_give_back_their_tokens) {
   check_set(999, 1, 1, 33);
 }
 
+TEST(what_is_no_set_is_found) {
+  uint32_t list[] = {3, 5, 6, 999}, bits[33];
+  const uint32_t all = 0;
+  CHECK(token_set_is_valid(list, 4, V) && token_set_is_valid(&all, 1, V));
+  CHECK(!token_set_is_valid(list, 3, V) && !token_set_is_valid(&all, 0, V));
+  list[3] = V;
+  CHECK(!token_set_is_valid(list, 4, V));
+  list[3] = 6;
+  CHECK(!token_set_is_valid(list, 4, V));
+  make_set(bits, 500, 1, 2);
+  CHECK(token_set_is_valid(bits, 33, V) && !token_set_is_valid(bits, 32, V));
+  bits[0]--;
+  CHECK(!token_set_is_valid(bits, 33, V));
+  make_set(bits, 500, 0, 2);
+  bits[32] = bits[32] << 8; /* tokens past the vocabulary */
+  CHECK(!token_set_is_valid(bits, 33, V));
+  bits[0] = V;
+  CHECK(!token_set_is_valid(bits, 33, V));
+}
+
 TEST(all_tokens_take_one_word) { check_set(V, 0, 1, 1); }

@@ -100,7 +100,7 @@ static bool same_set(const Sampling *s, const double *p) {
     same &= in == (filters ? p[i] > 0 : true);
     n += in;
   }
-  CHECK(!filters || n <= sampling_most_kept(s, VOCAB));
+  CHECK(!filters || n <= sampling_mask_tokens(s, VOCAB));
   return same;
 }
 

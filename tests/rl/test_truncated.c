@@ -71,7 +71,7 @@ static void read_sets(const Batch *b, unsigned *sets) {
   memset(sets, 0, CONTEXTS * sizeof *sets);
   for (int i = 0; i < SAMPLES; i++) {
     const Completion *c = &b->completion[i];
-    const uint32_t *set = c->kept->words;
+    const uint32_t *set = c->sampling_mask->words;
     for (int k = 0; k < 2; k++, set = token_set_next(set, FIVE)) {
       unsigned bits = 0;
       unsigned *of = &sets[k ? 1 + c->ids[0] : 0];
@@ -190,8 +190,8 @@ TEST(without_filters_nothing_is_recorded) {
   Tiny t;
   tiny_open(&t, 1, NULL);
   const Batch *b = tiny_rollout(&t, 1);
-  for (int i = 0; i < batch_size(b); i++) CHECK(!b->completion[i].kept);
-  CHECK(!b->kept);
+  for (int i = 0; i < batch_size(b); i++) CHECK(!b->completion[i].sampling_mask);
+  CHECK(!b->sampling_mask);
   tiny_close(&t);
 }
 
@@ -289,16 +289,16 @@ TEST(the_estimate_bounds_what_the_sets_take) {
   open_engine(&t, &s);
   for (uint32_t k = 1; k <= 4; k++) step(&t, &s, k, &m);
   const Batch *b = engine_batch(t.engine, BATCH_SAMPLE);
-  const size_t most = kept_tokens_words(TINY_VOCAB, TINY_VOCAB, TINY_NEW);
+  const size_t most = sampling_mask_words(TINY_VOCAB, TINY_VOCAB, TINY_NEW);
   size_t words = 0;
   for (int i = 0; i < batch_size(b); i++) {
-    CHECK(b->kept[i].len > 0 && b->kept[i].len <= b->kept[i].room && b->kept[i].room <= most);
-    words += b->kept[i].room;
+    CHECK(b->sampling_mask[i].len > 0 && b->sampling_mask[i].len <= b->sampling_mask[i].room && b->sampling_mask[i].room <= most);
+    words += b->sampling_mask[i].room;
   }
   CHECK(words <= most * TINY_PROMPTS * TINY_GROUP);
   CHECK(most == TINY_NEW * (1 + (TINY_VOCAB + 31) / 32));
-  CHECK(kept_tokens_words(151936, 0, 1000) == 0);
-  CHECK(kept_tokens_words(151936, 50, 1000) == 51000);
-  CHECK(kept_tokens_words(151936, 151936, 1000) == 1000 * (1 + 151936 / 32));
+  CHECK(sampling_mask_words(151936, 0, 1000) == 0);
+  CHECK(sampling_mask_words(151936, 50, 1000) == 51000);
+  CHECK(sampling_mask_words(151936, 151936, 1000) == 1000 * (1 + 151936 / 32));
   tiny_close(&t);
 }

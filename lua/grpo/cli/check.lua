@@ -15,6 +15,7 @@ local schedule_check = require "grpo.train.schedule_check"
 local script = require "grpo.scripts.script"
 local statistics = require "grpo.statistics"
 local trainer = require "grpo.train.trainer"
+local truncated = require "grpo.train.truncated"
 
 local command = {
   name = "check",
@@ -36,7 +37,8 @@ local command = {
       .. "data.train too (a note where data.train is generated), and a row that is another one "
       .. "when it is asked for again. Notes tell of prompts that are longer than "
       .. "data.max_prompt_tokens, of rows that repeat a prompt, and of rewards that give nil for a "
-      .. "row's own answer. Steps are tried with the rows that have no fault.",
+      .. "row's own answer. Steps are tried with the rows that have no fault. Further notes say what "
+      .. "sampling.top_p, top_k, min_p and repetition_penalty mean for training.",
     "Every schedule is evaluated over its whole stage: a value that its option cannot have, and a "
       .. "warm-up that the stage has no time for, are findings.",
     "A reward is reported as a finding if it answers differently when it is called again or in "
@@ -245,16 +247,22 @@ end
 local function memory_line(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "kept",
-    "activations" } do
+  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "masks",
+    "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
 end
 
+-- What there is to say of training on what the stage samples.
+local function sampling_notes(stage)
+  if not stage.method.samples then return {} end
+  return truncated.notes(stage.config, stage.engine:estimate().masks)
+end
+
 -- Notes in group.sampled what rewards gave to completions, as judge takes it.
 local function estimate(tr, e, groups, findings)
-  local memory, failed, wrapped, sampled = {}, {}, {}, {}
+  local memory, failed, wrapped, sampled, notes = {}, {}, {}, {}, {}
   for _, group in ipairs(groups) do
     for _, index in ipairs(group.stages) do sampled[index] = group.sampled end
   end
@@ -270,6 +278,9 @@ local function estimate(tr, e, groups, findings)
     tr:begin_stage(index)
     tr.stage.steps = 6
     memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
+    for _, note in ipairs(sampling_notes(tr.stage)) do
+      if not notes[note] then notes[#notes + 1], notes[note] = note, true end
+    end
     local planned = planned_steps(spec.config)
     local seconds = time_steps(tr, tr.stage, 6, sampled[index])
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
@@ -277,6 +288,7 @@ local function estimate(tr, e, groups, findings)
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
   out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
+  for _, note in ipairs(notes) do out("note: %s", note) end
   local known = {}
   for _, group in ipairs(groups) do
     table.move(group.findings, 1, #group.findings, #known + 1, known)

@@ -47,12 +47,14 @@ function Model:logprobs(ids) end
 ---@field stop_regex? string|grpo.Regex
 ---@field n? integer completions of each prompt (default 1)
 ---@field seed? integer default 0
+---@field sampling_mask? boolean where top_p, top_k or min_p filter, renormalise logprobs and return the tokens that were left (default false)
 ---@field on_token? fun(id: integer, index: integer) called after every token; index: the completion's place in the result
 
 ---@class grpo.Generated
 ---@field text string|nil without special tokens; nil when the model has no tokenizer
 ---@field ids integer[]
----@field logprobs number[]
+---@field logprobs number[] of all tokens at the temperature; with the option sampling_mask, renormalised over the tokens that the filters left
+---@field sampling_mask? string with the option sampling_mask, where there are filters: the tokens that each was sampled from, for score
 ---@field finish "eos"|"stop"|"length"
 ---@field prompt integer which prompt, from 1
 
@@ -94,7 +96,7 @@ function Model:unmask(what, opts) end
 ---One prompt per completion; equal prompts are computed once.
 ---@param prompts grpo.Prompt[]
 ---@param completions (integer[]|string)[] strings get no special tokens
----@param opts? { temperature?: number, grad?: boolean } grad: logp and entropy lead back into the parameters
+---@param opts? { temperature?: number, grad?: boolean, sampling_masks?: (string|false)[] } grad: logp and entropy lead back into the parameters; sampling_masks: of each completion, as generate gives it; logp and entropy are then those of the distributions that the filters left
 ---@return grpo.Scores
 function Model:score(prompts, completions, opts) end
 

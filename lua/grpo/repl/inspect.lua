@@ -38,12 +38,13 @@ end
 -- one for each completion.
 local function lists_of(tr, cs)
   local l = { prompts = {}, ids = {}, old_logp = {}, ref_logp = {}, advantage = {}, mask = {},
-    all_ids = {} }
+    all_ids = {}, masks = {} }
   local mask_truncated = tr.settings.train.mask_truncated
   for i, c in ipairs(cs) do
     local slot = (i - 1) // #c.group + 1
     local ref, sampled = recorded(tr, "ref_logprobs", i), recorded(tr, "sampled", i)
     local advantages = tr.batch.token_advantages and tr.batch.token_advantages[i] or c.advantage
+    l.masks[i] = recorded(tr, "sampling_mask", i) or false
     l.prompts[i], l.ids[i] = tr.batch.prompts[slot].ids, c.ids
     for k = 1, #c.ids do
       local a = type(advantages) == "table" and advantages[k] or advantages or 0.0
@@ -123,7 +124,7 @@ local function whole_step(tr)
   local l = lists_of(tr, cs)
   local temperature = tr.settings.sampling.temperature
   if temperature == 0 then temperature = 1.0 end
-  local t = tr.model:score(l.prompts, l.ids, { temperature = temperature })
+  local t = tr.model:score(l.prompts, l.ids, { temperature = temperature, sampling_masks = l.masks })
   t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage),
     core.tensor(l.mask)
   if #l.ref_logp == #l.old_logp then

@@ -25,6 +25,8 @@
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
 
+local truncated = require "grpo.train.truncated"
+
 -- A kind is loaded when it is first asked for, so that a run loads its own kinds only.
 local load = {
   sft = function() return require "grpo.train.steps.sft" end,
@@ -67,6 +69,7 @@ function steps.engine_options(kind, config)
     gradient_blocks = config.train.gradient_blocks,
     gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout,
+    mask_tokens = samples and truncated.mask_tokens(config.sampling) or 0,
   }
   for name, value in pairs(method.engine_options and method.engine_options(config) or {}) do
     options[name] = value
