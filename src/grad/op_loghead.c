@@ -278,7 +278,7 @@ static const real *unless_zero(const real *x, int n) {
   return NULL;
 }
 
-/* Replaces ch->logits, compacted, by d loss / d logits; part: [n, v] scratch, used for the KL only. */
+/* Replaces ch->logits, compacted, by d loss / d logits; part: [n, v] scratch for the KL. */
 static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), at = ch->at, n = ch->n;

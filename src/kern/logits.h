@@ -1,8 +1,8 @@
 /* logits.h - rows of logits: log-probabilities, entropies, KL, and their gradients.
  *
  * logits are [rows, v], with ld = v; z = logits * inv_temp, and lse = log sum exp z.  Row r holds
- * width[r] logits, those of a set of tokens (token_set.h), and targets are places among them.  width
- * NULL: every row holds v, the whole vocabulary.
+ * width[r] logits, those of a set of tokens (token_set.h), and targets are places among them.
+ * width NULL: every row holds v, the whole vocabulary.
  * Row-invariant: decoding and training get the same bits.
  */
 #ifndef GRPO_KERN_LOGITS_H

@@ -4,8 +4,8 @@
  * that is shorter, one bit for each token of the vocabulary.  The number 0 stands for all tokens
  * and is followed by nothing.
  *
- * A row of logits is compacted to those of a set's tokens, in rising order of their ids, so that the
- * functions of logits.h compute with the distribution that is renormalised over the set.
+ * A row of logits is compacted to those of a set's tokens, in rising order of their ids, so that
+ * the functions of logits.h compute with the distribution that is renormalised over the set.
  */
 #ifndef GRPO_KERN_TOKEN_SET_H
 #define GRPO_KERN_TOKEN_SET_H

@@ -437,7 +437,8 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
                              .ids = o->ids,
                              .prompt_len = r->prompt_len,
                              .len = o->len};
-  j->token = sampler_token(&draw, scratch, o->sampling_mask ? o->sampling_mask->words + o->sampling_mask->len : NULL);
+  j->token = sampler_token(
+      &draw, scratch, o->sampling_mask ? o->sampling_mask->words + o->sampling_mask->len : NULL);
   if (has_target(r, o))
     j->target_logp = logits_row_logp(&j->row, j->logits[r->target[o->len]], draw.inv_temp);
   if (o->sampling_mask) renormalise(d, j, o->sampling_mask, scratch);

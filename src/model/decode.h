@@ -43,7 +43,7 @@ typedef struct SamplingMask {
 } SamplingMask;
 Status sampling_mask_reserve(SamplingMask *k, size_t room); /* keeps what is there */
 void sampling_mask_free(SamplingMask *k);
-/* The most words of the sets of a completion of max_new tokens; mask_tokens: sampling_mask_tokens(). */
+/* The most words of the sets of max_new tokens; mask_tokens: sampling_mask_tokens(). */
 size_t sampling_mask_words(int vocab, int mask_tokens, int max_new);
 
 typedef struct Completion {

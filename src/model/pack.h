@@ -20,9 +20,10 @@ typedef struct Pack {
   int nspans;
   const PackSpan *spans;
   int nout;
-  const int32_t *out_rows;     /* [nout] the row that predicts output i */
-  const int32_t *targets;      /* [nout] */
-  const uint32_t *const *token_sets; /* [nout] the tokens that were not filtered out (attrs.h); or NULL */
+  const int32_t *out_rows; /* [nout] the row that predicts output i */
+  const int32_t *targets;  /* [nout] */
+  const uint32_t *const
+      *token_sets; /* [nout] the tokens that were not filtered out (attrs.h); or NULL */
   /* With end_below: the states that a critic judges, before each token of a completion, and after
    * the last one where that is a row. */
   int nvalues;

@@ -5,7 +5,8 @@
 #include "base/mem.h"
 
 void batch_free(Batch *b) {
-  for (int i = 0; b->sampling_mask && i < b->max_sequences; i++) sampling_mask_free(&b->sampling_mask[i]);
+  for (int i = 0; b->sampling_mask && i < b->max_sequences; i++)
+    sampling_mask_free(&b->sampling_mask[i]);
   mem_free(b->sampling_mask);
   mem_free(b->prompt_ids);
   mem_free(b->prompt_len);
@@ -72,7 +73,8 @@ Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int m
 }
 
 Status batch_record_masks(Batch *b, int slot, bool record) {
-  if (record && !b->sampling_mask && !(b->sampling_mask = mem_zalloc((size_t)b->max_sequences * sizeof *b->sampling_mask)))
+  if (record && !b->sampling_mask &&
+      !(b->sampling_mask = mem_zalloc((size_t)b->max_sequences * sizeof *b->sampling_mask)))
     return fail(GRPO_ENOMEM, "rollout: no memory for %d completions", b->max_sequences);
   for (int i = slot * b->group; i < (slot + 1) * b->group; i++) {
     b->completion[i].sampling_mask = record ? &b->sampling_mask[i] : NULL;

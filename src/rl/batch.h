@@ -35,12 +35,13 @@ typedef struct Batch {
   float *target_logp;     /* [max_sequences, max_new] of the prompt's target, at that temperature */
   uint8_t *sampled; /* [max_sequences, max_new] 1: sampled by the model, 0: injected by a tool or an
                        environment; NULL: no turns, all are sampled */
-  SamplingMask *sampling_mask; /* [max_sequences] what the filters of sampling left; NULL: never truncated */
-  float *ref_logp;  /* [max_sequences, max_new]; NULL: not reserved */
-  bool has_ref;     /* ref_logp is filled */
-  double temperature;  /* that the recorded log-probabilities are for */
-  double seconds;      /* that sampling took */
-  uint64_t version;    /* model_version() of the weights that sampled it all; 0: several did */
+  SamplingMask
+      *sampling_mask; /* [max_sequences] what the filters of sampling left; NULL: never truncated */
+  float *ref_logp;    /* [max_sequences, max_new]; NULL: not reserved */
+  bool has_ref;       /* ref_logp is filled */
+  double temperature; /* that the recorded log-probabilities are for */
+  double seconds;     /* that sampling took */
+  uint64_t version;   /* model_version() of the weights that sampled it all; 0: several did */
   uint64_t generation; /* +1 at every rollout: handles notice that theirs is gone */
 } Batch;
 

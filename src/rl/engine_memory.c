@@ -141,7 +141,6 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-              
                (o->train ? engine_step_bytes(o) : 0),
       .masks = mask_bytes(&policy->config, o),
       .critic = critic_bytes(policy, o->critic, o->optimizer.kind) + tree_bytes(policy, o, true),

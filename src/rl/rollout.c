@@ -27,7 +27,7 @@ static Status scratch(Engine *e, int requests, int completions) {
 
 static uint32_t stream_of(BatchSlot slot) { return slot == BATCH_EVAL ? RNG_EVAL : RNG_SAMPLE; }
 
-/* What is trained on records which tokens the filters leave. */
+/* The slot that is trained on records which tokens the filters leave. */
 static Status record_masks(Batch *b, BatchSlot slot, int group, const RolloutOptions *o) {
   return batch_record_masks(b, group, slot == BATCH_SAMPLE && sampling_is_truncated(&o->sampling));
 }

@@ -73,7 +73,8 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
   return pack_groups(a, c, 1, &g, out);
 }
 
-Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u, const uint32_t *const **out) {
+Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u,
+                       const uint32_t *const **out) {
   const uint32_t **sets = NULL;
   bool any = false;
   for (int i = u->first; i < u->first + u->n; i++) any |= b->completion[i].sampling_mask != NULL;

@@ -45,7 +45,8 @@ int unit_rows_max(int group, int max_prompt, int max_new);
 Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, int end_below,
                        Pack *out);
 /* The tokens that each of the unit's were sampled from (Pack.token_sets); NULL: all were. */
-Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u, const uint32_t *const **out);
+Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u,
+                       const uint32_t *const **out);
 /* Where sampling has recorded the activations of the pack's rows. */
 Status unit_replay(Arena *a, RolloutActivations *k, const Batch *b, const Unit *u, const Pack *p,
                    Replay **out);

@@ -50,7 +50,8 @@ static Status forward_unit(Update *u, int i) {
   *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
   try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit,
                       values_shared(u) ? e->o.max_new_tokens : 0, p));
-  try(unit_token_sets(&e->tape.arena, model_config(e->policy)->vocab_size, u->b, unit, &p->token_sets));
+  try(unit_token_sets(&e->tape.arena, model_config(e->policy)->vocab_size, u->b, unit,
+                      &p->token_sets));
   p->dropout = key;
   p->one_pass = u->one_pass;
   if (update_wants_full_kl(u) && e->o.bigram)

@@ -82,8 +82,8 @@ static int l_target_logprobs(lua_State *L) {
   return 1;
 }
 
-/* sampling_mask(i) -> the sets of tokens that those of completion i were sampled from, for m:score; nil if
- * nothing was filtered out */
+/* sampling_mask(i) -> the sets of tokens that those of completion i were sampled from, for m:score;
+ * nil if nothing was filtered out */
 static int l_sampling_mask(lua_State *L) {
   const SamplingMask *k = check_completion(L)->sampling_mask;
   if (!k) return 0;
@@ -149,8 +149,9 @@ static int l_tostring(lua_State *L) {
 
 CORE_PART(batch) {
   static const luaL_Reg methods[] = {
-      FN(ids),    FN(logprobs), FN(entropies), FN(ref_logprobs), FN(target_logprobs), FN(sampled), FN(sampling_mask),
-      FN(length), FN(finish),   FN(prompt),    FN(text),         {NULL, NULL}};
+      FN(ids),     FN(logprobs),      FN(entropies), FN(ref_logprobs), FN(target_logprobs),
+      FN(sampled), FN(sampling_mask), FN(length),    FN(finish),       FN(prompt),
+      FN(text),    {NULL, NULL}};
   static const luaL_Reg meta[] = {META(len), META(tostring), {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);
 }

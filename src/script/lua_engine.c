@@ -103,7 +103,7 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
 static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) {
   static const OptionSet *const sets[] = {&engine_option_set, NULL};
   static const char *const others[] = {
-      "storage",  "lora",  "model",         "tokenizer",      "reference", "bigram", "optimizer",
+      "storage",  "lora",  "model",         "tokenizer",      "reference",   "bigram", "optimizer",
       "examples", "turns", "reuse_rollout", "max_new_tokens", "mask_tokens", NULL};
   engine_options_init(o);
   check_table(L, 1);
@@ -156,11 +156,11 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   const struct {
     const char *name;
     size_t bytes;
-  } rows[] = {
-      {"total", b->total},         {"weights", b->weights},         {"reference", b->reference},
-      {"optimizer", b->optimizer}, {"critic", b->critic},           {"cache", b->cache},
-      {"batch", b->batch},         {"activations", b->activations}, {"kept", b->kept},
-      {"masks", b->masks}};
+  } rows[] = {{"total", b->total},         {"weights", b->weights},
+              {"reference", b->reference}, {"optimizer", b->optimizer},
+              {"critic", b->critic},       {"cache", b->cache},
+              {"batch", b->batch},         {"activations", b->activations},
+              {"kept", b->kept},           {"masks", b->masks}};
   lua_createtable(L, 0, 10);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     set_integer(L, rows[i].name, (lua_Integer)rows[i].bytes);

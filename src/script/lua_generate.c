@@ -39,7 +39,8 @@ static void push_completion(lua_State *L, const Tokenizer *tok, const Completion
   push_floats(L, c->logp, c->len);
   lua_setfield(L, -2, "logprobs");
   if (c->sampling_mask) {
-    lua_pushlstring(L, (const char *)c->sampling_mask->words, c->sampling_mask->len * sizeof *c->sampling_mask->words);
+    lua_pushlstring(L, (const char *)c->sampling_mask->words,
+                    c->sampling_mask->len * sizeof *c->sampling_mask->words);
     lua_setfield(L, -2, "sampling_mask");
   }
   lua_pushstring(L, finish_name(c->finish));
@@ -118,7 +119,8 @@ static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts 
 }
 
 static int l_generate(lua_State *L) {
-  static const char *const others[] = {"stop", "stop_regex", "n", "seed", "on_token", "sampling_mask", NULL};
+  static const char *const others[] = {"stop",     "stop_regex",    "n", "seed",
+                                       "on_token", "sampling_mask", NULL};
   static const OptionSet *const sets[] = {&sampling_option_set, NULL};
   enum { SIDE_BY_SIDE = 64, GENERATE_TOKENS = 16 };
   LuaModel *lm = check_lua_model(L, 1);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kern/token_set.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "script/lua_model.h"
@@ -110,7 +111,8 @@ static void read_mask(lua_State *L, const Config *c, const Prompts *completions,
   for (; at < completions->at[i + 1]; at++) {
     const uint32_t *next;
     if (!token_set_is_valid(set, left, c->vocab_size))
-      raise_new(L, GRPO_EARG, "score.sampling_masks: item %d is not what sampling gave for this completion",
+      raise_new(L, GRPO_EARG,
+                "score.sampling_masks: item %d is not what sampling gave for this completion",
                 i + 1);
     if (set[0]) out[at] = set;
     next = token_set_next(set, c->vocab_size);
@@ -118,7 +120,8 @@ static void read_mask(lua_State *L, const Config *c, const Prompts *completions,
     set += next - set;
   }
   if (left || bytes % sizeof(uint32_t))
-    raise_new(L, GRPO_EARG, "score.sampling_masks: item %d has more tokens than its completion", i + 1);
+    raise_new(L, GRPO_EARG, "score.sampling_masks: item %d has more tokens than its completion",
+              i + 1);
 }
 
 /* Reads the option sampling_masks, a list of strings and false; NULL: it is not given. */
@@ -126,7 +129,8 @@ static TokenSets push_masks(lua_State *L, const Config *c, const Prompts *comple
   if (lua_isnil(L, 4) || lua_getfield(L, 4, "sampling_masks") == LUA_TNIL) return NULL;
   const int list = lua_gettop(L);
   if (!lua_istable(L, list))
-    raise_new(L, GRPO_EARG, "score.sampling_masks: want a list of strings, got %s", luaL_typename(L, list));
+    raise_new(L, GRPO_EARG, "score.sampling_masks: want a list of strings, got %s",
+              luaL_typename(L, list));
   TokenSets out = push_scratch(L, completions->ids->len, sizeof *out);
   memset(out, 0, completions->ids->len * sizeof *out);
   luaL_checkstack(L, completions->n + 20, "score");
@@ -138,8 +142,8 @@ static TokenSets push_masks(lua_State *L, const Config *c, const Prompts *comple
       continue;
     }
     if (type != LUA_TNIL && lua_toboolean(L, -1))
-      raise_new(L, GRPO_EARG, "score.sampling_masks: item %d is a %s, want a string or false", i + 1,
-                luaL_typename(L, -1));
+      raise_new(L, GRPO_EARG, "score.sampling_masks: item %d is a %s, want a string or false",
+                i + 1, luaL_typename(L, -1));
     lua_pop(L, 1);
   }
   return out;
@@ -348,7 +352,7 @@ static int l_logprobs(lua_State *L) {
   IntBuf rest = {.data = ids->data + 1, .len = ids->len - 1};
   Prompts prompt = {.n = 1, .ids = ids, .at = (size_t[2]){0, 1}};
   Prompts completion = {.n = 1, .ids = &rest, .at = (size_t[2]){0, rest.len}};
-  push_scores(L, lm, &prompt, &completion, 1, false);
+  push_scores(L, lm, &prompt, &completion, NULL, 1, false);
   lua_getfield(L, -1, "logp");
   return 1;
 }

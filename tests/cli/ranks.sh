@@ -28,6 +28,9 @@ experiment lora.lua 'train = { lr = 1e-3, prompts_per_step = 5, skip_zero_std_gr
 "$GRPO" run exp.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
 "$GRPO" run lora.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
 base=$(echo one/lora-001)
+filters='sampling.top_p=0.8 sampling.temperature=0.7'
+# shellcheck disable=SC2086  # two words
+"$GRPO" run exp.lua --quiet --dir filtered --threads 1 $filters >/dev/null 2>err || cat err
 "$GRPO" run lora.lua --quiet --dir one --threads 1 model.path="$base" 'model.lora={"rank":2,"dropout":0.1}' model.config=null model.tokenizer=null train.kl=0.1 \
   >/dev/null 2>err || cat err
 
@@ -47,6 +50,10 @@ for kind in openmpi mpich; do
   ranks 3 "$GRPO" run lora.lua --quiet --dir $kind --threads 1 model.path="$base" 'model.lora={"rank":2,"dropout":0.1}' model.config=null model.tokenizer=null \
     train.kl=0.1 >out 2>err || cat err
   result "$kind: an adapter with a KL too" "$(same_run one/lora-002 $kind/lora-001)"
+
+  # shellcheck disable=SC2086
+  ranks 3 "$GRPO" run exp.lua --quiet --dir f$kind --threads 1 $filters >out 2>err || cat err
+  result "$kind: truncated sampling too" "$(same_run filtered/exp-001 f$kind/exp-001)"
 
   ranks 3 "$GRPO" run exp.lua --quiet --dir r$kind --threads 1 --steps 6 >out 2>err || cat err
   ranks 2 "$GRPO" run --resume=r$kind/exp-001 --quiet --threads 1 --steps 9 >out 2>err || cat err

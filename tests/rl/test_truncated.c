@@ -9,7 +9,7 @@
 #include "rl/units.h"
 #include "steps.h"
 
-/* ---- five tokens, two positions: everything that can be sampled, enumerated ------------------ */
+/* ---- five tokens, two positions: everything that can be sampled, enumerated ------------- */
 
 enum { FIVE = 5, SAMPLES = 4096, CONTEXTS = 1 + FIVE };
 
@@ -111,8 +111,8 @@ static double slope(Tiny *t, const unsigned *sets, double temperature, real *wei
   return (above - below) / (2 * (double)h);
 }
 
-/* Of each different text one sample gets the weight of all of them, so that the loss is the expected
- * reward, exactly.  Returns the probability of all texts that occurred. */
+/* One sample of each different text gets the weight of all of them, so that the loss is the
+ * expected reward, exactly.  Returns the probability of all texts that occurred. */
 static double weigh(const Batch *b, double *advantage) {
   bool seen[FIVE][FIVE] = {{false}};
   double all = 0;
@@ -211,7 +211,7 @@ TEST(one_token_that_is_left_has_probability_one) {
   tiny_close(&t);
 }
 
-/* ---- every loss, every KL ---------------------------------------------------------------------- */
+/* ---- every loss, every KL --------------------------------------------------------------- */
 
 static void check_loss(LossKind kind, KlEstimator kl, double coef) {
   const Setup s = {.truncated = true};
@@ -244,7 +244,7 @@ TEST_BOTH(every_loss_and_every_kl_starts_with_ratio_one) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_loss(LOSS_grpo, all[i], 0.1);
 }
 
-/* ---- the same bits --------------------------------------------------------------------------- */
+/* ---- the same bits ---------------------------------------------------------------------- */
 
 static void check_same_bits(const Setup *s) {
   Setup with = *s;
@@ -280,7 +280,7 @@ TEST_BOTH(a_softcap_and_micro_batches_change_no_bit) {
   release(&parts);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------- */
 
 TEST(the_estimate_bounds_what_the_sets_take) {
   const Setup s = {.truncated = true};
@@ -292,7 +292,8 @@ TEST(the_estimate_bounds_what_the_sets_take) {
   const size_t most = sampling_mask_words(TINY_VOCAB, TINY_VOCAB, TINY_NEW);
   size_t words = 0;
   for (int i = 0; i < batch_size(b); i++) {
-    CHECK(b->sampling_mask[i].len > 0 && b->sampling_mask[i].len <= b->sampling_mask[i].room && b->sampling_mask[i].room <= most);
+    CHECK(b->sampling_mask[i].len > 0 && b->sampling_mask[i].len <= b->sampling_mask[i].room &&
+          b->sampling_mask[i].room <= most);
     words += b->sampling_mask[i].room;
   }
   CHECK(words <= most * TINY_PROMPTS * TINY_GROUP);

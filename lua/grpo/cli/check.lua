@@ -37,8 +37,8 @@ local command = {
       .. "data.train too (a note where data.train is generated), and a row that is another one "
       .. "when it is asked for again. Notes tell of prompts that are longer than "
       .. "data.max_prompt_tokens, of rows that repeat a prompt, and of rewards that give nil for a "
-      .. "row's own answer. Steps are tried with the rows that have no fault. Further notes say what "
-      .. "sampling.top_p, top_k, min_p and repetition_penalty mean for training.",
+      .. "row's own answer. Steps are tried with the rows that have no fault. Further notes say "
+      .. "what sampling.top_p, top_k, min_p and repetition_penalty mean for training.",
     "Every schedule is evaluated over its whole stage: a value that its option cannot have, and a "
       .. "warm-up that the stage has no time for, are findings.",
     "A reward is reported as a finding if it answers differently when it is called again or in "
@@ -254,7 +254,7 @@ local function memory_line(stage)
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
 end
 
--- What there is to say of training on what the stage samples.
+-- Returns notes about training on completions that the stage samples.
 local function sampling_notes(stage)
   if not stage.method.samples then return {} end
   return truncated.notes(stage.config, stage.engine:estimate().masks)

@@ -28,6 +28,8 @@ local on_cpu = "the engine's own kernels run on the CPU"
 local no_evolution = "schedules and hooks do this; let a hook set tr.config.train.entropy, which "
   .. "is live"
 local never_padded = "sequences are packed and never padded"
+local over_what_is_left = "Here log-probabilities are renormalised over the tokens that the "
+  .. "filters left; there they are those of all tokens."
 local no_moe = "mixtures of experts are not supported"
 
 local adamw, adamw_8bit, lion = '"adamw"', '"adamw_8bit"', '"lion"'
@@ -92,9 +94,10 @@ lists[1] = { program = "TRL", rows = {
     "a step here is one rollout and train.iterations updates on all of it; stages of kind \"ppo\" "
     .. "cut a rollout into train.ppo.minibatches" },
   { "temperature", "sampling.temperature" },
-  { "top_p", "sampling.top_p" },
-  { "top_k", "sampling.top_k", "There 0 or -1 sets no limit, here 0.", values = { ["-1"] = "0" } },
-  { "min_p", "sampling.min_p" },
+  { "top_p", "sampling.top_p", over_what_is_left },
+  { "top_k", "sampling.top_k", "There 0 or -1 sets no limit, here 0. " .. over_what_is_left,
+    values = { ["-1"] = "0" } },
+  { "min_p", "sampling.min_p", over_what_is_left },
   { "generation_kwargs", "sampling", "Its fields are options of the section sampling.",
     part = true, write = "sampling = { stop = { ... }, ... }" },
   { "chat_template_kwargs", "model.chat_template",

@@ -124,7 +124,8 @@ local function whole_step(tr)
   local l = lists_of(tr, cs)
   local temperature = tr.settings.sampling.temperature
   if temperature == 0 then temperature = 1.0 end
-  local t = tr.model:score(l.prompts, l.ids, { temperature = temperature, sampling_masks = l.masks })
+  local t = tr.model:score(l.prompts, l.ids,
+    { temperature = temperature, sampling_masks = l.masks })
   t.old_logp, t.advantage, t.mask = core.tensor(l.old_logp), core.tensor(l.advantage),
     core.tensor(l.mask)
   if #l.ref_logp == #l.old_logp then
