@@ -14,6 +14,9 @@
  *                                     COUNT requests for such an address fail in that way
  *   ROOT/log                          one a line: HOST ADDRESS STATUS TOKEN|- RANGE|-
  *
+ * A POST to /score is the question to a judge, { "prompt": ..., "answers": [...] }; its answer,
+ * { "scores": [...] }, counts the digits of each.
+ *
  * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After), cut (after ARGUMENT bytes), flip
  * (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges), shift (the range
  * begins ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect (to ARGUMENT),
@@ -108,6 +111,7 @@ typedef struct Request {
   uint64_t from;
   bool ranged;
   Fault fault;
+  char body[REQUEST_MAX]; /* of a POST */
 } Request;
 
 static void note(const Request *r, int status) {
@@ -415,6 +419,25 @@ static void answer_fault(const Request *r) {
   answer(r, atoi(argument), headers, "", 0);
 }
 
+static void answer_judge(const Request *r) {
+  Json *question = NULL;
+  Buf out = {0};
+  if (json_parse(r->body, strlen(r->body), "question", &question) != GRPO_OK) {
+    answer(r, 400, "", "", 0);
+    return;
+  }
+  buf_puts(&out, "{\"scores\": [");
+  for (const Json *j = json_child(json_get(question, "answers")); j; j = json_next(j)) {
+    int digits = 0;
+    for (const char *s = json_string(j); s && *s; s++) digits += isdigit((unsigned char)*s) != 0;
+    buf_printf(&out, "%d%s", digits, json_next(j) ? ", " : "");
+  }
+  buf_puts(&out, "]}");
+  json_free(question);
+  answer(r, 200, "Content-Type: application/json\r\n", out.data, out.len);
+  buf_free(&out);
+}
+
 static void respond(Request *r) {
   char place[2048];
   if (take_fault(r->address, &r->fault) && (is_fault(r, "status") || is_fault(r, "redirect"))) {
@@ -424,6 +447,8 @@ static void respond(Request *r) {
   decode(place, r->address + 1, sizeof place);
   if (strstr(place, ".."))
     answer(r, 400, "", "", 0);
+  else if (*r->body)
+    answer_judge(r);
   else if (r->cdn)
     answer_cdn(r, place);
   else if (strncmp(place, "api/models/", 11) == 0)
@@ -434,6 +459,21 @@ static void respond(Request *r) {
     answer_resolve(r, "datasets", place + 9);
   else
     answer_resolve(r, "models", place);
+}
+
+/* Reads what follows the headers, of which `text` holds n bytes; false if it is too long. */
+static bool read_body(Request *r, const char *text, size_t n) {
+  const char *length = strcasestr(text, "\nContent-Length:"), *end = strstr(text, "\r\n\r\n") + 4;
+  const size_t want = length ? strtoul(length + 16, NULL, 10) : 0;
+  size_t have = n - (size_t)(end - text);
+  if (want >= sizeof r->body || have > want) return false;
+  memcpy(r->body, end, have);
+  while (have < want) {
+    const ssize_t k = recv(r->fd, r->body + have, want - have, 0);
+    if (k <= 0) return false;
+    have += (size_t)k;
+  }
+  return want > 0;
 }
 
 /* Reads the request; false if it is not one. */
@@ -450,7 +490,9 @@ static bool read_request(Request *r) {
     text[n] = 0;
   }
   r->head = strncmp(text, "HEAD ", 5) == 0;
-  if (strncmp(text, get, sizeof get - 1) != 0 && !r->head) return false;
+  const bool post = strncmp(text, "POST /score ", 12) == 0;
+  if (strncmp(text, get, sizeof get - 1) != 0 && !r->head && !post) return false;
+  if (post && !read_body(r, text, n)) return false;
   const char *address = strchr(text, ' ') + 1;
   snprintf(r->address, sizeof r->address, "%.*s", (int)strcspn(address, " "), address);
   const char *at = strcasestr(text, range);

@@ -105,6 +105,8 @@ result "its metrics say where the curriculum is" "$(tail -n 1 session/curriculum
 result "replay --regenerate takes the same rows" "$(grep -q '^12 of 12 completions are the same again$' out || show out err)"
 "$GRPO" replay edited/exp-001 11 --regenerate --count 0 </dev/null >out 2>err
 result "also those of the reloaded curriculum" "$(grep -q '^12 of 12 completions are the same again$' out || show out err)"
+"$GRPO" replay edited7/exp-001 11 --regenerate --count 0 </dev/null >out 2>err
+result "and those of the run that was reloaded, killed and resumed" "$(grep -q '^12 of 12 completions are the same again$' out || show out err)"
 cat >other.lua <<<'return function(text, row) return #row.answer end'
 "$GRPO" replay whole/exp-001 --reward other.lua --json </dev/null >out 2>err
 result "replay --reward scores each completion with its own row" "$(awk '

@@ -30,6 +30,27 @@ return function(fields)
 end
 LUA
 page=$root/docs/how-to.md
+sums=$root/tests/cases/parquet/sums
+
+# A server of ours is the judge and the Hub.
+server=$(dirname "$GRPO")/tests/hub_server hub=$work/hub judge='' pulls=''
+unset HF_HOME HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE http_proxy all_proxy ALL_PROXY
+export HF_HUB_CACHE=$work/cache
+if [ -x "$server" ]; then
+  commit=1111111111111111111111111111111111111111
+  gsm8k=$hub/datasets/openai/gsm8k
+  mkdir -p "$gsm8k/refs" "$gsm8k/$commit/main" "$gsm8k/$commit/socratic"
+  printf %s $commit >"$gsm8k/refs/main"
+  printf -- '---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: main/train-*\n  - split: test\n    path: main/test-*\n---\n' >"$gsm8k/$commit/README.md"
+  for split in train test; do cp "$sums"/*.parquet "$gsm8k/$commit/main/$split-00000-of-00001.parquet"; done
+  cp "$sums"/*.parquet "$gsm8k/$commit/socratic/train-00000-of-00001.parquet"
+  mkfifo stop
+  "$server" "$hub" <stop & exec 9>stop
+  for _ in $(seq 100); do [ -e "$hub/addresses" ] && break; sleep 0.05; done
+  HF_ENDPOINT=$(head -n 1 "$hub/addresses"); export HF_ENDPOINT
+  command -v curl >/dev/null && judge=${HF_ENDPOINT#http://}
+  "$GRPO" --version | grep -q 'HTTP: libcurl' && pulls=yes
+fi
 # block LANGUAGE SECTION : the code of a section
 block() {
   awk -v language="$1" -v section="## $2" '/^## / { here = $0 == section } /^```/ { code = here && $0 == "```" language; next } here && code' "$page"
@@ -38,8 +59,13 @@ sections=0
 while IFS= read -r section; do
   [ -n "$(block lua "$section")$(block sh "$section")" ] || continue
   sections=$((sections + 1))
+  case $section in
+    *judge*) [ "$judge" ] || { result "$section # SKIP no curl, or tests/hub_server is not built"; continue; } ;;
+    *Hub*) [ "$pulls" ] || { result "$section # SKIP no libcurl, or tests/hub_server is not built"; continue; } ;;
+  esac
   mkdir "$work/$sections" && cd "$work/$sections" && cp ../base.lua . || exit 1
-  { echo 'local grpo = require "grpo"'; echo 'return require "base" {'; block lua "$section"; echo '}'; } >my.lua
+  { echo 'local grpo = require "grpo"'; echo 'return require "base" {'; block lua "$section" | sed "s,127.0.0.1:8000,${judge:-&},"; echo '}'; } >my.lua
+  cp "$sums"/*.parquet train.parquet
   commands=$(block sh "$section")
   timeout 100 bash -ec "${commands:-grpo run my.lua --quiet}" >out 2>err </dev/null; status=$?
   run=$(grep -oE '"state": "[a-z]+"' ./*/my-001/run.json ./*-001/run.json 2>/dev/null | head -n 1)
@@ -50,8 +76,21 @@ while IFS= read -r section; do
     *condition) result "it stopped" "$([ "$(wc -l <runs/my-001/metrics.jsonl)" = 2 ] || echo "$run")" ;;
     *machine) result "the steps of both parts" "$([ "$(wc -l <moved-001/metrics.jsonl)" = 4 ] || echo "$run")" ;;
     *transformers*) result "both exports are there" "$(ls model/model.safetensors model.gguf 2>&1 >/dev/null)" ;;
+    *judge*) result "a judge is asked once for each group" "$([ "$(grep -c '^hub /score 200 ' "$hub/log")" = 8 ] || show "$hub/log" err)"
+      result "its scores are the rewards" "$("$GRPO" repl <<'LUA' 2>&1
+for line in io.lines "runs/my-001/completions.jsonl" do
+  local c = grpo.json.decode(line)
+  if select(2, c.text:gsub("%d", "")) ~= c.rewards.judge then print(line) end
+end
+LUA
+)"
+      "$GRPO" run <(sed 's,/score,/none,' my.lua) --quiet >out 2>err; status=$?
+      result "a judge that does not answer ends the run with one line" "$([ $status = 1 ] && grep -q 'my.lua\|judge' err || show err)" ;;
+    *Parquet*) result "its rows" "$(grep -q '"prompt": "[0-9]+[0-9]="' runs/my-001/completions.jsonl || show runs/my-001/completions.jsonl)" ;;
+    *Hub*) result "the run has the commit of its dataset" "$(grep -q "\"dataset openai/gsm8k\": *\"$commit\"" runs/my-001/run.json || show runs/my-001/run.json)" ;;
     *TensorBoard*) result "events are there" "$(ls runs/my-001/*tfevents* 2>&1 >/dev/null)" ;;
   esac
 done < <(sed -n 's/^## //p' "$page")
-result "all sections" "$([ "$sections" -ge 13 ] || echo "$sections sections ran")"
+result "all sections" "$([ "$sections" -ge 15 ] || echo "$sections sections ran")"
+[ -x "$server" ] && exec 9>&-
 finish

@@ -64,6 +64,52 @@ for kind in parquet packed directory cached; do
     "$([ "$(weights "$lines")" = "$(weights "$dir")" ] || { cat err.txt; echo "$dir differs"; })"
 done
 
+# ---- a script that names a dataset of the Hub ------------------------------------------------------------------------------------
+gsm8k=$HF_HUB_CACHE/datasets--openai--gsm8k newer=1111111111111111111111111111111111111111
+for snapshot in $commit $newer; do
+  mkdir -p "$gsm8k/snapshots/$snapshot/main" "$gsm8k/snapshots/$snapshot/socratic"
+  printf -- '---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: main/train-*\n  - split: test\n    path: main/test-*\n%s\n---\n' \
+    $'- config_name: socratic\n  data_files:\n  - split: train\n    path: socratic/train-*' >"$gsm8k/snapshots/$snapshot/README.md"
+  for part in main/train main/test socratic/train; do cp "$sums"/*.parquet "$gsm8k/snapshots/$snapshot/$part-00000-of-00001.parquet"; done
+done
+mkdir "$gsm8k/refs" && printf %s $commit >"$gsm8k/refs/main"
+cat >gsm8k.lua <<'LUA'
+local grpo = require "grpo"
+local function split(name)
+  local rows = grpo.data.load("openai/gsm8k", { config = "main", split = name })
+  return rows:map(function(row) return { prompt = row.question, answer = row.solution } end)
+end
+return grpo.experiment {
+  seed = 3,
+  model = { config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1,
+      num_attention_heads = 2, max_position_embeddings = 64 }, tokenizer = grpo.tokenizer.chars("0123456789+=") },
+  data = { train = split "train":shuffle(1), eval = split "test[:10]", target = function(row) return row.answer end, max_prompt_tokens = 8 },
+  sampling = { group_size = 4, max_new_tokens = 4 },
+  rewards = { digits = require("mine").digits },
+  checkpoint = { every = 2 },
+  stages = { { kind = "sft", train = { steps = 6, prompts_per_step = 8, lr = 3e-3 } },
+    { kind = "grpo", train = { steps = 4, prompts_per_step = 4, lr = 1e-3 } } },
+}
+LUA
+dir=$(run gsm8k.lua)
+result 'grpo.data.load("openai/gsm8k", ...) of a script: the same bits' "$([ "$(weights "$lines")" = "$(weights "$dir")" ] || { cat err.txt; echo "$dir differs"; })"
+result "its test split was evaluated" "$(grep -q '"n": 10' "$dir/eval.jsonl" || cat "$dir/eval.jsonl")"
+result "the run has the commit of its dataset" "$(grep -q "\"dataset openai/gsm8k\": *\"$commit\"" "$dir/run.json" || cat "$dir/run.json")"
+result "and lists its files by their place in the cache" \
+  "$(grep -q "hub:datasets--openai--gsm8k/snapshots/$commit/main/train-00000-of-00001.parquet" "$dir/inputs.json" || cat "$dir/inputs.json")"
+result "what it trained answers" "$("$GRPO" generate "$dir" '1+1=' --max-new-tokens 4 --temperature 0 >out.txt 2>&1 && grep -qE '^[0-9]' out.txt || cat out.txt)"
+KILL=40 "$GRPO" run gsm8k.lua --as gone >out.txt 2>&1
+printf %s $newer >"$gsm8k/refs/main"
+dd if=/dev/zero of="$gsm8k/snapshots/$newer/main/train-00000-of-00001.parquet" bs=1 count=9 conv=notrunc 2>/dev/null
+"$GRPO" run --resume=runs/gone >out.txt 2>&1
+result "killed, and main has moved to another commit: a resume reads the run's own, to the same bits" \
+  "$([ "$(weights "$lines")" = "$(weights runs/gone)" ] || cat out.txt)"
+rm -r "$gsm8k/snapshots/$commit"
+says "a commit that is gone" 3 "the run began with commit $commit of dataset openai/gsm8k, which it needs: .*grpo pull --dataset openai/gsm8k@$commit" \
+  "$GRPO" run --resume=runs/gone --steps 1
+settings wrong.json '{ "path": "openai/gsm8k", "split": "train" }'
+says "a configuration must be chosen" 2 'openai/gsm8k has several configurations; choose one by config = "...": main, socratic' "$GRPO" check wrong.json
+
 # ---- a killed run ----------------------------------------------------------------------------------------------------------------
 sed 's/"name": "parquet"/"name": "killed"/' parquet.json >killed.json
 KILL=40 "$GRPO" run killed.json >out.txt 2>&1
