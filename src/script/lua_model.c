@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/run_checkpoint.h"
@@ -290,9 +291,9 @@ static void check_save_options(lua_State *L, const Model *m, SaveOptions *o) {
                          "weights, format = \"adapter\" saves it alone");
 }
 
-/* Writes one file and makes the directory for it. */
+/* Writes one file, a model or an adapter alone, and makes the directory for it. */
 static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const char *path,
-                        int dtype) {
+                        const SaveOptions *o) {
   static const GgmlType types[] = {GGML_F32, GGML_F16, GGML_BF16, GGML_F32, GGML_Q8_0, GGML_Q4_0};
   const char *slash = strrchr(path, '/');
   if (file_is_dir(path) || (slash && !slash[1]))
@@ -302,7 +303,8 @@ static Status save_gguf(lua_State *L, const Model *m, const Tokenizer *t, const 
     try(file_mkdirs(lua_tostring(L, -1)));
     lua_pop(L, 1);
   }
-  return gguf_save(m, t, path, types[dtype]);
+  return o->format == SAVE_ADAPTER ? gguf_adapter_save(m, path)
+                                   : gguf_save(m, t, path, types[o->dtype]);
 }
 
 static int l_save(lua_State *L) {
@@ -312,8 +314,10 @@ static int l_save(lua_State *L) {
   const char *dir = check_string(L, 2, NULL);
   check_save_options(L, m, &o);
   const Tokenizer *t = push_model_tokenizer(L, 1);
-  if (o.format == SAVE_GGUF) {
-    want_ok(L, save_gguf(L, m, t, dir, o.dtype));
+  const size_t n = strlen(dir);
+  const bool file = n > 5 && strcmp(dir + n - 5, ".gguf") == 0;
+  if (o.format == SAVE_GGUF || (o.format == SAVE_ADAPTER && file)) {
+    want_ok(L, save_gguf(L, m, t, dir, &o));
     return 0;
   }
   want_ok(L, file_mkdirs(dir));

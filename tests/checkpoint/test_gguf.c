@@ -1,11 +1,13 @@
 /* Models through GGUF files: the same weights, the same bytes, and files that lie. */
 #include "base/half.h"
 #include "base/mem.h"
+#include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "formats/gguf_write.h"
 #include "model/config_write.h"
+#include "model/lora.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "text/tokenizer_files.h"
@@ -119,6 +121,81 @@ TEST(every_type_comes_back_within_its_step) {
       model_release(back);
     }
   pool_free(pool);
+}
+
+/* All values of a tensor; NULL, and a failed test, when it is not there. */
+static float *values_of(const Gguf *g, const char *name, int rows, int columns) {
+  const GgufTensor *t = gguf_tensor(g, name);
+  const bool good = t && t->ndim == 2 && t->dim[0] == (uint64_t)rows &&
+                    (!columns || t->dim[1] == (uint64_t)columns);
+  if (!good)
+    test_fail(__FILE__, __LINE__, "%s: %s is not a matrix of %d rows", g->path, name, rows);
+  float *x = good ? malloc(t->n * sizeof *x) : NULL;
+  if (x) OK(gguf_read(t, 0, t->n, x));
+  return x;
+}
+
+/* What the merged file adds to the base's is alpha / rank B A of the adapter's file. */
+static void check_pair(const Gguf *files, const GgufTensor *a, double alpha) {
+  const int r = (int)a->dim[0], in = (int)a->dim[1];
+  char name[64], other[80];
+  snprintf(name, sizeof name, "%.*s", (int)strlen(a->name) - (int)strlen(".lora_a"), a->name);
+  const GgufTensor *w = gguf_tensor(&files[0], name);
+  const int out = w ? (int)w->dim[0] : 0;
+  snprintf(other, sizeof other, "%s.lora_b", name);
+  float *x = values_of(&files[0], name, out, in), *y = values_of(&files[1], name, out, in);
+  float *low = values_of(&files[2], a->name, r, in), *up = values_of(&files[2], other, out, r);
+  double worst = 0;
+  for (int o = 0; x && y && low && up && o < out; o++)
+    for (int i = 0; i < in; i++) {
+      double sum = 0;
+      for (int k = 0; k < r; k++) sum += (double)up[o * r + k] * low[k * in + i];
+      worst = fmax(worst, fabs(y[o * in + i] - x[o * in + i] - alpha / r * sum));
+    }
+  if (!(x && y && low && up && worst < 1e-5))
+    test_fail(__FILE__, __LINE__, "%s differs by %g", name, worst);
+  free(x), free(y), free(low), free(up);
+}
+
+static void check_adapter_file(const char *shape, const LoraOptions *o, int nmodules) {
+  const char *const paths[] = {tmp("base"), tmp("merged"), tmp("adapter")};
+  Gguf files[3] = {{0}};
+  double alpha = 0;
+  Model *m = small_model(shape, NULL, 7);
+  OK(gguf_save(m, NULL, paths[0], GGML_F32));
+  OK(lora_add(m, o, 5));
+  for (int i = 0; i < model_num_params(m); i++) {
+    Param *p = model_param(m, i);
+    const RngKey key = {.seed = 3, .stream = RNG_USER, .prompt = (uint32_t)i};
+    for (size_t k = 0; strstr(p->name, ".lora_") && k < p->t.n; k++)
+      p->t.data[k] = (real)(0.2 * rng_normal(&key, k));
+  }
+  model_updated(m);
+  OK(gguf_save(m, NULL, paths[1], GGML_F32));
+  OK(gguf_adapter_save(m, paths[2]));
+  for (int i = 0; i < 3; i++) OK(gguf_open(&files[i], paths[i]));
+  OK(gguf_get_number(&files[2], "adapter.lora.alpha", &alpha, NULL));
+  CHECK(alpha == o->alpha && files[2].ntensors == 2 * (size_t)nmodules);
+  for (size_t i = 0; i < files[2].ntensors; i++)
+    if (strstr(files[2].tensor[i].name, ".lora_a")) check_pair(files, &files[2].tensor[i], alpha);
+  for (int i = 0; i < 3; i++) gguf_close(&files[i]);
+  model_release(m);
+}
+
+TEST(an_adapter_alone_is_what_merging_adds) {
+  static const int modules[] = {8, 14, 14, 14, 14, 14, 14, 8, 14, 14};
+  static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
+  const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
+  for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);
+  const LoraOptions on_head = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = head};
+  check_adapter_file(shapes[2].shape, &on_head, 1);
+  const char *path = tmp("refused");
+  Model *m = small_model(shapes[1].shape, NULL, 7); /* tied */
+  REFUSED(gguf_adapter_save(m, path), GRPO_EARG, "no adapter");
+  OK(lora_add(m, &on_head, 5));
+  REFUSED(gguf_adapter_save(m, path), GRPO_EARG, "tied to it");
+  CHECK(!file_exists(path));
+  model_release(m);
 }
 
 TEST(compact_storages_read_gguf_too) {

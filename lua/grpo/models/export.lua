@@ -1,6 +1,6 @@
 -- Writes a model for other programs: a directory that transformers loads, a PEFT adapter, or a
--- .gguf file.  Everything is written under a temporary name and then renamed, so that an incomplete
--- export never has the final name.
+-- .gguf file with a model or with an adapter alone.  Everything is written under a temporary name
+-- and then renamed, so that an incomplete export never has the final name.
 
 local core = require "grpo.core"
 local model_card = require "grpo.models.card"
@@ -136,6 +136,7 @@ function writers.hf(model, source, target, o)
 end
 
 function writers.adapter(model, source, target, o)
+  if target:find("%.gguf$") then return model:save(target, { format = "adapter" }) end
   must(fs.mkdirs(target))
   model:save(target, { format = "adapter", base_name = public_base(source) })
   if model.tokenizer then model.tokenizer:save(target) end
