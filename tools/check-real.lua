@@ -155,6 +155,8 @@ end
 local changed = greedy(m, case.prompt_ids)
 m:save(out .. "/adapter", { format = "adapter", base_name = "hf" })
 case.exports[#case.exports + 1] = { name = "adapter", path = "adapter", greedy = changed }
+m:save(out .. "/adapter.gguf", { format = "adapter" })
+case.exports[#case.exports + 1] = { name = "gguf adapter", path = "adapter.gguf", base = "f32.gguf", greedy = changed }
 m:save(out .. "/merged", { dtype = "f32", merge = true })
 case.exports[#case.exports + 1] = { name = "merged", path = "merged", greedy = changed }
 

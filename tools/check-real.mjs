@@ -13,7 +13,7 @@ const [modules, ...folders] = process.argv.slice(2);
 const entry = createRequire(resolve(modules, "x.js")).resolve("node-llama-cpp");
 const {getLlama, LlamaLogLevel} = await import(pathToFileURL(entry));
 const llama = await getLlama({gpu: false, build: "never", logLevel: LlamaLogLevel.error, logger: () => {}});
-const bounds = {"gguf f32": 5e-3, "gguf f16": 0.05, "gguf q8_0": 0.5, file: 2};
+const bounds = {"gguf f32": 5e-3, "gguf adapter": 5e-3, "gguf f16": 0.05, "gguf q8_0": 0.5, file: 2};
 let failed = 0;
 
 function say(good, what, figures) {
