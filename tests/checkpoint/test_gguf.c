@@ -135,7 +135,7 @@ static float *values_of(const Gguf *g, const char *name, int rows, int columns) 
   return x;
 }
 
-/* What the merged file adds to the base's is alpha / rank B A of the adapter's file. */
+/* The merged file adds to the base's weights alpha / rank B A of the adapter's file. */
 static void check_pair(const Gguf *files, const GgufTensor *a, double alpha) {
   const int r = (int)a->dim[0], in = (int)a->dim[1];
   char name[64], other[80];

@@ -13,8 +13,8 @@ local command = {
     { name = "format", type = "choice", choices = { "hf", "adapter", "gguf" },
       doc = "choose what to write: hf is a directory for transformers with weights, configuration, "
         .. "tokenizer, chat template and model card; adapter is the adapter alone, as a directory "
-        .. "for PEFT or, if OUT ends in .gguf, as a file for --lora of llama.cpp; gguf is one file "
-        .. "for llama.cpp. The default is gguf if OUT ends in .gguf, else hf" },
+        .. "for PEFT or, if OUT ends in .gguf, as a file for llama.cpp beside its base; gguf is "
+        .. "one file for llama.cpp. The default is gguf if OUT ends in .gguf, else hf" },
     { name = "merge", doc = "merge an adapter into its base model" },
     { name = "quantize", type = "choice", choices = { "nf4", "q8_0", "q4_0" },
       doc = "quantise the weights: with --format hf as nf4, the 4-bit layout of bitsandbytes; with "
