@@ -281,7 +281,7 @@ table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clipp = 3 end },"
 table 'a hook that assigns a wrong value' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.clip: got 'x', want .*" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clip = 'x' end },"
-table 'a schedule that returns nothing' 2 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil at step 0, want a finite number' \
+table 'a schedule that returns nothing' 2 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil for p.step = 0, want a finite number' \
   'train = { steps = 2, prompts_per_step = 2, lr = function() end },'
 table 'a loss that returns no tensor' 1 'bad\.lua:[0-9]+: train\.loss: .*' 'train = { steps = 2, prompts_per_step = 2, loss = function() return 5 end },'
 table 'a loss that never ends' 1 '.*train\.loss: .*instructions.*' \

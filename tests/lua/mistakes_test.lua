@@ -117,7 +117,7 @@ describe("a number that is not one", function()
         t.rewards[1].fn = function() return nan end
       end))
       tiny.refused("returned nan; a reward must be finite", function() tr:step() end)
-      tiny.refused("returned nan at step 0", function()
+      tiny.refused("returned nan for p.step = 0", function()
         trainer.new(experiment(function(t) t.train.lr = function() return nan end end)):step()
       end)
       tiny.refused("got nan", experiment, function(t) t.train.clip = nan end)

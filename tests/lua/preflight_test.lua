@@ -45,9 +45,9 @@ end
 describe("a schedule is refused before its stage begins", function()
   it("where it leaves the bounds of its option", function()
     local falls = schedule.linear { from = 1e-3, to = -1e-3 }
-    tiny.refused("preflight_test.lua:%d+: train.lr: the schedule returns %-.* at step 6 of 10, "
+    tiny.refused("preflight_test.lua:%d+: train.lr: the schedule returns %-.* for p.step = 6 and p.steps = 10, "
       .. "want 0 or more", function() notes_of(with("train.lr", falls)) end)
-    tiny.refused("train.kl: the schedule returns %-1 at step 9 of 10", function()
+    tiny.refused("train.kl: the schedule returns %-1 for p.step = 9 and p.steps = 10", function()
       notes_of(with("train.kl", schedule.piecewise { { at = 0, value = 0.1 },
         { at = 9, value = -1 } }))
     end)
@@ -56,7 +56,7 @@ describe("a schedule is refused before its stage begins", function()
         t.stages = { { kind = "ppo", train = { ppo = { kl_coef = falls } } } }
       end)
     end)
-    local ratio = "train.denoise.mask_ratio: the schedule returns 1.1 at step 5 of 10, want 0 to 1"
+    local ratio = "train.denoise.mask_ratio: the schedule returns 1.1 for p.step = 5 and p.steps = 10, want 0 to 1"
     tiny.refused(ratio, function()
       notes_of(function(t)
         t.rewards, t.stages = nil, { { kind = "denoise",
@@ -67,14 +67,14 @@ describe("a schedule is refused before its stage begins", function()
   end)
 
   it("where it is not finite, fails or is not a function of p", function()
-    tiny.refused("train.lr: the schedule returned inf at step 5, want a finite number", function()
+    tiny.refused("train.lr: the schedule returned inf for p.step = 5, want a finite number", function()
       notes_of(with("train.lr", function(p) return 1 / (5 - p.step) end))
     end)
     tiny.refused("preflight_test.lua:%d+: no", function()
       notes_of(with("train.lr", function(p) return p.step < 7 and 1 or error("no") end))
     end)
     local calls = 0
-    tiny.refused("train.lr: the schedule returned 1 and then 2 for step 0; make it a function of p",
+    tiny.refused("train.lr: the schedule returned 1 and then 2 for p.step = 0; make it a function of p",
       function()
       notes_of(with("train.lr", function()
         calls = calls + 1
@@ -145,7 +145,7 @@ describe("a schedule is refused before its stage begins", function()
           sampling = { group_size = 2, max_new_tokens = 2 }, rewards = { function() return 1 end },
           train = { steps = 4, lr = function(p) return 2 - p.step end },
         }]]))
-      tiny.refused("train.lr: the schedule returns %-1 at step 3 of 4", function()
+      tiny.refused("train.lr: the schedule returns %-1 for p.step = 3 and p.steps = 4", function()
         start.trainer { script = dir .. ".lua", args = {}, overrides = {}, root = dir,
           view = function() return nil end }
       end)

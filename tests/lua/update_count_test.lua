@@ -187,7 +187,7 @@ describe("a schedule over updates", function()
         if p.update == 2 then error("no rate") end
         return 1e-3
       end,
-      ["train%.lr: the schedule returned %-?nan at step 0"] = function(p)
+      ["train%.lr: the schedule returned %-?nan for p.step = 0"] = function(p)
         return p.update == 2 and 0 / 0 or 1e-3
       end,
       ["train%.lr: "] = function(p) return p.update == 2 and -1 or 1e-3 end,

@@ -235,7 +235,7 @@ add {
 
 add {
   { "eval.every", "int",
-    "steps between evaluations; 0: only before and after", default = 0, min = 0, live = true },
+    "steps of the run, through all stages, between evaluations; 0: only before and after", default = 0, min = 0, live = true },
   { "eval.every_epochs", "number",
     "passes over the rows between evaluations, as train.epochs counts them; 0.5: two in each pass; "
     .. "not beside eval.every",
@@ -254,7 +254,7 @@ add {
     .. "the total" },
 
   { "log.every", "int",
-    "steps between lines of metrics on the screen", default = 1, min = 1, live = true },
+    "steps of the run between lines of metrics on the screen", default = 1, min = 1, live = true },
   { "log.completions", "int", "completions shown each time", default = 2, min = 0, live = true },
   { "log.tensorboard", "boolean", "write events.out.tfevents", default = true },
   { "log.segment_mib", "number",
@@ -266,7 +266,7 @@ add {
     live = true },
 
   { "checkpoint.every", "int",
-    "steps between checkpoints; 0: only at the end of a stage or when stopped",
+    "steps of the run between checkpoints; 0: only at the end of a stage or when stopped",
     default = 0, min = 0, live = true },
   { "checkpoint.every_epochs", "number",
     "passes over the rows between checkpoints, as train.epochs counts them; not beside "

@@ -13,7 +13,7 @@ return function(config, name, v, p)
   if not ok then error(errors.naming(name, result), 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
     errors.raise_at(origins.position(config, name), "EARG",
-      "%s: the schedule returned %s at step %d, want a finite number", name, number_text(result),
+      "%s: the schedule returned %s for p.step = %d, want a finite number", name, number_text(result),
       p.step)
   end
   return result

@@ -183,7 +183,7 @@
 ---@field sample_order? "confidence"|"random"|"left" order in which a sample in the log is filled in, as of m:unmask (default "random")
 
 ---@class grpo.Options.eval
----@field every? integer steps between evaluations; 0: only before and after (default 0)
+---@field every? integer steps of the run, through all stages, between evaluations; 0: only before and after (default 0)
 ---@field every_epochs? number passes over the rows between evaluations, as train.epochs counts them; 0.5: two in each pass; not beside eval.every (default 0)
 ---@field samples? integer rows of data.eval used; default: all
 ---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
@@ -193,14 +193,14 @@
 ---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total
 
 ---@class grpo.Options.log
----@field every? integer steps between lines of metrics on the screen (default 1)
+---@field every? integer steps of the run between lines of metrics on the screen (default 1)
 ---@field completions? integer completions shown each time (default 2)
 ---@field tensorboard? boolean write events.out.tfevents (default true)
 ---@field segment_mib? number MiB of metrics.jsonl, completions.jsonl or eval.jsonl after which the file is renamed to metrics.000001.jsonl and so on, and a new one is begun (default 256)
 ---@field keep_segments? integer newest renamed files of each log to keep; older ones are removed; default: all
 
 ---@class grpo.Options.checkpoint
----@field every? integer steps between checkpoints; 0: only at the end of a stage or when stopped (default 0)
+---@field every? integer steps of the run between checkpoints; 0: only at the end of a stage or when stopped (default 0)
 ---@field every_epochs? number passes over the rows between checkpoints, as train.epochs counts them; not beside checkpoint.every (default 0)
 ---@field keep? integer newest checkpoints to keep, beside the best (default 2)
 ---@field best? string a metric's name: keep the checkpoint where it was highest (losses: lowest), among evaluations (eval/...) or where checkpoints are written

@@ -238,7 +238,7 @@ end
 
 function View:step(tr, m)
   local stage, shown = tr.stage, tr.settings.log.completions
-  show_step(self, tr, m, stage.step % tr.settings.log.every == 0)
+  show_step(self, tr, m, tr.step_count % tr.settings.log.every == 0)
   if shown == 0 or not display.shows_sample(stage.step, stage.steps) then return end
   if stage.method.samples then
     self:completions(tr, shown)
@@ -381,8 +381,10 @@ function View:evaluation(_, report)
     parts[#parts + 1] = ("pass@%d %.3f (%.3f to %.3f)")
       :format(k, report[name], report[name .. "/low"], report[name .. "/high"])
   end
-  self:info(("evaluation %s: %d held-out rows: %s")
-    :format(report.label or "", report.n, table.concat(parts, ", ")), "1;32")
+  local label = report.label or ""
+  if label == "step" and report.step then label = ("at step %d"):format(report.step) end
+  self:info(("evaluation %s: %d held-out rows: %s"):format(label, report.n,
+    table.concat(parts, ", ")), "1;32")
 end
 
 local titles = { ["eval/accuracy"] = "greedy", ["eval/sampled/metric"] = "sampled" }

@@ -31,15 +31,15 @@ function loop.evaluate(tr, label)
   save_if_best(tr, report)
 end
 
--- Is what the section "eval" or "checkpoint" describes due after a step?  stage_step: of the stage,
--- count: what `every` counts.  An epoch is as long as in train.epochs: a step takes
+-- Is what the section "eval" or "checkpoint" describes due after a step?  stage_step: of the stage;
+-- step: of the whole run, which `every` counts, as the screen does.  An epoch is as long as in train.epochs: a step takes
 -- prompts_per_step rows.
-local function is_due(config, section, stage_step, count)
+local function is_due(config, section, stage_step, step)
   local every, epochs = config[section].every, config[section].every_epochs
-  if every > 0 then return count % every == 0 end
+  if every > 0 then return step % every == 0 end
   if epochs <= 0 then return false end
   local span = epochs * #config.data.train / config.train.prompts_per_step -- in steps
-  local function passed(step) return math.floor(step / span + 1e-9) end
+  local function passed(n) return math.floor(n / span + 1e-9) end
   return passed(stage_step) > passed(stage_step - 1)
 end
 
@@ -53,8 +53,8 @@ local function missed_evaluation(tr)
     tr:reopen_stage()
     return "after " .. tr.stage.kind
   end
-  local step = saved.stage_step
-  return step > 0 and is_due(tr.settings, "eval", step, step) and "step" or nil
+  return saved.stage_step > 0 and is_due(tr.settings, "eval", saved.stage_step, saved.step)
+    and "step" or nil
 end
 
 local function begin(tr)
@@ -77,7 +77,7 @@ end
 local function after_step(tr, metrics)
   tr.recorder:step(metrics)
   local config, stage = tr.settings, tr.stage
-  if is_due(config, "eval", stage.step, stage.step) and not stage.done then
+  if is_due(config, "eval", stage.step, tr.step_count) and not stage.done then
     loop.evaluate(tr, "step")
   end
   local due = is_due(config, "checkpoint", stage.step, tr.step_count)

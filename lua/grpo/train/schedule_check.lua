@@ -62,12 +62,12 @@ local function try(config, path, f, count, per_step)
     local v = values[1]
     if v ~= values[2] then
       errors.raise_at(origins.position(config, path), "EARG", "%s: the schedule returned %s and "
-        .. "then %s for step %d; make it a function of p alone, so that a resume has the same "
+        .. "then %s for p.step = %d; make it a function of p alone, so that a resume has the same "
         .. "values", path, number_text(v), number_text(values[2]), step)
     end
     if low and v < low or high and v > high then
-      errors.raise_at(origins.position(config, path), "EARG", "%s: the schedule returns %s at step "
-        .. "%d of %d, want %s", path, number_text(v), step, count,
+      errors.raise_at(origins.position(config, path), "EARG", "%s: the schedule returns %s for "
+        .. "p.step = %d and p.steps = %d, want %s", path, number_text(v), step, count,
         high and ("%s to %s"):format(low, high) or ("%s or more"):format(low))
     end
   end

@@ -59,8 +59,8 @@ function objects.trainer(tr, look)
   local names = {}
   for i, entry in ipairs(tr.settings.reward_entries or {}) do names[i] = entry.name end
   lines[2] = ("  stage %d of %d (%s)%s | %d tokens seen | rewards: %s"):format(math.max(1,
-    tr.stage_index), #stages, spec.kind, stage and (", step %d of %d"):format(stage.step,
-    stage.steps) or ", not begun", tr.tokens_seen,
+    tr.stage_index), #stages, spec.kind, stage and (", %d of its %d steps done"):format(
+    stage.step, stage.steps) or ", not begun", tr.tokens_seen,
     #names > 0 and display.clean(table.concat(names, ", ")) or "none")
   lines[3] = "  tr:step() advances it; tr.batch, tr.metrics and tr:inspect() show the last step"
   return table.concat(lines, "\n")

@@ -125,7 +125,7 @@ function denoise.step(stage, p)
   local low, high = mask_ratios(config, p)
   if not (low > 0 and high <= 1) then
     errors.raise_at(origins.position(config, "train.denoise.mask_ratio"), "EARG",
-      "train.denoise.mask_ratio: %s at step %d, want more than 0, up to 1", low, p.step)
+      "train.denoise.mask_ratio: %s for p.step = %d, want more than 0, up to 1", low, p.step)
   end
   local metrics = stage.engine:denoise(rows,
     { mask = stage.tr.tokenizer.mask, vocab = #stage.tr.tokenizer, low = low, high = high,
