@@ -41,6 +41,18 @@ COLUMNS=40 on 40 run exp.lua --dir narrow
 result "in 40 columns no step takes a second row" "$(lacks "$live" shown; has bytes 'reward [0-9.]+ (\| )?ETA [0-9]+s'; lacks "$escape\\[[0-9]+A" bytes)"
 
 # ---- terminals that can do less ----------------------------------------------------------------------------------------------------
+
+# One count for everything that a run prints: the sft stage has 4 of its 14 steps.
+"$GRPO" run exp.lua --dir every --steps 10 log.every=3 eval.every=3 checkpoint.every=3 checkpoint.keep=9 >/dev/null 2>first || show first
+"$GRPO" run --resume=every/exp-001 >/dev/null 2>second || show second
+result "log.every counts the steps of the run" "$([ "$(grep -ohE '^(sft|grpo) [0-9]+/14 ' first second | tr -d '\n')" = "sft 3/14 grpo 6/14 grpo 9/14 grpo 12/14 " ] || show first second)"
+result "eval.every counts them too, and its line says the step" \
+  "$([ "$(grep -ohE '^evaluation [a-z]+( step [0-9]+| [a-z]+)?:' first second | tr -d '\n')" = "evaluation before:evaluation at step 3:evaluation after sft:evaluation at step 6:evaluation at step 9:evaluation at step 12:evaluation after grpo:" ] || show first second)"
+result "so do checkpoints" "$([ "$(cd every/exp-001/checkpoints && echo *)" = "step-000003 step-000004 step-000006 step-000009 step-000010 step-000012 step-000014" ] || ls every/exp-001/checkpoints)"
+result "the last line, the resume, logs and runs count alike" "$(has first '^stopped \(--steps\) at step 10 of 14, '; has second '^resumed at step 10 of 14, '
+  "$GRPO" logs every/exp-001 | diff - <(cat first second | grep -v '^compute: ' ) | grep -E '^[<>].*(step|/14)'
+  "$GRPO" runs every 2>/dev/null >list || "$GRPO" runs --dir every >list; has list 'step 14/14')"
+result "the report counts alike" "$("$GRPO" report every/exp-001 >/dev/null 2>err || show err; has every/exp-001/report.html 'resumed at step 10')"
 NO_COLOR=1 on 130 run exp.lua --dir plain
 result "NO_COLOR: a live line without colours" "$(has bytes '━'; lacks "$escape\\[[0-9;]*m" bytes)"
 LANG=C NO_COLOR=1 on 130 run exp.lua --dir plain

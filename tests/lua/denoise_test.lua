@@ -223,7 +223,8 @@ describe("masked training", function()
     tr = grpo.trainer(experiment { train = { steps = 1, denoise = { mask_ratio = function()
       return 1.5
     end } } })
-    tiny.refused("train.denoise.mask_ratio: 1.5 for p.step = 0, want more than 0, up to 1", tr.step, tr)
+    tiny.refused("train.denoise.mask_ratio: 1.5 for p.step = 0, want more than 0, up to 1",
+      tr.step, tr)
   end)
 
   it("keeps a mask token that a tokenizer has, and adds a row where the vocabulary is given",

@@ -45,8 +45,8 @@ end
 describe("a schedule is refused before its stage begins", function()
   it("where it leaves the bounds of its option", function()
     local falls = schedule.linear { from = 1e-3, to = -1e-3 }
-    tiny.refused("preflight_test.lua:%d+: train.lr: the schedule returns %-.* for p.step = 6 and p.steps = 10, "
-      .. "want 0 or more", function() notes_of(with("train.lr", falls)) end)
+    tiny.refused("preflight_test.lua:%d+: train.lr: the schedule returns %-.* for p.step = 6 "
+      .. "and p.steps = 10, want 0 or more", function() notes_of(with("train.lr", falls)) end)
     tiny.refused("train.kl: the schedule returns %-1 for p.step = 9 and p.steps = 10", function()
       notes_of(with("train.kl", schedule.piecewise { { at = 0, value = 0.1 },
         { at = 9, value = -1 } }))
@@ -56,7 +56,8 @@ describe("a schedule is refused before its stage begins", function()
         t.stages = { { kind = "ppo", train = { ppo = { kl_coef = falls } } } }
       end)
     end)
-    local ratio = "train.denoise.mask_ratio: the schedule returns 1.1 for p.step = 5 and p.steps = 10, want 0 to 1"
+    local ratio = "train.denoise.mask_ratio: the schedule returns 1.1 for p.step = 5 "
+      .. "and p.steps = 10, want 0 to 1"
     tiny.refused(ratio, function()
       notes_of(function(t)
         t.rewards, t.stages = nil, { { kind = "denoise",
@@ -67,15 +68,16 @@ describe("a schedule is refused before its stage begins", function()
   end)
 
   it("where it is not finite, fails or is not a function of p", function()
-    tiny.refused("train.lr: the schedule returned inf for p.step = 5, want a finite number", function()
+    local infinite = "train.lr: the schedule returned inf for p.step = 5, want a finite number"
+    tiny.refused(infinite, function()
       notes_of(with("train.lr", function(p) return 1 / (5 - p.step) end))
     end)
     tiny.refused("preflight_test.lua:%d+: no", function()
       notes_of(with("train.lr", function(p) return p.step < 7 and 1 or error("no") end))
     end)
     local calls = 0
-    tiny.refused("train.lr: the schedule returned 1 and then 2 for p.step = 0; make it a function of p",
-      function()
+    tiny.refused("train.lr: the schedule returned 1 and then 2 for p.step = 0; make it a function "
+      .. "of p", function()
       notes_of(with("train.lr", function()
         calls = calls + 1
         return calls

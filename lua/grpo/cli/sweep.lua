@@ -30,8 +30,7 @@ local command = {
     { name = "retry", doc = "continue runs that failed or diverged, from their last checkpoint" },
     { name = "force", doc = "go on although the script or a file that it reads has changed since "
       .. "the sweep began; runs that have begun keep their saved copy" },
-    flags.with(flags.arg, { doc = flags.arg.doc .. ", for all runs of the sweep; only options of "
-      .. "the experiment have several values" }),
+    flags.arg,
     flags.with(flags.memory, { doc = "let all runs together take at most SIZE, such as 500M or 8G; "
       .. "without it they may take what the machine has available" }),
     flags.threads,
@@ -49,7 +48,7 @@ local command = {
       .. "is also written to RUNS/table.csv and RUNS/table.json.",
     "Values are parted by commas, except within brackets, braces and JSON strings: "
       .. "eval.pass_at=[1,4],[1,8] has two values, and 'model.path=\"a,b\"' has one. Options with "
-      .. "one value hold for all runs.",
+      .. "one value hold for all runs, and so does --arg KEY=VALUE: its value is not parted.",
   },
   notes = {
     "The same command again continues what is unfinished, leaves out what is done, and adds what "

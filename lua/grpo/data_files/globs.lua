@@ -1,7 +1,7 @@
 -- Files by pattern: * and ? and [a-z] within a name, ** for any number of directories.
 
 local core = require "grpo.core"
-local glob_set = require "grpo.base.glob_set"
+local glob = require "grpo.base.glob"
 
 local globs = {}
 
@@ -9,44 +9,38 @@ local MOST = 100000 -- names that a search may meet, so that ** from / ends
 
 function globs.is_pattern(path) return path:find("[*?[]") ~= nil end
 
--- A Lua pattern for one name.
-local function name_pattern(glob)
-  local out, i = { "^" }, 1
-  while i <= #glob do
-    local c = glob:sub(i, i)
-    local set, after = glob_set(glob, i, "[!^]")
-    if c == "*" then
-      out[#out + 1] = ".*"
-    elseif c == "?" then
-      out[#out + 1] = "."
-    elseif set then
-      out[#out + 1] = set
-      i = after - 1
-    else
-      out[#out + 1] = c:gsub("%p", "%%%0")
+-- The names of a pattern as functions; "**" for itself, however often it is repeated.
+local function parts_of(pattern)
+  local parts = {}
+  for name in pattern:gmatch("[^/]+") do
+    if name ~= "**" then
+      parts[#parts + 1] = glob.matcher(name, "[!^]")
+    elseif parts[#parts] ~= "**" then
+      parts[#parts + 1] = "**"
     end
-    i = i + 1
   end
-  out[#out + 1] = "$"
-  return table.concat(out)
+  return parts
 end
 
--- Does a whole path match a pattern in which * stays within a name and **/ is any directory?
-function globs.matches(path, pattern)
-  local names, globbed = {}, {}
-  for name in path:gmatch("[^/]+") do names[#names + 1] = name end
-  for name in pattern:gmatch("[^/]+") do globbed[#globbed + 1] = name end
-  local function from(i, k)
-    if k > #globbed then return i > #names end
-    if globbed[k] == "**" then
-      for at = i, #names + 1 do
-        if from(at, k + 1) then return true end
+-- Returns a function that tells whether a whole path matches a pattern in which * stays within a
+-- name and **/ is any directory.
+function globs.matcher(pattern)
+  local parts = parts_of(pattern)
+  return function(path)
+    local names = {}
+    for name in path:gmatch("[^/]+") do names[#names + 1] = name end
+    local function from(i, k)
+      if k > #parts then return i > #names end
+      if parts[k] == "**" then
+        for at = i, #names + 1 do
+          if from(at, k + 1) then return true end
+        end
+        return false
       end
-      return false
+      return i <= #names and parts[k](names[i]) and from(i + 1, k + 1)
     end
-    return i <= #names and names[i]:find(name_pattern(globbed[k])) ~= nil and from(i + 1, k + 1)
+    return from(1, 1)
   end
-  return from(1, 1)
 end
 
 -- Lists the files below a directory as paths relative to it, sorted; hidden ones are left out.
@@ -77,8 +71,9 @@ function globs.find(pattern)
   local rest, found = pattern:sub(#fixed + 1), {}
   local dir = fixed == "" and "." or fixed == "/" and "/" or fixed:sub(1, -2)
   local _, slashes = rest:gsub("/", "")
+  local matches = globs.matcher(rest)
   for _, path in ipairs(globs.files_below(dir, not rest:find("**", 1, true) and slashes + 1)) do
-    if globs.matches(path, rest) then found[#found + 1] = fixed .. path end
+    if matches(path) then found[#found + 1] = fixed .. path end
   end
   return found
 end

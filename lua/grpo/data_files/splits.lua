@@ -19,9 +19,9 @@ local in_file = { "**/%s[-._ 0-9]*", "**/*[-._ 0-9]%s[-._ 0-9]*" }
 
 -- Appends the files that match a pattern and are not there yet; returns how many match.
 local function add_matches(list, files, pattern)
-  local count = 0
+  local count, matches = 0, globs.matcher(pattern)
   for _, path in ipairs(files) do
-    if globs.matches(path, pattern) then
+    if matches(path) then
       count = count + 1
       if not list[path] then
         list[path] = true

@@ -235,7 +235,8 @@ add {
 
 add {
   { "eval.every", "int",
-    "steps of the run, through all stages, between evaluations; 0: only before and after", default = 0, min = 0, live = true },
+    "steps of the run, through all stages, between evaluations; 0: only before and after",
+    default = 0, min = 0, live = true },
   { "eval.every_epochs", "number",
     "passes over the rows between evaluations, as train.epochs counts them; 0.5: two in each pass; "
     .. "not beside eval.every",

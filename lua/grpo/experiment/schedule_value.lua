@@ -13,8 +13,8 @@ return function(config, name, v, p)
   if not ok then error(errors.naming(name, result), 0) end
   if type(result) ~= "number" or result ~= result or math.abs(result) == math.huge then
     errors.raise_at(origins.position(config, name), "EARG",
-      "%s: the schedule returned %s for p.step = %d, want a finite number", name, number_text(result),
-      p.step)
+      "%s: the schedule returned %s for p.step = %d, want a finite number", name,
+      number_text(result), p.step)
   end
   return result
 end

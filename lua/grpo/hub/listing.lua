@@ -3,7 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local glob_set = require "grpo.base.glob_set"
+local glob = require "grpo.base.glob"
 
 local listing = {
   MAX_PAGE = 32 << 20, -- bytes
@@ -105,28 +105,6 @@ end
 
 -- ---- which files -------------------------------------------------------------------------------
 
--- Does a name match a pattern of *, ? and [...]?  A * takes slashes too, as in Python's fnmatch.
-function listing.matches(name, glob)
-  local pattern, at = { "^" }, 1
-  while at <= #glob do
-    local c = glob:sub(at, at)
-    local set, after = glob_set(glob, at, "!")
-    if c == "*" then
-      pattern[#pattern + 1] = ".*"
-    elseif c == "?" then
-      pattern[#pattern + 1] = "."
-    elseif set then
-      pattern[#pattern + 1] = set
-      at = after - 1
-    else
-      pattern[#pattern + 1] = (c:gsub("%W", "%%%0"))
-    end
-    at = at + 1
-  end
-  pattern[#pattern + 1] = "$"
-  return name:find(table.concat(pattern)) ~= nil
-end
-
 -- Weights in forms that grpo does not read; a repository often has them beside safetensors.
 local other_weights = { "%.bin$", "%.pt$", "%.pth$", "%.ckpt$", "%.h5$", "%.msgpack$", "%.ot$",
   "%.onnx$", "%.onnx_data$", "%.tflite$", "%.mlmodel$", "%.mlpackage/", "%.npz$", "%.gguf$",
@@ -161,9 +139,11 @@ local function ends_in_gguf(name) return name:lower():find("%.gguf$") ~= nil end
 function listing.select(files, kind, include, what)
   local list = files
   if #include > 0 then
+    local matchers = {}
+    for i, pattern in ipairs(include) do matchers[i] = glob.matcher(pattern, "!") end
     list = with(files, function(name)
-      for _, glob in ipairs(include) do
-        if listing.matches(name, glob) then return true end
+      for _, matches in ipairs(matchers) do
+        if matches(name) then return true end
       end
       return false
     end)

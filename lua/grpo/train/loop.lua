@@ -32,8 +32,8 @@ function loop.evaluate(tr, label)
 end
 
 -- Is what the section "eval" or "checkpoint" describes due after a step?  stage_step: of the stage;
--- step: of the whole run, which `every` counts, as the screen does.  An epoch is as long as in train.epochs: a step takes
--- prompts_per_step rows.
+-- step: of the whole run, which `every` counts, as the screen does.  An epoch is as long as in
+-- train.epochs: a step takes prompts_per_step rows.
 local function is_due(config, section, stage_step, step)
   local every, epochs = config[section].every, config[section].every_epochs
   if every > 0 then return step % every == 0 end

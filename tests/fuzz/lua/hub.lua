@@ -3,6 +3,7 @@
 -- of the list, a header Link, and a pattern of --include.
 local core = require "grpo.core"
 local expect = require "expect"
+local glob = require "grpo.base.glob"
 local listing = require "grpo.hub.listing"
 
 local dir = expect.directory()
@@ -20,7 +21,7 @@ local function check_file(file)
 end
 
 return function(input)
-  local revision, first, second, link, glob = expect.parts(input, 5)
+  local revision, first, second, link, pattern = expect.parts(input, 5)
   local ok, commit = pcall(listing.commit, revision, "a/b")
   if ok then
     expect.truth(commit:find("^" .. ("[0-9a-f]"):rep(40) .. "$"), "a commit")
@@ -29,7 +30,7 @@ return function(input)
   end
   local address = listing.next_page(link)
   expect.truth(not address or not address:find("[<>]"), "an address")
-  listing.matches("a/b.safetensors", glob)
+  glob.matcher(pattern, "!")("a/b.safetensors")
   local files = {}
   for _, page in ipairs { first, second } do
     local good, err = pcall(listing.add_page, files, page, "a/b")
@@ -39,7 +40,8 @@ return function(input)
   if not good then return expect.refused(err, "a/b:", "EFORMAT") end
   for _, file in ipairs(files) do check_file(file) end
   for _, kind in ipairs { "model", "dataset" } do
-    local chosen, list = pcall(listing.select, files, kind, glob ~= "" and { glob } or {}, "a/b")
+    local include = pattern ~= "" and { pattern } or {}
+    local chosen, list = pcall(listing.select, files, kind, include, "a/b")
     if not chosen then expect.refused(list, "a/b:", "EARG") end
   end
   core.fs.remove_tree(dir)
