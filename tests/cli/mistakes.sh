@@ -18,7 +18,7 @@ says() {
 planted() {
   experiment "$1.lua" 'stages = { { kind = "sft", train = { steps = 2, prompts_per_step = 8 } },
     { kind = "grpo", train = { steps = 12, prompts_per_step = 8 } } },' "{ name = \"correct\", fn = $2 }" \
-    'train = grpo.data.list(rows), eval = grpo.data.list(rows), target = function(row) return row.answer end'
+    'train = grpo.data.list(rows):take(90), eval = grpo.data.list(rows):skip(90), target = function(row) return row.answer end'
 }
 
 # ---- faults in rewards -----------------------------------------------------------------------------------------------------
