@@ -84,7 +84,7 @@ int token_set_compact(const uint32_t *set, int vocab, const real *row, real *out
 /* Moves row[from] to row[to] and clears what is between it and `end`; returns the new end. */
 static size_t move_up(real *row, size_t from, size_t to, size_t end) {
   row[to] = row[from];
-  memset(row + to + 1, 0, (end - to - 1) * sizeof *row);
+  if (end > to + 1) memset(row + to + 1, 0, (end - to - 1) * sizeof *row);
   return to;
 }
 

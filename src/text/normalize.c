@@ -63,6 +63,7 @@ static Status read_one(void *user, const Json *j) {
   }
   if (strcmp(type, "Lowercase") == 0) return add(z, (NormStep){.kind = NORM_LOWER});
   if (strcmp(type, "StripAccents") == 0) return add(z, (NormStep){.kind = NORM_UNACCENT});
+  if (strcmp(type, "Nmt") == 0) return add(z, (NormStep){.kind = NORM_NMT});
   if (strcmp(type, "ByteLevel") == 0) return add(z, (NormStep){.kind = NORM_BYTES});
   if (strcmp(type, "BertNormalizer") == 0) return read_bert(z, j);
   if (strncmp(type, "NF", 2) == 0) {
@@ -124,6 +125,24 @@ static void clean_char(uint32_t cp, const char *s, size_t len, Buf *out) {
     buf_put(out, s, len);
 }
 
+static bool nmt_removes(uint32_t c) {
+  return (c >= 1 && c <= 8) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+         c == 0x9F;
+}
+
+static bool nmt_is_space(uint32_t c) {
+  return c == 9 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
+         c == 0xFFFD;
+}
+
+static void nmt_char(uint32_t cp, const char *s, size_t len, Buf *out) {
+  if (nmt_is_space(cp))
+    buf_putc(out, ' ');
+  else if (!nmt_removes(cp))
+    buf_put(out, s, len);
+}
+
 static void one_char(const NormStep *z, uint32_t cp, const char *s, size_t len, Buf *out) {
   const bool chinese = z->kind == NORM_CHINESE && is_chinese(cp);
   switch (z->kind) {
@@ -135,6 +154,9 @@ static void one_char(const NormStep *z, uint32_t cp, const char *s, size_t len, 
     return;
   case NORM_CLEAN:
     clean_char(cp, s, len, out);
+    return;
+  case NORM_NMT:
+    nmt_char(cp, s, len, out);
     return;
   default:
     if (chinese) buf_putc(out, ' ');

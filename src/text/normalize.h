@@ -25,6 +25,7 @@ typedef enum NormKind {
   NORM_FORM,     /* NFC, NFD, NFKC, NFKD */
   NORM_CLEAN,    /* BertNormalizer's clean_text */
   NORM_CHINESE,  /* BertNormalizer's handle_chinese_chars */
+  NORM_NMT,      /* removes control characters; white space and the like become a space */
   NORM_BYTES     /* ByteLevel: GPT-2's alphabet */
 } NormKind;
 

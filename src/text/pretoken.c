@@ -114,9 +114,11 @@ size_t pre_scan(PreKind kind, const char *s, size_t n) {
   case PRE_CHARS:
     class_at(s, n, &len);
     break;
+  case PRE_FIXED:
   case PRE_CUT:
   case PRE_METASPACE:
   case PRE_SPACE_FIRST:
+  case PRE_BYTES:
     break;
   }
   return len;

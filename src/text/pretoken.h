@@ -14,15 +14,17 @@
 #include "text/component.h"
 
 typedef enum PreKind {
-  PRE_GPT2,       /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-  PRE_LLAMA3,     /* PATTERN_GPT4 */
-  PRE_QWEN,       /* PATTERN_QWEN */
-  PRE_DIGITS,     /* each \p{N} alone, and the text between them whole */
-  PRE_DIGIT_RUNS, /* runs of \p{N}, and the text between them whole */
-  PRE_CHARS,      /* each code point alone */
-  PRE_CUT,        /* cuts at matches, as PreMatch and PreBehavior say */
-  PRE_METASPACE,  /* spaces become a mark, one may be prepended; then it cuts like PRE_CUT */
-  PRE_SPACE_FIRST /* ByteLevel's add_prefix_space, which does not cut */
+  PRE_GPT2,        /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+  PRE_LLAMA3,      /* PATTERN_GPT4 */
+  PRE_QWEN,        /* PATTERN_QWEN */
+  PRE_DIGITS,      /* each \p{N} alone, and the text between them whole */
+  PRE_DIGIT_RUNS,  /* runs of \p{N}, and the text between them whole */
+  PRE_CHARS,       /* each code point alone */
+  PRE_FIXED,       /* every `length` code points */
+  PRE_CUT,         /* cuts at matches, as PreMatch and PreBehavior say */
+  PRE_METASPACE,   /* spaces become a mark, one may be prepended; then it cuts like PRE_CUT */
+  PRE_SPACE_FIRST, /* ByteLevel's add_prefix_space, which does not cut */
+  PRE_BYTES /* spells the text in ByteLevel's alphabet, for the pre-tokenizers after ByteLevel */
 } PreKind;
 
 typedef enum PreMatch {
@@ -49,6 +51,7 @@ typedef struct PreStep {
   Pattern pattern;      /* owned by the tokenizer; for Metaspace it is the mark */
   PreBehavior behavior; /* of the matches, or, if `invert`, of the text between them */
   bool invert;
+  int32_t length;     /* PRE_FIXED */
   PrePrepend prepend; /* Metaspace: to the first piece of the text, or to every piece */
 } PreStep;
 

@@ -191,6 +191,13 @@ static Status read_digits(const Json *j, PreStep *step) {
   return GRPO_OK;
 }
 
+static Status read_fixed(const Json *j, PreStep *step) {
+  step->kind = PRE_FIXED;
+  step->length = 5;
+  if (!component_is_null(json_get(j, "length"))) try(component_count(j, "length", &step->length));
+  return step->length ? GRPO_OK : fail(GRPO_EFORMAT, "FixedLength: length: want at least 1");
+}
+
 /* Reads the steps of any component but ByteLevel: step[0], and step[1] if *n becomes 2. */
 static Status read_steps(const Json *j, PreStep *step, int *n) {
   const char *type = component_type(j), *text;
@@ -199,6 +206,7 @@ static Status read_steps(const Json *j, PreStep *step, int *n) {
   if (strcmp(type, "Split") == 0) return read_split(j, step);
   if (strcmp(type, "Digits") == 0) return read_digits(j, step);
   if (strcmp(type, "Metaspace") == 0) return read_metaspace(j, step);
+  if (strcmp(type, "FixedLength") == 0) return read_fixed(j, step);
   if (strcmp(type, "CharDelimiterSplit") == 0) {
     try(component_text(j, "delimiter", &text));
     return set_text(step, text);
@@ -235,15 +243,13 @@ static Status read_byte_level(const Json *j, PreStep *step, int *n) {
 
 Status pre_read(PreStep *step, int *nstep, int max, bool *byte_level, const Json *j) {
   PreStep some[2] = {{.kind = PRE_CUT}, {.kind = PRE_CUT}};
-  int n;
-  if (*byte_level)
-    return fail(GRPO_EFORMAT, "'%s' after ByteLevel is not supported", component_type(j));
+  const bool after_bytes = *byte_level;
+  int n = 0;
   *byte_level = component_is(j, "ByteLevel");
   Status s = *byte_level ? read_byte_level(j, some, &n) : read_steps(j, some, &n);
-  if (s == GRPO_OK && *nstep + n > max) s = fail(GRPO_ELIMIT, "more than %d pre-tokenizers", max);
-  for (int i = 0; i < *nstep && s == GRPO_OK; i++)
-    if (step[i].kind >= PRE_METASPACE && n && some[0].kind >= PRE_METASPACE)
-      s = fail(GRPO_EFORMAT, "'%s' after Metaspace is not supported", component_type(j));
+  if (s == GRPO_OK && *nstep + n + after_bytes > max)
+    s = fail(GRPO_ELIMIT, "more than %d pre-tokenizers", max);
+  if (s == GRPO_OK && after_bytes) step[(*nstep)++] = (PreStep){.kind = PRE_BYTES};
   for (int i = 0; i < 2; i++)
     if (s == GRPO_OK && i < n)
       step[(*nstep)++] = some[i];

@@ -24,8 +24,8 @@ typedef struct PreCut {
 
 Status pre_cut_next(PreCut *c, bool *more, size_t *start, size_t *end);
 
-/* Appends the steps of a pre-tokenizer component, up to `max` steps in all; sets *byte_level if
- * ByteLevel is among them. */
+/* Appends the steps of a pre-tokenizer component, up to `max` steps in all.  *byte_level, false at
+ * first: the last one was ByteLevel, whose alphabet the pieces still have to be spelt in. */
 Status pre_read(PreStep *step, int *nstep, int max, bool *byte_level, const Json *j);
 
 #endif

@@ -89,11 +89,22 @@ static Status cut(TextEncoder *e, int step, const char *s, size_t n) {
   return GRPO_OK;
 }
 
+/* Continues with the text in b, which the piece s has become. */
+static Status go_on(TextEncoder *e, Status (*with)(TextEncoder *, int, const char *, size_t),
+                    int step, const char *s, const Buf *b) {
+  const char *const first = e->first;
+  try(buf_status(b));
+  e->first = s == first ? b->data : NULL;
+  const Status status = with(e, step, b->data, b->len);
+  e->first = first;
+  return status;
+}
+
 /* Replaces spaces by the mark, and may prepend one. */
 static Status mark_spaces(TextEncoder *e, int step, const char *s, size_t n) {
   const PreStep *p = &e->t->step[step];
   const Pattern *mark = &p->pattern;
-  Buf *b = &e->w->prefixed;
+  Buf *b = &e->w->piece[step];
   buf_clear(b);
   const bool marked = s[0] == ' ' || (n >= mark->len && memcmp(s, mark->text, mark->len) == 0);
   if (!marked && (p->prepend == PREPEND_ALWAYS || (p->prepend == PREPEND_FIRST && s == e->first)))
@@ -104,18 +115,37 @@ static Status mark_spaces(TextEncoder *e, int step, const char *s, size_t n) {
     buf_put(b, s + i, end - i);
     if (space) buf_put(b, mark->text, mark->len);
   }
-  try(buf_status(b));
-  return cut(e, step, b->data, b->len);
+  return go_on(e, cut, step, s, b);
 }
 
 static Status space_first(TextEncoder *e, int step, const char *s, size_t n) {
   if (s[0] == ' ') return split(e, step + 1, s, n);
-  Buf *b = &e->w->prefixed;
+  Buf *b = &e->w->piece[step];
   buf_clear(b);
   buf_putc(b, ' ');
   buf_put(b, s, n);
-  try(buf_status(b));
-  return split(e, step + 1, b->data, b->len);
+  return go_on(e, split, step + 1, s, b);
+}
+
+/* Spells the piece in ByteLevel's alphabet. */
+static Status spell_bytes(TextEncoder *e, int step, const char *s, size_t n) {
+  Buf *b = &e->w->piece[step];
+  buf_clear(b);
+  bytelevel_put(b, s, n);
+  return go_on(e, split, step + 1, s, b);
+}
+
+static Status cut_fixed(TextEncoder *e, int step, const char *s, size_t n) {
+  for (size_t i = 0, len; i < n; i += len) {
+    len = 0;
+    for (int32_t k = 0; k < e->t->step[step].length && i + len < n; k++) {
+      uint32_t cp;
+      bool valid;
+      len += utf8_decode(s + i + len, n - i - len, &cp, &valid);
+    }
+    try(split(e, step + 1, s + i, len));
+  }
+  return GRPO_OK;
 }
 
 /* Applies the pre-tokenizers from `step` on; the pieces of the last one go to the model. */
@@ -125,6 +155,8 @@ static Status split(TextEncoder *e, int step, const char *s, size_t n) {
   if (kind == PRE_CUT) return cut(e, step, s, n);
   if (kind == PRE_METASPACE) return mark_spaces(e, step, s, n);
   if (kind == PRE_SPACE_FIRST) return space_first(e, step, s, n);
+  if (kind == PRE_BYTES) return spell_bytes(e, step, s, n);
+  if (kind == PRE_FIXED) return cut_fixed(e, step, s, n);
   for (size_t i = 0, len; i < n; i += len) {
     len = pre_scan(kind, s + i, n - i);
     try(split(e, step + 1, s + i, len));
@@ -287,7 +319,7 @@ static void free_scratch(EncodeScratch *w) {
   if (!w) return;
   pthread_mutex_destroy(&w->lock);
   buf_free(&w->valid);
-  buf_free(&w->prefixed);
+  for (int i = 0; i < MAX_STEPS; i++) buf_free(&w->piece[i]);
   buf_free(&w->alphabet);
   buf_free(&w->affixed);
   norm_scratch_free(&w->norm);

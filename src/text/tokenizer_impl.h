@@ -45,7 +45,7 @@ typedef enum TokenizerFile {
 typedef struct EncodeScratch {
   pthread_mutex_t lock; /* held while encoding: guards the rest, and every Regex */
   Buf valid;            /* the text with invalid UTF-8 replaced */
-  Buf prefixed;         /* a piece after Metaspace or with the prefix space */
+  Buf piece[MAX_STEPS]; /* a piece that this pre-tokenizer has changed */
   Buf alphabet;         /* a pre-token in the byte-level alphabet */
   Buf affixed;          /* a character or word with its prefix */
   BpeScratch bpe;
@@ -69,7 +69,7 @@ typedef struct Tokenizer {
   AddedSet added[2];                   /* [0] is searched in the raw text, [1] in normalized text */
   PreStep step[MAX_STEPS];
   int nstep;
-  bool byte_level;    /* the symbols are bytes; decoding joins bytes */
+  bool byte_level;    /* ByteLevel is the last pre-tokenizer: pre-tokens become its alphabet */
   bool raw;           /* the byte tokenizer: any bytes are encoded as they are */
   bool ignore_merges; /* a pre-token that is in the vocabulary is one token */
   Normalizer normalizer;

@@ -69,8 +69,8 @@ TEST(components_that_are_not_supported_are_named) {
           "'Precompiled'");
   refused("\"normalizer\": null",
           "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, "
-          "{\"type\": \"Nmt\"}]}",
-          "normalizer", "'Nmt'");
+          "{\"type\": \"Nmu\"}]}",
+          "normalizer", "'Nmu'");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{\"type\": \"Metaspace\"}",
           "pre_tokenizer", "Metaspace: replacement");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
@@ -79,6 +79,10 @@ TEST(components_that_are_not_supported_are_named) {
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
           "{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": \"Isolated\"}",
           "pre_tokenizer", "Split");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
+          "{\"type\": \"FixedLength\", \"length\": 0}", "pre_tokenizer", "FixedLength");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
+          "{\"type\": \"UnicodeScripts\"}", "pre_tokenizer", "'UnicodeScripts'");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{}", "pre_tokenizer",
           "no type");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "[]", "pre_tokenizer",
