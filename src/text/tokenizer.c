@@ -14,10 +14,12 @@ typedef struct TextEncoder {
   EncodeScratch *w;
   const char *first; /* the piece that the whole text begins with; NULL after that piece */
   unsigned flags;
+  size_t longest; /* that pre-tokenizers may make a piece */
   IntBuf *out;
 } TextEncoder;
 
-enum { MAX_TEXT = 1 << 30 };
+/* MAX_GROWTH: pre-tokenizers, each of which may make text longer, may do so by this factor. */
+enum { MAX_TEXT = 1 << 30, MAX_GROWTH = 64 };
 
 static Status unknown_word(const TextEncoder *e, const char *s, size_t n) {
   uint32_t cp;
@@ -94,6 +96,8 @@ static Status go_on(TextEncoder *e, Status (*with)(TextEncoder *, int, const cha
                     int step, const char *s, const Buf *b) {
   const char *const first = e->first;
   try(buf_status(b));
+  if (b->len > e->longest)
+    return fail(GRPO_ELIMIT, "tokenizer: pre-tokenizers make a piece of %zu bytes", b->len);
   e->first = s == first ? b->data : NULL;
   const Status status = with(e, step, b->data, b->len);
   e->first = first;
@@ -196,6 +200,7 @@ static Status encode(TextEncoder *e, const char *s, size_t n) {
   const Tokenizer *t = e->t;
   if (n > MAX_TEXT)
     return fail(GRPO_ELIMIT, "tokenizer: a text of %zu bytes; the limit is %d", n, MAX_TEXT);
+  e->longest = MAX_GROWTH * n + (1 << 16);
   if (!t->raw && !utf8_is_valid(s, n)) {
     buf_clear(&e->w->valid);
     utf8_put_lossy(&e->w->valid, s, n);

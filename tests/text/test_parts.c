@@ -1,4 +1,4 @@
-/* Combinations of normalizers, pre-tokenizers and decoders against the reference's ids and texts. */
+/* Combinations of normalizers, pre-tokenizers and decoders: the reference's ids and texts. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -62,4 +62,23 @@ TEST(every_combination_gives_the_references_ids_and_texts) {
   CHECK(each_row("tests/cases/tokenizer_parts/cases.jsonl", check_case, &rows) == 37);
   CHECK(rows == 37 * 40);
   buf_free(&model);
+}
+
+TEST(pre_tokenizers_cannot_make_text_explode) {
+  enum { STEPS = 12, N = 20000 };
+  Buf parts = {0}, text = {0};
+  IntBuf ids = {0};
+  buf_puts(&parts, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
+  for (int i = 0; i < STEPS; i++)
+    buf_puts(&parts, i ? ",{\"type\":\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false}"
+                       : "{\"type\":\"ByteLevel\",\"use_regex\":false}");
+  buf_puts(&parts, "]}");
+  buf_putc(&parts, 0);
+  for (int i = 0; i < N; i++) buf_puts(&text, "\xC3\xA9");
+  model = read_all("tests/cases/tokenizer_parts/model.json");
+  Tokenizer *t = with_parts(parts.data);
+  if (t) CHECK(tokenizer_encode(t, text.data, text.len, 0, &ids) == GRPO_ELIMIT);
+  tokenizer_free(t);
+  intbuf_free(&ids);
+  buf_free(&parts), buf_free(&text), buf_free(&model);
 }
