@@ -185,6 +185,11 @@ static Status put_llama(const Tokenizer *t, const Json *root, const GgufTokens *
 static Status put_model(const Tokenizer *t, const Json *root, const GgufTokens *model,
                         GgufMeta *m) {
   if (t->model == MODEL_BPE) return put_gpt2(t, root, model, m);
+  for (int i = 0; i < t->nstep; i++)
+    if (t->step[i].kind == PRE_BYTES)
+      return fail(GRPO_EFORMAT,
+                  "tokenizer.ggml.pre has no name for pre-tokenizers after ByteLevel, because they "
+                  "cut its alphabet and not the text; export a directory instead");
   if (t->model == MODEL_CHARS_BPE) return put_llama(t, root, model, m);
   return fail(GRPO_EFORMAT, "tokenizer.ggml.* has no form for a '%s' tokenizer", tokenizer_kind(t));
 }
