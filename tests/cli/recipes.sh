@@ -13,7 +13,7 @@ local text = {}
 for c = 32, 126 do text[#text + 1] = string.char(c) end
 local tokenizer = grpo.tokenizer.chars(table.concat(text) .. "\n")
 grpo.model.new({ model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 512 },
+  num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 1024 },
   { seed = 1, tokenizer = tokenizer }):save("small")
 tokenizer:save("small")
 LUA
@@ -73,6 +73,13 @@ result "the demo teaches, then rewards" "$([ "$(grep -o '"kind": "[a-z]*"' demo/
   show demo/demo-001/metrics.jsonl)"
 recipe "demo of a model" demo --arg model=demo/demo-001 --arg supervised=0 --arg steps=1
 
+# Every letter is a token of the small model, so that its prompts are longer than the experiment's bound.
+letters=(--arg model=small --arg steps=1 data.max_prompt_tokens=900 sampling.max_new_tokens=6 eval.samples=2)
+recipe smollm2 ../smollm2 "${letters[@]}"
+result "tool calls: a LoRA, and the loss of plain text before and after" "$(settings smollm2/smollm2-001 model.lora.rank 16 model.lora.alpha 32 2>&1
+  [ "$(grep -cE '^(before|after grpo),[0-9.]+,[0-9.]+$' smollm2/smollm2-001/logs/plain.csv)" = 2 ] || show smollm2/smollm2-001/logs/plain.csv)"
+recipe "smollm2, all weights" ../smollm2 --arg full=1 "${letters[@]}"
+
 # No more than few samples and steps; all other numbers are the preset's.
 few=(--arg size=tiny --arg pretrain=2 --arg batch_size=2)
 recipe characters characters "${few[@]}" --arg steps=2
@@ -94,7 +101,7 @@ timeout 120 "$GRPO" run "$recipes/characters.lua" --quiet --dir part "${few[@]}"
 timeout 120 "$GRPO" run --resume="$(echo part/*)" --quiet </dev/null >>out 2>>err
 result "a recipe goes on elsewhere from its saved sources, with the same bits" "$(different characters/shakespeare-grpo-001 part/shakespeare-grpo-001)"
 
-for arguments in "guide --arg example=both" "guide --arg size=2" "demo --arg steps=x" "characters --arg program=sft"; do
+for arguments in "guide --arg example=both" "guide --arg size=2" "demo --arg steps=x" "characters --arg program=sft" "../smollm2 --arg modle=x"; do
   # shellcheck disable=SC2086
   set -- $arguments
   timeout 60 "$GRPO" run "$recipes/$1.lua" --dir bad "${@:2}" </dev/null >out 2>err; status=$?
