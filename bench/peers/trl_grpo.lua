@@ -1,8 +1,8 @@
 -- bench/peers/trl_grpo.lua - the run that bench/peers/trl_grpo.py repeats with TRL.
 --
---   MODEL=FILE OUT=DIR grpo repl < bench/peers/trl_grpo.lua     writes DIR/base, DIR/adapter (fresh) and
---                                                               DIR/rows.jsonl
---   grpo run bench/peers/trl_grpo.lua --arg from=DIR            trains on them; options as below
+--   MODEL=FILE OUT=DIR grpo repl < bench/peers/trl_grpo.lua   writes DIR/base, DIR/adapter (fresh)
+--                                                             and DIR/rows.jsonl
+--   grpo run bench/peers/trl_grpo.lua --arg from=DIR          trains on them; options as below
 --
 -- Both programs begin with the same adapter.  The task is that of experiments/smollm2.lua.
 
