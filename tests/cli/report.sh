@@ -21,7 +21,7 @@ result "stages and resumes are marked, with words" "$(has plain.html '<title>sta
 result "--smooth shows averages over faint values" "$([ "$(count plain.html 'class="faint"')" = 0 ] && [ "$(count smooth.html '<path class="faint"')" -ge 10 ] || echo none
   has smooth.html 'step="0.01" value="0.50"')"
 result "--log shows a logarithmic axis" "$(has log.html 'type="checkbox" checked' '>0.001</text>'; cmp -s plain.html log.html && echo equal)"
-for bad in -0.1 1 2; do "$GRPO" report exp-001 --smooth=$bad >out 2>err; echo "$? $(cat err)"; done >refused
+for weight in -0.1 1 2; do "$GRPO" report exp-001 --smooth=$weight >out 2>err; echo "$? $(cat err)"; done >refused
 result "--smooth has bounds" "$([ "$(grep -c '^2 grpo: .*0 to 0.99' refused)" = 3 ] || cat refused)"
 
 # ---- several runs --------------------------------------------------------------------------------------------------------------------

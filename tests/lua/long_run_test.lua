@@ -241,11 +241,12 @@ describe("a column of a report", function()
 
   it("is drawn with the area between least and greatest", function()
     local function panel(values)
-      return svg.panel("x", { { name = "x", points = column_of(values):points() } })
+      return svg.panel({ title = "x", series = { { name = "x", points = column_of(values):points(),
+        colour = 0, dash = 0 } } }, {}, {})
     end
     local values = {}
     for i = 1, 1000 do values[i] = i % 10 end
-    assert.matches("fill%-opacity", panel(values))
-    assert.is_nil(panel({ 1, 2, 3 }):find("fill-opacity", 1, true))
+    assert.matches("class=\"band\"", panel(values))
+    assert.is_nil(panel({ 1, 2, 3 }):find("class=\"band\"", 1, true))
   end)
 end)

@@ -43,7 +43,12 @@ end
 -- A prompt whose results are collected; env: its variables.
 local function prompt(env)
   local seen = { out = "", err = "" }
-  local p = session.new { env = setmetatable(env or {}, { __index = _G }), look = function()
+  -- a script that another test has run may have made the globals strict
+  local globals = { __index = function(_, name)
+    local ok, value = pcall(function() return _G[name] end)
+    return ok and value or nil
+  end }
+  local p = session.new { env = setmetatable(env or {}, globals), look = function()
     return { width = 80, colour = false }
   end, out = function(s)
     seen.out = seen.out .. s

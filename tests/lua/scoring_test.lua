@@ -69,7 +69,7 @@ describe("what scoring keeps beside the rewards", function()
       c.extra = { ["g.counts"] = { runs = 3, passed = i > 1 and i or nil } }
     end
     step_log.add({ reward_entries = { { name = "g" } } }, cs,
-      { reward_seconds = {}, reward_errors = 0 }, metrics)
+      { weights = { 1 }, reward_seconds = {}, reward_errors = 0 }, metrics)
     assert.equal(6, metrics["rewards/g/runs"])
     assert.equal(2, metrics["rewards/g/passed"])
     assert.equal(1.0, metrics["rewards/g/mean"])
