@@ -243,6 +243,16 @@ bool budget_refuses(Budget *b, size_t more, size_t nsize) {
   return b->refused = true;
 }
 
+/* Lua's table of all strings belongs to no call, grows when a call makes many strings, and shrinks
+ * again when the collector has freed them.  Its growth counts only while it lasts. */
+void budget_shrunk(Budget *b, bool own, size_t bytes) {
+  if (!own) {
+    if (bytes > b->grown) bytes = b->grown;
+    b->grown -= bytes;
+  }
+  b->held -= bytes < b->held ? bytes : b->held;
+}
+
 void budget_allocated(Budget *b, int kind, size_t nsize) {
   if (nsize < LONG || b->lifted || b->spent) return;
   pass(b, nsize / BYTES);

@@ -46,6 +46,8 @@ bool budget_refuses(Budget *b, size_t more, size_t nsize);
 /* A block has been allocated or has grown to nsize bytes; kind: of a new object, LUA_TSTRING, or
  * another number. */
 void budget_allocated(Budget *b, int kind, size_t nsize);
+/* A block has been made smaller by `bytes`; own: it was allocated during this call. */
+void budget_shrunk(Budget *b, bool own, size_t bytes);
 
 /* ---- for limits.c ---- */
 

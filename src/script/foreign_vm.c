@@ -64,9 +64,10 @@ static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
   if (tag) map_add(&g->blocks, (uintptr_t)q, tag);
   if (b && nsize > held) {
     b->held += nsize - held;
+    if (!own) b->grown += nsize - held;
     budget_allocated(b, p ? 0 : (int)osize, nsize);
-  } else if (own) {
-    b->held -= held - nsize < b->held ? held - nsize : b->held;
+  } else if (b) {
+    budget_shrunk(b, own, held - nsize);
   }
   return q;
 }

@@ -91,6 +91,7 @@ static void end(lua_State *L, Script *s, const Budget *b) {
   if (o->left != UINT64_MAX) o->left -= b->given - b->left;
   if (b->inherited && b->spent && *b->spent == 'i') o->spent = b->spent;
   o->held += b->held;
+  o->grown += b->grown;
   budget_longest(L, o, b->longest);
 }
 

@@ -40,9 +40,10 @@ static void *allocate(void *ud, void *p, size_t osize, size_t nsize) {
   if (!p) head->tag = b ? b->tag : 0;
   if (b && nsize > osize) {
     b->held += nsize - osize; /* growth counts for the running call, whoever made the block */
+    if (!own) b->grown += nsize - osize;
     budget_allocated(b, kind, nsize);
-  } else if (own) {
-    b->held -= osize - nsize < b->held ? osize - nsize : b->held;
+  } else if (b) {
+    budget_shrunk(b, own, osize - nsize);
   }
   s->lua_bytes += nsize - osize;
   return head + 1;

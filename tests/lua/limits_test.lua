@@ -157,6 +157,17 @@ describe("a memory budget", function()
     assert.is_true(ok)
     assert.is_true(n > 2e8)
   end)
+  it("forgets how large Lua's table of strings was, once it is small again", function()
+    local ok, e = core.limited({ memory = 5 * 2^20 }, "f", function()
+      for round = 1, 100 do
+        local strings = {}
+        for i = 1, 60000 do strings[i] = round .. ":" .. i end
+        strings = nil -- luacheck: ignore
+        for _ = 1, 6 do collectgarbage() end
+      end
+    end)
+    assert.is_true(ok, tostring(e))
+  end)
   it("decides alike whatever garbage lies around", function()
     local function largest()
       local n = 0
