@@ -3,7 +3,9 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 local rundir = require "grpo.runs.directory"
+local schema = require "grpo.runs.schema"
 local script_logs = require "grpo.runs.script_logs"
+local sums = require "grpo.runs.sums"
 local tiny = require "tests.lua.tiny"
 local trainer = require "grpo.train.trainer"
 
@@ -170,6 +172,23 @@ describe("files of tr:append", function()
       assert.equal(1, #notes)
       assert.matches("log_sizes%.json is missing, so .*/logs that tr:append wrote are not cut",
         notes[1])
+      run:close()
+    end)
+  end)
+
+  it("that have a checksum but no size are in a damaged log_sizes.json", function()
+    in_root(function(root)
+      local run = begun(root)
+      local path = run.dir .. "/log_sizes.json"
+      local sizes = schema.read(path, schema.shapes.log_sizes)
+      for _, of_step in ipairs { {}, false } do
+        sizes.checkpoints["0"] = of_step or nil
+        assert(core.fs.write(path, sums.pages(sizes)))
+        local ok, e = pcall(script_logs.cut, run.dir, 0)
+        assert.is_false(ok)
+        assert.matches("log_sizes%.json: it has a checksum of a%.txt at step 0, but no size; "
+          .. "the file is damaged", tostring(e))
+      end
       run:close()
     end)
   end)

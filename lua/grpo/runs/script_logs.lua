@@ -23,12 +23,25 @@ local function size_of(dir, name)
   return fs.size(path_of(dir, name)) or 0
 end
 
+-- Each file that has a sum at a checkpoint must have a size there.
+local function check_sizes(sizes, path)
+  for step, of_step in sorted_pairs(sizes.sums) do
+    for name in sorted_pairs(of_step) do
+      if not (sizes.checkpoints[step] or {})[name] then
+        errors.raise_plain("EFORMAT", "%s: it has a checksum of %s at step %s, but no size; the "
+          .. "file is damaged; restore it from a copy", path, name, step)
+      end
+    end
+  end
+end
+
 -- { begun = { [name] = bytes }, checkpoints = { [step as text] = { [name] = bytes } },
 --   sums = { [step as text] = { [name] = sum } } }
 local function read_sizes(dir)
-  local sizes = schema.read(dir .. "/log_sizes.json", schema.shapes.log_sizes)
-    or { begun = {}, checkpoints = {} }
+  local path = dir .. "/log_sizes.json"
+  local sizes = schema.read(path, schema.shapes.log_sizes) or { begun = {}, checkpoints = {} }
   sizes.sums = sizes.sums or {}
+  check_sizes(sizes, path)
   return sizes
 end
 
