@@ -1,10 +1,9 @@
 #include "rl/share.h"
 
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/mem.h"
 #include "os/comm.h"
+#include "rl/completion_bytes.h"
 #include "rl/engine_impl.h"
 
 /* ---- who has what ---------------------------------------------------------------------- */
@@ -38,71 +37,20 @@ BatchSlot share_slot(const Engine *e, const Batch *b) {
 
 /* ---- completions ------------------------------------------------------------------------- */
 
-/* A part of the results of sampling a completion; writing and reading have one order. */
-typedef struct Part {
-  void *data;
-  size_t bytes;
-} Part;
-enum { PARTS = 6 };
-
-static void parts_of(const Batch *b, int group, Completion *c, Part *out) {
-  const size_t n = (size_t)c->len;
-  const SamplingMask none = {0}, *mask = c->sampling_mask ? c->sampling_mask : &none;
-  out[0] = (Part){c->ids, n * sizeof *c->ids};
-  out[1] = (Part){c->logp, n * sizeof *c->logp};
-  out[2] = (Part){c->entropy, n * sizeof *c->entropy};
-  out[3] = (Part){c->target_logp, (size_t)b->target_len[group] * sizeof *c->target_logp};
-  out[4] = (Part){c->sampled, c->sampled ? n : 0};
-  out[5] = (Part){mask->words, mask->len * sizeof *mask->words};
-}
-
-typedef struct Head {
-  int32_t len, finish;
-  uint64_t mask; /* words */
-} Head;
-
-static void put_completion(Buf *to, const Batch *b, int group, Completion *c) {
-  const Head h = {c->len, (int32_t)c->finish, c->sampling_mask ? c->sampling_mask->len : 0};
-  Part part[PARTS];
-  buf_put(to, &h, sizeof h);
-  parts_of(b, group, c, part);
-  for (int i = 0; i < PARTS; i++)
-    if (part[i].bytes) buf_put(to, part[i].data, part[i].bytes);
-}
-
-static Status take_completion(const char **at, const Batch *b, int group, Completion *c) {
-  const char *from = *at;
-  Head h;
-  Part part[PARTS];
-  memcpy(&h, from, sizeof h);
-  from += sizeof h;
-  c->len = h.len;
-  c->finish = (Finish)h.finish;
-  if (c->sampling_mask) {
-    try(sampling_mask_reserve(c->sampling_mask, (size_t)h.mask));
-    c->sampling_mask->len = (size_t)h.mask;
-  }
-  parts_of(b, group, c, part);
-  for (int i = 0; i < PARTS; i++) {
-    if (part[i].bytes) memcpy(part[i].data, from, part[i].bytes);
-    from += part[i].bytes;
-  }
-  *at = from;
-  return GRPO_OK;
-}
-
 /* Reads the completions of all other ranks. */
 static Status take_all(const Engine *e, BatchSlot slot, int n, const int *slots, const char *all,
                        const size_t *at) {
   const Batch *b = &e->batch[slot];
+  CompletionLimits limits = {model_config(e->policy)->vocab_size, b->max_new, 0};
   const char *next[COMM_RANKS];
   for (int r = 0; r < comm_size(); r++) next[r] = all + at[r];
   for (int i = 0; i < n; i++) {
     const int group = slots ? slots[i] : i, owner = share_owner(e, slot, b->nprompts, group);
     if (owner == comm_rank()) continue;
+    limits.target_len = b->target_len[group];
     for (int k = 0; k < b->group; k++) {
       Completion *c = &b->completion[group * b->group + k];
-      try(take_completion(&next[owner], b, group, c));
+      try(completion_take(&next[owner], all + at[owner + 1], &limits, c));
       c->request = i;
       c->sample = k;
     }
@@ -119,7 +67,7 @@ Status share_completions(const Engine *e, BatchSlot slot, int n, const int *slot
     const int group = slots ? slots[i] : i;
     if (share_owner(e, slot, b->nprompts, group) != comm_rank()) continue;
     for (int k = 0; k < b->group; k++)
-      put_completion(&mine, b, group, &b->completion[group * b->group + k]);
+      completion_put(&mine, &b->completion[group * b->group + k], b->target_len[group]);
   }
   Status s = comm_agree(buf_status(&mine));
   if (s == GRPO_OK) s = comm_gather(mine.data, mine.len, &all, at);

@@ -5,6 +5,7 @@
  */
 #include "script/lua_batch.h"
 
+#include "rl/rollout.h"
 #include "script/lua_engine.h"
 
 #define BATCH_TYPE "grpo.Batch"
@@ -136,6 +137,19 @@ static int l_text(lua_State *L) {
   return 1;
 }
 
+/* bytes() -> all completions, for engine:take_part in another process */
+static int l_bytes(lua_State *L) {
+  BatchSlot slot;
+  check_batch(L, 1, &slot);
+  const BatchHandle *h = lua_touserdata(L, 1);
+  Buf *b = push_buf(L);
+  engine_put_batch(h->engine, slot, b);
+  want_ok(L, buf_status(b));
+  push_bytes(L, b);
+  keep_buf(L, b);
+  return 1;
+}
+
 static int l_len(lua_State *L) {
   lua_pushinteger(L, batch_size(check_batch(L, 1, NULL)));
   return 1;
@@ -151,7 +165,7 @@ CORE_PART(batch) {
   static const luaL_Reg methods[] = {
       FN(ids),     FN(logprobs),      FN(entropies), FN(ref_logprobs), FN(target_logprobs),
       FN(sampled), FN(sampling_mask), FN(length),    FN(finish),       FN(prompt),
-      FN(text),    {NULL, NULL}};
+      FN(text),    FN(bytes),         {NULL, NULL}};
   static const luaL_Reg meta[] = {META(len), META(tostring), {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);
 }
