@@ -28,6 +28,8 @@ result "so does one that has only the evaluation to do" "$(latest last/exp-001 s
 
 # ---- what is removed, and what is not -------------------------------------------------------------------------------------------
 KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir own >/dev/null 2>&1
+result "runs says how many steps a run has that was killed in its first second" "$("$GRPO" runs --dir own >out 2>&1
+  grep -qE '^exp-001 +crashed +step 8/14 ' out || show out)"
 run=own/exp-001
 mine=(checkpoints/{mybest,notes,step-5,step-000001,.tmp-mine}/file checkpoints/README.txt .notes.12-3.tmp .report.html.12-3.tmp)
 for name in "${mine[@]}"; do mkdir -p "$(dirname "$run/$name")" && echo mine >"$run/$name"; done

@@ -112,6 +112,40 @@ describe("a reward that hooks.on_rollout sets", function()
   end)
 end)
 
+describe("a batch that hooks.on_rollout changes", function()
+  it("is an error that names the field, but for c.reward and fields of other names", function()
+    for changed, change in pairs {
+      ["c.text of batch.completions[2]"] = function(b) b.completions[2].text = nil end,
+      ["c.ids of batch.completions[1]"] = function(b) b.completions[1].ids[1] = 3 end,
+      ["c.rewards of batch.completions[4]"] = function(b) b.completions[4].rewards = nil end,
+      ["c.group of batch.completions[1]"] = function(b) table.remove(b.completions[3].group) end,
+      ["c.extra of batch.completions[3]"] = function(b) b.completions[3].extra = 4 end,
+      ["c.errors of batch.completions[3]"] = function(b) b.completions[3].errors = "no" end,
+      ["c.token_rewards of batch.completions[3]"] = function(b)
+        b.completions[3].token_rewards = 7
+      end,
+      ["the metatable of c of batch.completions[1]"] = function(b)
+        setmetatable(b.completions[1], { __index = error, __newindex = error })
+      end,
+      ["batch.completions[4]; to leave a completion out"] = function(b) b.completions[4] = nil end,
+      ["batch.completions[5]"] = function(b) b.completions[5] = {} end,
+      ["batch.completions, which"] = function(b) b.completions = nil end,
+      ["batch.prompts, which"] = function(b) b.prompts = {} end,
+      ["batch.record, which"] = function(b) b.record = nil end,
+    } do
+      local tr = with_hook("on_rollout", change)
+      tiny.refused("hooks%.on_rollout: it changed " .. changed:gsub("%p", "%%%0"),
+        function() tr:step() end)
+    end
+    local tr = with_hook("on_rollout", function(batch)
+      for i, c in ipairs(batch.completions) do c.reward, c.mine = i % 2, i end
+      batch.completions[4].reward = nil
+    end)
+    assert.equal(2 / 3, tr:step().reward)
+    assert.equal(3, tr.batch.completions[3].mine)
+  end)
+end)
+
 describe("a number that is not one", function()
   it("is shown without a sign, which depends on the machine", function()
     for _, nan in ipairs { 0 / 0, -(0 / 0) } do

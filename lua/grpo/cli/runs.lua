@@ -31,7 +31,7 @@ function command.run(o)
   end
   if #list == 0 then core.err(("no runs in %s\n"):format(o.flags.dir)) end
   for _, one in ipairs(list) do
-    local step = one.step and ("%d/%d"):format(one.step, one.steps or 0) or "-"
+    local step = one.step and ("%d/%s"):format(one.step, one.steps or "?") or "-"
     local started = one.started and os.date("%Y-%m-%d %H:%M", math.floor(one.started)) or "-"
     core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state, step, started,
       outcome(one.summary or {})))

@@ -152,7 +152,7 @@ local function fill(run, name, info)
     args = info.args,
     overrides = info.overrides, compute = info.compute,
     hub = next(hub.used) and hub.used or nil, started = core.wall(), pid = core.getpid(),
-    host = core.hostname(), sums = {}, rows = info.rows }
+    host = core.hostname(), sums = {}, rows = info.rows, steps = info.steps }
   for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do
     sums.add(run.info.sums, dir, written)
   end
@@ -210,8 +210,8 @@ local function take_place(run, root, name, as)
 end
 
 -- info: { name=, as= (the directory's name, if it gets no number), script=, text= (of a script
--- without a file), args=, overrides=, compute=, config=, env=, inputs= } The run is complete when
--- it gets its place: a process that is killed before that, or a full disk, leaves no run.
+-- without a file), args=, overrides=, compute=, steps=, config=, env=, inputs= } The run is complete
+-- when it gets its place: a process that is killed before that, or a full disk, leaves no run.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
   -- a name that begins with a dot is not a run's

@@ -107,7 +107,8 @@ local function begin(request)
     return require("grpo.runs.directory").create(request.root, { rows = rows,
       name = e.config.name, as = request.as, script = request.script, text = request.text,
       args = request.args, overrides = request.overrides, compute = tr.model.compute,
-      config = start.described(e), env = environment(e), inputs = inputs_of(e) })
+      steps = tr:total_steps(), config = start.described(e), env = environment(e),
+      inputs = inputs_of(e) })
   end
 end
 
