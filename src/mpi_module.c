@@ -13,6 +13,7 @@ static int start(int *rank, int *size) {
   int ready = 0, given;
   if (MPI_Initialized(&ready)) return 1;
   if (!ready && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) return 1;
+  if (MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)) return 1;
   return MPI_Comm_rank(MPI_COMM_WORLD, rank) || MPI_Comm_size(MPI_COMM_WORLD, size);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/progress.h"
 
 /* Each worker begins with a share of a region's chunks: consecutive ones, in the same part of
  * every region, so that data written in one region is still in its cache in the next.  Then it
@@ -190,6 +191,7 @@ static void wait_for_others(Pool *p) {
 }
 
 void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg) {
+  if (!inside) progress_note();
   if (!p || p->threads == 1 || nchunks <= 1 || inside) {
     const int worker = p && inside == p ? inside_as : 0;
     for (int i = 0; i < nchunks; i++) fn(arg, i, worker);

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "os/comm_module.h"
+#include "os/watchdog.h"
 
 static struct {
   const CommModule *module; /* NULL: this process is alone */
@@ -73,6 +76,27 @@ static Status load(const char *path, const CommModule **out) {
   return fail(GRPO_EARG, "%s is of another version; build it again", path);
 }
 
+/* Where the watchdog is not to be had, the ranks do without, and rank 0 says so. */
+static Status watch(void) {
+  static WatchdogCard card;
+  int joined[COMM_RANKS];
+  size_t at[COMM_RANKS + 1];
+  Status s = world.rank == 0 ? watchdog_open(&card, world.size) : GRPO_OK;
+  if (s == GRPO_OK && world.rank == 0) s = watchdog_join(&card, 0, world.size);
+  try(comm_broadcast(0, &card, sizeof card));
+  if (s == GRPO_OK && world.rank > 0) s = watchdog_join(&card, world.rank, world.size);
+  for (int r = 0; r <= world.size; r++) at[r] = (size_t)r * sizeof *joined;
+  joined[world.rank] = s == GRPO_OK;
+  try(comm_share(joined, at));
+  int missing = 0;
+  while (missing < world.size && joined[missing]) missing++;
+  if (missing == world.size) return GRPO_OK;
+  watchdog_leave(0);
+  if (world.rank == missing)
+    log_message(LOG_WARNING, "nobody notices a rank that hangs, because %s", err_message());
+  return GRPO_OK;
+}
+
 Status comm_start(const char *kind) {
   char path[PATH_MAX + 64];
   const CommModule *m = NULL;
@@ -87,49 +111,62 @@ Status comm_start(const char *kind) {
   world.module = m;
   world.rank = rank;
   world.size = size;
-  return GRPO_OK;
+  return size > 1 ? watch() : GRPO_OK;
 }
 
 void comm_finish(void) {
+  watchdog_wait(true);
   if (world.module) world.module->finish();
+  watchdog_leave(0);
   world.module = NULL;
   world.rank = 0;
   world.size = 1;
 }
 
 void comm_abort(int status) {
+  watchdog_leave(status);
   if (world.size > 1) world.module->abort(status);
 }
+
+void comm_leave(int status) { watchdog_leave(status); }
 
 int comm_rank(void) { return world.rank; }
 int comm_size(void) { return world.size; }
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-static Status lost(int failed) {
+/* Around each call that needs other ranks. */
+static const CommModule *meet(void) {
+  watchdog_wait(true);
+  return world.module;
+}
+
+static Status met(int failed) {
+  watchdog_wait(false);
+  progress_note();
   if (!failed) return GRPO_OK;
   return fail(GRPO_EIO, "rank %d of %d has lost the others", world.rank, world.size);
 }
 
-Status comm_barrier(void) { return world.size == 1 ? GRPO_OK : lost(world.module->barrier()); }
+Status comm_barrier(void) { return world.size == 1 ? GRPO_OK : met(meet()->barrier()); }
 
 Status comm_broadcast(int from, void *data, size_t bytes) {
-  return world.size == 1 || !bytes ? GRPO_OK : lost(world.module->broadcast(from, data, bytes));
+  return world.size == 1 || !bytes ? GRPO_OK : met(meet()->broadcast(from, data, bytes));
 }
 
 Status comm_share(void *data, const size_t *at) {
   if (world.size == 1 || !at[world.size]) return GRPO_OK;
-  return lost(world.module->share(data, at));
+  return met(meet()->share(data, at));
 }
 
 Status comm_send(int to, const void *data, size_t bytes) {
   if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to send to", to);
-  return lost(world.module->send(to, data, bytes));
+  return met(meet()->send(to, data, bytes));
 }
 
 Status comm_receive(int from, void *data, size_t bytes) {
   if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to receive from", from);
-  return lost(world.module->receive(from, data, bytes));
+  return met(meet()->receive(from, data, bytes));
 }
 
 Status comm_gather(const void *mine, size_t bytes, char **all, size_t *at) {

@@ -25,6 +25,8 @@ Status comm_start(const char *kind);
 void comm_finish(void); /* all ranks; the last call */
 /* Ends all ranks at once with this exit status; returns where there is one alone. */
 void comm_abort(int status);
+/* This rank ends at once, with this status, and so do the others.  Safe in a signal handler. */
+void comm_leave(int status);
 
 int comm_rank(void);
 int comm_size(void);

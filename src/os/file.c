@@ -13,6 +13,7 @@
 #include "base/by_name.h"
 #include "base/crc32c.h"
 #include "base/mem.h"
+#include "base/progress.h"
 
 /* strerror_r() returns the text in glibc, and 0 or an error in other C libraries, as POSIX says. */
 static inline const char *text_of_gnu(const char *text, const char *buffer) {
@@ -152,6 +153,7 @@ Status file_input_read(const FileInput *f, uint64_t at, size_t n, void *out) {
                   "%s: the file was cut to %llu bytes or less while it was read; it had %llu",
                   f->path, (unsigned long long)(at + got), (unsigned long long)f->size);
     got += (size_t)k;
+    progress_note();
   }
   return GRPO_OK;
 }
@@ -472,6 +474,7 @@ static Status write_all(FileWriter *w, const char *p, size_t n) {
       return system_failed("write", w->path, errno);
     }
     p += k, n -= (size_t)k;
+    progress_note();
   }
   return GRPO_OK;
 }

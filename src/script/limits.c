@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/minmax.h"
+#include "base/progress.h"
 #include "script/args.h"
 #include "script/budget.h"
 #include "script/errors.h"
@@ -168,7 +169,9 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   b.co = co;
   b.from = L;
   budget_arm(&b, longest_argument(co));
+  const double allowed = progress_allow(b.seconds);
   int status = lua_pcall(co, nargs, nresults, 1);
+  progress_allow(allowed);
   lua_sethook(co, NULL, 0, 0);
   budget_look(&b);
   end(L, s, &b);

@@ -236,6 +236,7 @@ static int64_t stopped_ms;
 static void leave_now(int sig) {
   const ssize_t written = script_open_line ? write(STDERR_FILENO, "\n", 1) : 0;
   (void)written; /* there is nobody left to tell */
+  comm_leave(128 + sig);
   _exit(128 + sig);
 }
 

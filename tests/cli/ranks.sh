@@ -5,19 +5,8 @@
 . "$(dirname "$0")/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-# ranks N COMMAND... : N processes of $kind's mpirun
-ranks() {
-  local n=$1; shift
-  case $kind in
-    openmpi) timeout 120 mpirun.openmpi --oversubscribe --bind-to none -n "$n" "$@" ;;
-    mpich) timeout 120 mpirun.mpich -n "$n" "$@" ;;
-  esac
-}
-
-# has KIND : is its mpirun here, and grpo's library for it?
-has() { command -v "mpirun.$1" >/dev/null && [ -e "$(dirname "$(readlink -f "$GRPO")")/libgrpo-$1.so" ]; }
+# shellcheck source=tests/cli/lib/ranks.bash
+. "$root/tests/cli/lib/ranks.bash"
 
 # the files of a run that ranks must write as one process does
 same_run() { different "$1" "$2"; }

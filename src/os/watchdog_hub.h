@@ -1,0 +1,46 @@
+/* watchdog_hub.h - the process that watches over ranks, and what it and they say.
+ *
+ * watchdog.h says when it ends them.
+ */
+#ifndef GRPO_OS_WATCHDOG_HUB_H
+#define GRPO_OS_WATCHDOG_HUB_H
+
+#include <stdint.h>
+
+typedef enum BeatKind {
+  BEAT_HELLO = 1, /* a rank: its host and the ranks' word; the hub: its own word */
+  BEAT_ALIVE,     /* a rank: how far it is; the hub: the patience */
+  BEAT_LEAVE,     /* a rank goes, with this status */
+  BEAT_END,       /* the hub: all ranks end, with this status */
+} BeatKind;
+
+enum {
+  BEAT_MS = 250,
+  BEAT_WORD = 16,
+  HUB_TIMES = 10, /* the longest piece of work, in the patience */
+};
+
+/* All that is ever said, in either direction, byte for byte. */
+typedef struct Beat {
+  uint32_t kind;
+  int32_t rank, status;
+  uint32_t waits;      /* is it in a call that needs other ranks? */
+  uint64_t progress;   /* pieces of work so far */
+  uint32_t slowest_ms; /* the longest that one of them took */
+  uint32_t allowed_ms; /* what the piece at hand may take by a limit of its own */
+  uint32_t patience_ms;
+  uint8_t word[BEAT_WORD];
+  char host[64];
+} Beat;
+
+typedef struct Hub Hub;
+
+/* Memory for the hub of `size` ranks; NULL: there is none.  ranks, own: what ranks say to be
+ * believed, and what it says itself. */
+Hub *hub_new(int size, double floor, const uint8_t ranks[BEAT_WORD], const uint8_t own[BEAT_WORD]);
+void hub_free(Hub *h);
+/* The life of the process: until all ranks have left or are gone.  own: the connection of rank 0;
+ * listening: where the others come. */
+void hub_run(Hub *h, int own, int listening);
+
+#endif
