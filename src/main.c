@@ -2,7 +2,9 @@
  *
  * An error that reaches this file is printed in one line; with --trace Lua's traceback follows.
  */
+#include <fcntl.h>
 #include <lualib.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -120,9 +122,20 @@ static int leave(int status) {
 #endif
 }
 
+/* A standard stream that is closed must not become a file of the program, into which its messages
+ * would go.  As on a closed one, reading and writing fail. */
+static bool hold_standard_streams(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+      return false;
+  return true;
+}
+
 int main(int argc, char **argv) {
   Script *s;
   Run r = {argc, argv, 0};
+  signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
+  if (!hold_standard_streams()) return status_exit(GRPO_EIO);
   log_set_sink(print_notice, NULL);
   Status st = kern_select(NULL); /* fails if GRPO_CPU asks for what this CPU does not have */
   if (!st) st = script_open(&s, embedded_files, open_core);

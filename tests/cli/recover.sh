@@ -26,6 +26,15 @@ ln -sfn checkpoints/step-000012 last/exp-001/latest
 resume last/exp-001
 result "so does one that has only the evaluation to do" "$(latest last/exp-001 step-000014; different whole/exp-001 last/exp-001; cat err)"
 
+# ---- streams and files that the caller has closed or bounded -------------------------------------------------------------------
+"$GRPO" run exp.lua --dir closed >&- 2>&- <&-
+result "a run whose streams are closed writes no line of the screen into its files" "$(different whole/exp-001 closed/exp-001)"
+(ulimit -f 100; "$GRPO" run exp.lua --quiet --dir bounded >out 2>err; echo $? >status)
+result "a file that may not grow is a disk that is full: status 5 and one line" "$([ "$(<status) $(wc -l <err)" = '5 1' ] &&
+  grep -q 'File too large' err || { cat status; show err; })"
+resume bounded/exp-001
+result "then --resume: the same bytes" "$(different whole/exp-001 bounded/exp-001; cat err)"
+
 # ---- what is removed, and what is not -------------------------------------------------------------------------------------------
 KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir own >/dev/null 2>&1
 result "runs says how many steps a run has that was killed in its first second" "$("$GRPO" runs --dir own >out 2>&1
