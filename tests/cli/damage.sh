@@ -92,6 +92,9 @@ done
 again torn; printf '{"step": 3, "lo' >>$run/metrics.jsonl; resume
 result "an incomplete last line is cut with a notice" "$([ "$(cat err)" = 'grpo: note: metrics.jsonl: the last line is incomplete and was cut' ] || show err
   [ ! -e $run/metrics.jsonl.damaged ] || echo moved; different whole/tiny-001 $run)"
+again lost; sed -i 1d $run/metrics.jsonl; resume; status=$?
+result "rows before the checkpoint that are missing are noted" "$([ $status = 0 ] &&
+  grep -q '^grpo: note: metrics.jsonl has no row, but the checkpoint is of step 1: rows are missing' err || show err)"
 again events
 echo '{"kind": "set", "path": "train.lr", "value": 0.5, "stage": 1, "step": 1, "crc32c": "00000000"}' >$run/events.jsonl
 refused "a damaged event" 3 "$run/events.jsonl:1: it is damaged" "--force, which moves it to $run/events.jsonl.damaged and leaves it out" -- run --quiet --resume=$run

@@ -362,7 +362,13 @@ end
 -- which it resumes, -1 without one.  evaluations: how many of that step it knows of.
 function Run:cut_logs(last_step, evaluations)
   for _, name in ipairs(logs) do
-    self.log[name]:cut(last_step, name == "eval" and evaluations or nil)
+    local log = self.log[name]
+    local whole = log:cut(last_step, name == "eval" and evaluations or nil)
+    if name == "metrics" and whole and last_step > 0 and log.step ~= last_step then
+      self:remark(("metrics.jsonl %s, but the checkpoint is of step %d: rows are missing, and stay "
+        .. "so unless the file is restored from a copy"):format(log.step
+        and ("ends at step %d"):format(log.step) or "has no row", last_step))
+    end
   end
 end
 

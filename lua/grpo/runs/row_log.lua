@@ -97,14 +97,15 @@ end
 -- Removes the rows that a resumed run will write again: those of steps after `last_step`, and those
 -- of last_step after the first `rows` ones (nil: none of them).  Where nothing stays of the file,
 -- the segment before it becomes the file again, so that files end where they do in a run that did
--- not die.
+-- not die.  Returns whether all that stays can be read.
 function Log:cut(last_step, rows)
-  local run, name = self.run, self.name
+  local run, name, whole = self.run, self.name, true
   recover(self)
   while true do
     local remarks, left, step = cut_log(path_of(self), last_step, rows)
     self.step = step
     for _, line in ipairs(remarks) do run:remark(line) end
+    whole = whole and #remarks == 0
     local numbers = segments.numbers(run.dir, name)
     local newest = numbers[#numbers]
     if left > 0 or not newest then break end
@@ -112,6 +113,7 @@ function Log:cut(last_step, rows)
     must(fs.rename(path_of(self, newest), path_of(self)))
   end
   open(self)
+  return whole
 end
 
 return row_log
