@@ -18,7 +18,7 @@ static bool policy_sampled_this(const Update *u) {
 static bool has_activations(const Update *u) {
   const Engine *e = u->e;
   return e->has_activations && u->b == &e->batch[BATCH_SAMPLE] &&
-         (u->shared || !e->own_activations);
+         (u->sampled_own || !e->own_activations);
 }
 
 void record_begin(Update *u) {
@@ -67,7 +67,7 @@ void record_check_ratio(Update *u) {
     u->ratio_deviation = NAN;
     return;
   }
-  for (int i = 0; i < u->norder; i++) {
+  for (int i = u->first; i < u->end; i++) {
     const Unit *unit = &u->plan.unit[u->plan.order[i]];
     for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
       const double d = fabs(exp((double)u->plan.logp[t] - (double)u->plan.old_logp[t]) - 1);

@@ -101,30 +101,51 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   return GRPO_OK;
 }
 
-/* Rolls out those of the groups that are this rank's; the places of their prompts go to own. */
+/* The places of a rank's prompts in the batch, and their numbers in the call. */
+typedef struct Own {
+  int *slot, *number;
+  Prompt *prompt;
+  const RolloutOptions *o;
+} Own;
+
+/* Who answers a turn knows the prompts by their numbers in the call. */
+static Status answer_own(void *user, const Completion *c, int first, Reply *reply) {
+  const Own *own = user;
+  Completion numbered = *c;
+  numbered.request = own->number[c->request];
+  return own->o->on_turn(own->o->on_turn_user, &numbered, first, reply);
+}
+
+/* Rolls out those of the groups that are this rank's. */
 static Status roll_out_own(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
-                           const Prompt *prompts, const RolloutOptions *o, int *own, Prompt *list) {
+                           const Prompt *prompts, Own *own) {
+  RolloutOptions o = *own->o;
   int count = 0;
+  if (o.on_turn) o.on_turn = answer_own, o.on_turn_user = own;
   for (int i = 0; i < n; i++) {
     const int at = slots ? slots[i] : i;
     if (share_owner(e, slot, b->nprompts, at) != comm_rank()) continue;
-    own[count] = at;
-    list[count++] = prompts[i];
+    own->slot[count] = at;
+    own->number[count] = i;
+    own->prompt[count++] = prompts[i];
   }
-  return count ? roll_out(e, b, slot, count, own, 0, list, o) : GRPO_OK;
+  return count ? roll_out(e, b, slot, count, own->slot, 0, own->prompt, &o) : GRPO_OK;
 }
 
-/* Ranks roll out what is theirs, and tell one another.  Turns are answered by scripts, which every
- * rank runs, so that every rank rolls them out. */
+/* Ranks roll out what is theirs, and tell one another. */
 static Status roll_out_shared(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
                               const Prompt *prompts, const RolloutOptions *o) {
-  if (comm_size() == 1 || o->on_turn) return roll_out(e, b, slot, n, slots, 0, prompts, o);
-  int *own = mem_alloc((size_t)n * sizeof *own);
-  Prompt *list = mem_alloc((size_t)n * sizeof *list);
-  Status s = own && list ? roll_out_own(e, b, slot, n, slots, prompts, o, own, list)
-                         : fail(GRPO_ENOMEM, "rollout: %d prompts", n);
-  mem_free(own);
-  mem_free(list);
+  if (comm_size() == 1) return roll_out(e, b, slot, n, slots, 0, prompts, o);
+  Own own = {.o = o};
+  own.slot = mem_alloc((size_t)n * sizeof *own.slot);
+  own.number = mem_alloc((size_t)n * sizeof *own.number);
+  own.prompt = mem_alloc((size_t)n * sizeof *own.prompt);
+  Status s = own.slot && own.number && own.prompt
+                 ? roll_out_own(e, b, slot, n, slots, prompts, &own)
+                 : fail(GRPO_ENOMEM, "rollout: %d prompts", n);
+  mem_free(own.slot);
+  mem_free(own.number);
+  mem_free(own.prompt);
   try(comm_agree(s));
   return share_completions(e, slot, n, slots);
 }

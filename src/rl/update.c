@@ -22,8 +22,8 @@
 #include "rl/record.h"
 #include "rl/reference.h"
 #include "rl/report.h"
-#include "rl/share.h"
 #include "rl/update_impl.h"
+#include "rl/update_ranks.h"
 #include "rl/user_loss.h"
 #include "rl/values.h"
 
@@ -75,9 +75,10 @@ static Status forward_unit(Update *u, int i) {
 
 /* ---- loss ------------------------------------------------------------------------ */
 
-static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
+static Status unit_loss(Update *u, const MicroBatch *mb, int place) {
   Tape *t = &u->e->loss_tape;
   Plan *p = &u->plan;
+  const int i = p->order[place];
   const Unit *unit = &p->unit[i];
   const size_t at = (size_t)unit->token0;
   const bool full = u->out[i] && u->out[i]->dim[0] == 3;
@@ -100,7 +101,7 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int i) {
   try(tape_apply(t, OP_policy_loss, in, &attr, &loss));
   u->loss += (double)loss->data[0];
   loss_metrics_add(&u->sums, &of_unit);
-  if (u->of_unit) u->of_unit[i] = (UnitLoss){(double)loss->data[0], of_unit};
+  if (u->of_place) u->of_place[place] = (UnitLoss){.loss = (double)loss->data[0], .sums = of_unit};
   if (!u->out[i]) return GRPO_OK;
   try(tape_backward(t, loss));
   update_store_gradient(&logp, p->dlogp + at);
@@ -174,9 +175,18 @@ static void notice_large_unit(Engine *e, const Unit *unit) {
               e->o.micro_batch_tokens, unit->rows);
 }
 
-static Status run_micro_batch(Update *u, const MicroBatch *mb) {
+/* The units of other ranks in a micro-batch, as a loss over all of it reads them. */
+static void use_record_of_others(Update *u, const MicroBatch *mb) {
+  for (int i = mb->first; i < mb->first + mb->n; i++)
+    if (i < u->first || i >= u->end) record_use(u, &u->plan.unit[u->plan.order[i]]);
+}
+
+/* all: the micro-batch, of which this rank has a part */
+static Status run_micro_batch(Update *u, const MicroBatch *all) {
+  const MicroBatch own = update_own_part(u, all), *mb = &own;
   const int *order = u->plan.order, end = mb->first + mb->n;
   double start = clock_seconds();
+  if (mb->n == 0) return GRPO_OK;
   tape_reset(&u->e->tape);
   for (int i = mb->first; i < end; i++) {
     notice_large_unit(u->e, &u->plan.unit[order[i]]);
@@ -184,12 +194,13 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
   }
   u->forward += clock_seconds() - start;
   if (u->o->loss_fn) {
-    try(user_loss(u, mb));
+    if (u->one_pass) use_record_of_others(u, all);
+    try(user_loss(u, all, mb));
   } else {
-    for (int i = mb->first; i < end; i++) try(unit_loss(u, mb, order[i]));
+    for (int i = mb->first; i < end; i++) try(unit_loss(u, mb, i));
   }
   if (values_shared(u))
-    for (int i = mb->first; i < end; i++) try(values_loss(u, order[i]));
+    for (int i = mb->first; i < end; i++) try(values_loss(u, i));
   if (u->nonfinite && !isfinite(update_loss(u))) return look_at_loss(u, mb);
   if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
   start = clock_seconds();
@@ -200,28 +211,30 @@ static Status run_micro_batch(Update *u, const MicroBatch *mb) {
 
 /* ---- the step -------------------------------------------------------------------- */
 
-/* Gives the groups of this optimizer step their places; returns how many there are. */
-static int place_groups(Update *u) {
-  Plan *p = &u->plan;
-  int groups = 0, last = -1;
-  if (u->shared) {
-    for (int i = 0; i < p->nunits; i++) p->place[i] = p->unit[i].first / u->b->group;
-    return u->b->nprompts;
+/* Computes what a loss of the user's reads of other ranks' units.  The forward of a micro-batch that
+ * several ranks have a part of runs twice, now and in its turn. */
+static Status forward_common_batches(Update *u) {
+  Tape *t = &u->e->tape;
+  Status s = GRPO_OK;
+  if (!u->o->loss_fn || u->one_pass || !update_has_common_batch(u)) return GRPO_OK;
+  t->off = true;
+  for (int i = 0; i < u->plan.nbatches; i++) {
+    const MicroBatch own = update_own_part(u, &u->plan.batch[i]);
+    if (own.n == u->plan.batch[i].n) continue;
+    for (int k = own.first; k < own.first + own.n && s == GRPO_OK; k++) {
+      tape_reset(t);
+      s = forward_unit(u, u->plan.order[k]);
+    }
   }
-  for (int i = 0; i < u->norder; i++) {
-    const int group = p->unit[p->order[i]].first / u->b->group;
-    groups += group != last;
-    p->place[p->order[i]] = groups - 1;
-    last = group;
-  }
-  return groups;
+  t->off = false;
+  try(comm_agree(s));
+  return update_gather_tokens(u);
 }
 
 static Status gradients_of_process(Update *u) {
   const double before = update_loss(u);
-  const int groups = place_groups(u);
-  try(gradient_tree_begin(u->e->tree, groups, u->shared));
-  if (u->e->critic_tree) try(gradient_tree_begin(u->e->critic_tree, groups, false));
+  try(gradient_tree_begin(u->e->tree, u->groups, u->shared));
+  if (u->e->critic_tree) try(gradient_tree_begin(u->e->critic_tree, u->groups, u->shared));
   for (int i = 0; i < u->plan.nbatches; i++) {
     if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
@@ -233,49 +246,21 @@ static Status gradients_of_process(Update *u) {
   return GRPO_OK;
 }
 
-/* The units of rank r: its groups'. */
-static void units_of_rank(const Update *u, int rank, int *first, int *end) {
-  const Plan *p = &u->plan;
-  int group, last;
-  share_range(u->e, BATCH_SAMPLE, u->b->nprompts, rank, &group, &last);
-  for (*first = 0; *first < p->nunits && p->unit[*first].first / u->b->group < group;) ++*first;
-  for (*end = *first; *end < p->nunits && p->unit[*end].first / u->b->group < last;) ++*end;
-}
-
-/* Adds the losses of all ranks' units to those before this pass, in their order; does one rank's
- * forward differ from its record? */
-static Status gather_losses(Update *u, double loss, const LossMetrics *sums) {
-  size_t at[COMM_RANKS + 1], bytes[COMM_RANKS + 1];
-  uint8_t mismatch[COMM_RANKS];
-  for (int r = 0; r < comm_size(); r++) {
-    int first, end;
-    units_of_rank(u, r, &first, &end);
-    at[r] = (size_t)first * sizeof *u->of_unit;
-    at[r + 1] = (size_t)end * sizeof *u->of_unit;
-    bytes[r] = (size_t)r;
-    bytes[r + 1] = (size_t)r + 1;
-  }
-  mismatch[comm_rank()] = u->mismatch;
-  try(comm_share(u->of_unit, at));
-  try(comm_share(mismatch, bytes));
-  u->loss = loss;
-  u->sums = *sums;
-  for (int i = 0; i < u->plan.nunits; i++) {
-    u->loss += u->of_unit[i].loss;
-    loss_metrics_add(&u->sums, &u->of_unit[i].sums);
-  }
-  for (int r = 0; r < comm_size(); r++) u->mismatch |= mismatch[r];
-  return GRPO_OK;
+/* The losses and metrics of the passes so far. */
+static UnitLoss sums_of(const Update *u) {
+  UnitLoss l = {.loss = u->loss, .sums = u->sums};
+  if (u->values) l.values = u->values->sums;
+  return l;
 }
 
 static Status gradients(Update *u) {
-  const double loss = u->loss;
-  const LossMetrics sums = u->sums;
+  const UnitLoss before = sums_of(u);
+  try(forward_common_batches(u));
   Status s = gradients_of_process(u);
   if (u->nonfinite) return s; /* it looks for itself, at what it has */
   if (u->shared) s = comm_agree(s);
   try(s);
-  if (u->shared) try(gather_losses(u, loss, &sums));
+  if (u->shared) try(update_gather_losses(u, &before));
   try(gradient_tree_end(u->e->tree, &u->e->tape.cx));
   return u->e->critic_tree ? gradient_tree_end(u->e->critic_tree, &u->e->tape.cx) : GRPO_OK;
 }
@@ -289,15 +274,13 @@ static double gradient_norm(const Update *u) {
 
 /* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
 static Status measure(Update *u, double *norm) {
-  const double loss = u->loss;
-  const LossMetrics sums = u->sums;
-  const ValueSums value_sums = u->values ? u->values->sums : (ValueSums){0};
+  const UnitLoss before = sums_of(u);
   try(gradients(u));
   if (u->mismatch) {
     u->one_pass = u->replay = u->mismatch = false;
-    u->loss = loss;
-    u->sums = sums;
-    if (u->values) u->values->sums = value_sums;
+    u->loss = before.loss;
+    u->sums = before.sums;
+    if (u->values) u->values->sums = before.values;
     try(gradients(u));
   }
   const double start = clock_seconds();
@@ -348,29 +331,17 @@ static Status optimize(Update *u, double norm) {
   return u->values ? critic_step(e->critic, &e->tape.cx, lr, most, norm) : GRPO_OK;
 }
 
-/* The largest deviation of all ranks; NaN: it is not measured. */
-static Status check_ratio(Update *u) {
-  double of_rank[COMM_RANKS];
-  size_t at[COMM_RANKS + 1];
-  record_check_ratio(u);
-  if (!u->shared) return GRPO_OK;
-  for (int r = 0; r <= comm_size(); r++) at[r] = (size_t)r * sizeof *of_rank;
-  of_rank[comm_rank()] = u->ratio_deviation;
-  try(comm_share(of_rank, at));
-  for (int r = 0; r < comm_size(); r++)
-    if (!(of_rank[r] <= u->ratio_deviation)) u->ratio_deviation = of_rank[r];
-  return GRPO_OK;
-}
-
 Status update_iterate(Update *u, int iteration, double *norm) {
   const double loss = u->loss;
   const ValueSums value_sums = u->values ? u->values->sums : (ValueSums){0};
   u->iteration = iteration;
+  update_divide(u);
   record_begin(u);
   const Status s = measure(u, norm);
   if (s == GRPO_EDIVERGED) return explain(u, loss, value_sums);
   try(s);
-  if (iteration == 0) try(check_ratio(u));
+  if (iteration == 0) record_check_ratio(u);
+  if (iteration == 0 && u->shared) try(update_gather_deviation(&u->ratio_deviation));
   const double start = clock_seconds();
   try(optimize(u, *norm));
   u->e->update_tokens += (uint64_t)u->plan.num_tokens;
@@ -417,31 +388,13 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
   try(plan_make(&e->step, u->b, u->o, &cut, &u->plan));
   u->out = arena_zalloc(&e->step, (size_t)u->plan.nunits * sizeof *u->out);
   if (!u->out) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
+  if (comm_size() > 1) {
+    u->of_place = arena_alloc(&e->step, (size_t)u->plan.nunits * sizeof *u->of_place);
+    if (!u->of_place) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
+  }
   loss_metrics_init(&u->sums);
   u->norder = u->plan.nunits;
   u->tokens = u->plan.num_tokens;
-  return GRPO_OK;
-}
-
-/* A loss over a micro-batch needs whole micro-batches: one rank computes them all, as the others
- * do. */
-static bool is_shared(const Update *u) {
-  return !u->o->loss_fn && u->o->loss.kind != LOSS_bnpo && u->b == &u->e->batch[BATCH_SAMPLE] &&
-         share_splits_updates(u->e, u->b->nprompts);
-}
-
-/* Leaves this rank the units of its groups. */
-static Status share(Update *u) {
-  Plan *p = &u->plan;
-  int first, end;
-  if (!is_shared(u)) return GRPO_OK;
-  u->shared = true;
-  u->of_unit = arena_alloc(&u->e->step, (size_t)p->nunits * sizeof *u->of_unit);
-  if (!u->of_unit) return fail(GRPO_ENOMEM, "update: %d groups", p->nunits);
-  units_of_rank(u, comm_rank(), &first, &end);
-  u->norder = end - first;
-  for (int i = 0; i < u->norder; i++) p->order[i] = first + i;
-  p->nbatches = plan_cut(u->norder, p->order, p->unit, u->e->o.micro_batch_tokens, p->batch);
   return GRPO_OK;
 }
 
@@ -453,7 +406,6 @@ Status engine_update(Engine *e, Batch *b, const UpdateOptions *o, StepMetrics *o
   try(check(e, b, o));
   arena_reset(&e->step);
   try(update_begin(&u, NULL, 0));
-  try(share(&u));
   for (int i = 0; i < o->iterations; i++) {
     double norm = 0;
     if (i) try(update_ask(&u, &uo));

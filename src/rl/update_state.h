@@ -32,10 +32,20 @@ typedef struct Values {
   ValueSums sums;
 } Values;
 
-/* The loss of a unit and its metrics. */
+static inline void value_sums_add(ValueSums *to, const ValueSums *from) {
+  to->value_loss += from->value_loss;
+  to->clipped += from->clipped;
+  to->positions += from->positions;
+  to->approx_kl += from->approx_kl;
+  to->tokens += from->tokens;
+}
+
+/* The losses of a unit and its metrics, or those of a whole pass. */
 typedef struct UnitLoss {
   double loss;
   LossMetrics sums;
+  ValueSums values;
+  double deviation; /* see Values */
 } UnitLoss;
 
 typedef struct Update {
@@ -44,11 +54,14 @@ typedef struct Update {
   const UpdateOptions *o;
   Plan plan;
   int norder;     /* units of this optimizer step: the first of plan.order */
+  int groups;     /* of these units */
+  int first, end; /* this rank's units: the places first .. end - 1 of plan.order */
   Values *values; /* NULL: no critic */
   Tensor **out; /* [units] log-probabilities, entropies (and full KLs): [2 or 3, tokens]; NULL: the
                      unit needs no forward */
   bool shared;  /* this rank has the units of its groups, and other ranks have the others */
-  UnitLoss *of_unit; /* [units] of this pass; NULL: not shared */
+  bool sampled_own;   /* it has also sampled them */
+  UnitLoss *of_place; /* [units] by place in plan.order, of this pass; NULL: one rank alone */
   LossMetrics sums;
   double tokens;                       /* in the loss, of the whole rollout */
   double loss;                         /* of the policy alone; update_loss() adds the critic's */

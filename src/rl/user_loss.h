@@ -5,8 +5,8 @@
 #include "rl/update_state.h"
 
 /* Calls o->loss_fn with the micro-batch's tokens, adds its value to u->loss, and leaves the
- * gradients by log-probability and entropy in the plan.  EARG where it returns no number or one
- * that depends on neither. */
-Status user_loss(Update *u, const MicroBatch *mb);
+ * gradients by log-probability and entropy in the plan.  Metrics are those of `own`, the part that
+ * is this rank's.  EARG where it returns no number or one that depends on neither. */
+Status user_loss(Update *u, const MicroBatch *mb, const MicroBatch *own);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "model/forward.h"
+#include "os/comm.h"
+#include "rl/update_ranks.h"
 
 static Status take(Arena *a, Values *v, int nseq, int nunits) {
   real **const arrays[] = {&v->mask, &v->old, &v->target, &v->now, &v->slope};
@@ -83,7 +85,9 @@ Status values_of_rollout(Update *u) {
   const double start = clock_seconds();
   Status s = GRPO_OK;
   t->off = true;
-  for (int i = 0; i < u->plan.nunits && s == GRPO_OK; i++) {
+  int first, end;
+  update_units_of_rank(u, comm_rank(), &first, &end);
+  for (int i = first; i < end && s == GRPO_OK; i++) {
     tape_reset(t);
     if (u->o->cancel && *u->o->cancel)
       s = fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
@@ -91,20 +95,22 @@ Status values_of_rollout(Update *u) {
       s = forward_critic(u, i, false);
   }
   t->off = false;
+  s = comm_agree(s);
+  if (s == GRPO_OK) s = update_gather_values(u);
   memcpy(u->values->old, u->values->now, (size_t)u->values->n * sizeof(real));
   u->forward += clock_seconds() - start;
   return s;
 }
 
-static void compare_values(Update *u, int i) {
-  Values *v = u->values;
+static double deviation(const Values *v, int i) {
+  double most = 0;
   for (int k = v->first[i]; k < v->first[i] + v->count[i]; k++)
-    v->deviation = fmax(v->deviation, fabs((double)v->now[k] - (double)v->old[k]));
+    most = fmax(most, fabs((double)v->now[k] - (double)v->old[k]));
+  return most;
 }
 
-static void measure_policy(Update *u, const Unit *unit) {
+static void measure_policy(const Update *u, const Unit *unit, ValueSums *s) {
   const Plan *p = &u->plan;
-  ValueSums *s = &u->values->sums;
   double sum = 0;
   for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
     const double d = (double)p->logp[t] - (double)p->old_logp[t];
@@ -115,28 +121,34 @@ static void measure_policy(Update *u, const Unit *unit) {
   s->approx_kl += sum;
 }
 
-Status values_loss(Update *u, int i) {
+Status values_loss(Update *u, int place) {
   Tape *t = &u->e->loss_tape;
   Values *v = u->values;
+  const int i = u->plan.order[place];
+  ValueSums sums = {0};
+  double most = 0;
   const size_t at = (size_t)v->first[i], n = (size_t)v->count[i];
   const ValueLossAttr a = {.old = v->old + at,
                            .returns = v->target + at,
                            .mask = v->mask + at,
                            .clip = v->clip,
                            .count = v->num,
-                           .clipped = &v->sums.clipped};
+                           .clipped = &sums.clipped};
   Tensor value = tensor_view(v->now + at, 1, &v->count[i]), *loss;
   value.needs_grad = true;
   tape_reset(t);
   try(tape_apply(t, OP_value_loss, (Tensor *[]){&value}, &(Attr){.p = &a}, &loss));
-  v->sums.value_loss += (double)loss->data[0];
+  sums.value_loss = (double)loss->data[0];
   try(tape_backward(t, loss));
   for (size_t k = 0; k < n; k++) {
     v->slope[at + k] = (real)v->coef * value.grad[k];
-    v->sums.positions += v->mask[at + k] != 0;
+    sums.positions += v->mask[at + k] != 0;
   }
-  measure_policy(u, &u->plan.unit[i]);
-  if (u->iteration == 0) compare_values(u, i);
+  measure_policy(u, &u->plan.unit[i], &sums);
+  if (u->iteration == 0) most = deviation(v, i);
+  value_sums_add(&v->sums, &sums);
+  v->deviation = fmax(v->deviation, most);
+  if (u->of_place) u->of_place[place].values = sums, u->of_place[place].deviation = most;
   return GRPO_OK;
 }
 
@@ -147,7 +159,7 @@ Status values_train_trunk(Update *u, const MicroBatch *mb) {
   tape_reset(t);
   for (int k = 0; k < mb->n; k++) try(forward_critic(u, order[k], true));
   u->forward += clock_seconds() - start;
-  for (int k = 0; k < mb->n; k++) try(values_loss(u, order[k]));
+  for (int k = 0; k < mb->n; k++) try(values_loss(u, mb->first + k));
   if (!isfinite(update_loss(u))) return GRPO_OK; /* the caller says so */
   start = clock_seconds();
   for (int k = 0; k < mb->n; k++) {

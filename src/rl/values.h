@@ -17,8 +17,9 @@ Status values_of_rollout(Update *u);
 bool values_shared(const Update *u); /* on the policy's own states */
 /* After forward_hidden of the policy, or of the trunk: the values of unit i. */
 Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden);
-/* Adds unit i's value loss, and leaves its gradient in `slope`. */
-Status values_loss(Update *u, int i);
+/* Adds the value loss of the unit at this place of plan.order, and leaves its gradient in `slope`.
+ * It comes after the policy's loss of the unit. */
+Status values_loss(Update *u, int place);
 /* Forward, loss and backward of the trunk on this micro-batch. */
 Status values_train_trunk(Update *u, const MicroBatch *mb);
 

@@ -141,6 +141,12 @@ int push_failure(lua_State *L, Status s) {
   return 3;
 }
 
+Status fail_raised(lua_State *L, const char *what) {
+  const char *message = raw_message(L, -1);
+  if (message) return fail(GRPO_ESCRIPT, "%s", message);
+  return fail(GRPO_ESCRIPT, "%s raised an error", what);
+}
+
 bool is_error_object(lua_State *L, int index) {
   if (!lua_getmetatable(L, index)) return false;
   luaL_getmetatable(L, ERROR_TYPE);

@@ -33,6 +33,9 @@ int push_failure(lua_State *L, Status s);
 void push_where(lua_State *L, int level);
 /* Replaces the value on top by an error object, unless it is one; can add a traceback. */
 void complete_error(lua_State *L, bool traceback);
+/* Records what was raised, the value on top, as a failure of C with its message: of a function that
+ * the engine has called. */
+Status fail_raised(lua_State *L, const char *what);
 /* The text of a string or of an error object; calls no metamethod.  It lives as long as the
  * value. */
 const char *raw_message(lua_State *L, int index);

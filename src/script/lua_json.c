@@ -256,12 +256,18 @@ static void put_object(Writer *w, int index, size_t n) {
   lua_pop(L, 1);
 }
 
-static bool marked_object(lua_State *L, int index) {
+bool is_json_object(lua_State *L, int index) {
   if (!lua_getmetatable(L, index)) return false;
   luaL_getmetatable(L, OBJECT_TYPE);
   bool same = lua_rawequal(L, -1, -2);
   lua_pop(L, 2);
   return same;
+}
+
+void set_json_object(lua_State *L, int index) {
+  lua_pushvalue(L, index);
+  luaL_setmetatable(L, OBJECT_TYPE);
+  lua_pop(L, 1);
 }
 
 static void put_table(Writer *w, int index) {
@@ -283,7 +289,7 @@ static void put_table(Writer *w, int index) {
   }
   if (strings && others)
     raise_new(L, GRPO_EARG, "JSON: a table has both strings and numbers as keys");
-  if (strings || (n == 0 && marked_object(L, index)))
+  if (strings || (n == 0 && is_json_object(L, index)))
     put_object(w, index, strings);
   else
     put_list(w, index, n);

@@ -115,8 +115,9 @@ static Status on_turn(void *user, const Completion *c, int first, Reply *reply) 
   lua_pushvalue(L, t->function);
   lua_pushlightuserdata(L, &call);
   if (call_protected(L, 2, 0)) return GRPO_OK;
+  const Status s = fail_raised(L, "rollout.on_turn");
   t->error = luaL_ref(L, LUA_REGISTRYINDEX);
-  return fail(GRPO_ESCRIPT, "rollout.on_turn raised an error");
+  return s;
 }
 
 /* Reads on_turn of the table at index `options` into o; leaves values on the stack. */

@@ -2,14 +2,16 @@
  * shared tables and cycles stay.
  *
  * Format 1: "GST1", then one value.  A value is a letter and its payload in little-endian order:
- *   N nil   F false   T true   I int64   D the bits of a double   S u32 length, bytes
- *   { u32 count, then count pairs of key and value      R u32 n: the n-th table begun, from 0
+ *   N nil   F false   T true   J json_null   I int64   D the bits of a double   S u32 length, bytes
+ *   { u32 count, then count pairs of key and value      O the same, of a json_object
+ *   R u32 n: the n-th table begun, from 0
  * Keys are sorted: booleans, then numbers, then strings.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "script/binding.h"
+#include "script/lua_json.h"
 #include "script/lua_serialize.h"
 
 enum { MAX_DEPTH = 180 };
@@ -102,14 +104,15 @@ static void encode_table(Encoder *e, int index) {
     return;
   }
   lua_pop(L, 1);
-  if (lua_getmetatable(L, index))
+  const bool object = is_json_object(L, index);
+  if (!object && lua_getmetatable(L, index))
     raise_new(L, GRPO_EARG, "%s has a metatable; tr.state holds plain tables", e->path->data);
   lua_pushvalue(L, index);
   lua_pushinteger(L, e->tables++);
   lua_rawset(L, e->seen);
   lua_Integer n = push_sorted_keys(e, index);
   int list = lua_gettop(L);
-  buf_putc(e->b, '{');
+  buf_putc(e->b, object ? 'O' : '{');
   put_u32(e->b, (uint32_t)n);
   for (lua_Integer i = 1; i <= n; i++) {
     size_t path = e->path->len;
@@ -124,6 +127,13 @@ static void encode_table(Encoder *e, int index) {
     e->path->data[path] = '\0';
   }
   lua_pop(L, 1);
+}
+
+static bool is_json_null(lua_State *L, int index) {
+  push_json_null(L);
+  const bool same = lua_rawequal(L, index, -1);
+  lua_pop(L, 1);
+  return same;
 }
 
 static void encode(Encoder *e, int index) {
@@ -162,6 +172,10 @@ static void encode(Encoder *e, int index) {
     encode_table(e, index);
     break;
   default:
+    if (is_json_null(L, index)) {
+      buf_putc(e->b, 'J');
+      break;
+    }
     raise_new(L, GRPO_EARG,
               "%s is a %s; it can be nil, a boolean, a number, a string or a table of them",
               e->path->data, luaL_typename(L, index));
@@ -213,11 +227,12 @@ static uint64_t get_bytes(StateReader *d, int n) {
 
 static void decode(StateReader *d);
 
-static void decode_table(StateReader *d) {
+static void decode_table(StateReader *d, bool object) {
   lua_State *L = d->L;
   uint64_t n = get_bytes(d, 4);
   if (n > (uint64_t)(d->end - d->p) / 2) corrupt(L, "a table is larger than the file");
   lua_newtable(L);
+  if (object) set_json_object(L, -1);
   lua_pushvalue(L, -1);
   lua_rawseti(L, d->seen, ++d->tables);
   for (; n; n--) {
@@ -246,6 +261,9 @@ static void decode(StateReader *d) {
   case 'T':
     lua_pushboolean(L, 1);
     break;
+  case 'J':
+    push_json_null(L);
+    break;
   case 'I':
     lua_pushinteger(L, (lua_Integer)get_bytes(d, 8));
     break;
@@ -266,7 +284,10 @@ static void decode(StateReader *d) {
     lua_rawgeti(L, d->seen, (lua_Integer)n + 1);
     break;
   case '{':
-    decode_table(d);
+    decode_table(d, false);
+    break;
+  case 'O':
+    decode_table(d, true);
     break;
   default:
     corrupt(L, "a value is of an unknown kind");

@@ -98,8 +98,9 @@ static Status call_lua_loss(void *user, const LossInput *in, Value **out) {
     *out = c.result;
     return GRPO_OK;
   }
+  const Status s = fail_raised(L, "train.loss");
   loss->error = luaL_ref(L, LUA_REGISTRYINDEX);
-  return fail(GRPO_ESCRIPT, "train.loss raised an error");
+  return s;
 }
 
 /* ---- between the optimizer steps of a rollout ---------------------------------------- */
@@ -109,8 +110,9 @@ static Status call_before(void *user, double *lr, double *kl) {
   lua_State *L = b->L;
   lua_pushvalue(L, b->function);
   if (!call_protected(L, 0, 2)) {
+    const Status s = fail_raised(L, "a schedule");
     b->error = luaL_ref(L, LUA_REGISTRYINDEX);
-    return fail(GRPO_ESCRIPT, "a schedule raised an error");
+    return s;
   }
   *lr = lua_tonumber(L, -2);
   *kl = lua_tonumber(L, -1);

@@ -40,6 +40,13 @@ for kind in openmpi mpich; do
     train.kl=0.1 >out 2>err || cat err
   result "$kind: an adapter with a KL too" "$(same_run one/lora-002 $kind/lora-001)"
 
+  for case in ppo ppo_separate bnpo lua_loss tools environment; do
+    [ $kind != openmpi ] && [ $case != ppo_separate ] && [ $case != tools ] && continue
+    [ -e one/$case ] || CASE=$case "$GRPO" run "$root/tests/ranks/cases.lua" --quiet --dir one --as $case --threads 1 >/dev/null 2>err || cat err
+    CASE=$case ranks 3 "$GRPO" run "$root/tests/ranks/cases.lua" --quiet --dir $kind --as $case --threads 1 >/dev/null 2>err || cat err
+    result "$kind: $case too" "$(same_run one/$case $kind/$case)"
+  done
+
   # shellcheck disable=SC2086
   ranks 3 "$GRPO" run exp.lua --quiet --dir f$kind --threads 1 $filters >out 2>err || cat err
   result "$kind: truncated sampling too" "$(same_run filtered/exp-001 f$kind/exp-001)"
@@ -60,6 +67,15 @@ for kind in openmpi mpich; do
   ranks 3 "$GRPO" run fails.lua --quiet --dir x --threads 1 >out 2>err; status=$?
   result "$kind: so is an error of a reward, whichever rank has it" "$(
     { [ $status != 0 ] && [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -q 'rewards.bad: .*bad row' err; } || show err)"
+  experiment loss.lua 'train = { steps = 1, prompts_per_step = 3, loss = function(t) if t.advantage[1] then error("bad loss") end end }'
+  ranks 3 "$GRPO" run loss.lua --quiet --dir x --threads 1 >out 2>err; status=$?
+  result "$kind: so is an error of a loss written in Lua" "$(
+    { [ $status != 0 ] && [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -q 'train.loss: .*bad loss' err; } || show err)"
+  experiment form.lua 'tools = { f = { fn = print } }, turns = { format = { stop = { "=" }, write = tostring, read = function(text)
+    if text:find("3") then return { { name = "f", arguments = { g = print } } } end end } }'
+  ranks 3 "$GRPO" run form.lua --quiet --dir x --threads 1 >out 2>err; status=$?
+  result "$kind: a tool's call that other ranks cannot be told of is an error" "$(
+    { [ $status != 0 ] && [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -q 'turns.value.*arguments.g is a function' err; } || show err)"
   experiment killed.lua '' '{ name = "kill", fn = function(_, row)
     if row.answer == "3" then os.execute("kill -9 $PPID") end return 1 end }'
   ranks 3 "$GRPO" run killed.lua --quiet --dir x --threads 1 >out 2>err; status=$?

@@ -26,6 +26,11 @@ describe("tr.state as bytes", function()
     assert.is_true(rawequal(r.a, r.b))
     assert.is_true(rawequal(r, r.me))
   end)
+  it("keeps JSON's null and its empty objects", function()
+    local r = round { null = core.json_null, object = core.json_decode("{}"), list = {} }
+    assert.is_true(rawequal(r.null, core.json_null))
+    assert.equal('{"list": [], "null": null, "object": {}}', core.json_encode(r))
+  end)
   it("is the same bytes however the table was filled", function()
     local a, b = {}, {}
     for i = 1, 100 do a["k" .. i] = i end

@@ -38,6 +38,80 @@ function ranks.of_first(f)
   return core.ranks_share(ranks.first() and f() or "")[1]
 end
 
+-- Is it so on one of the ranks?
+function ranks.any(flag)
+  for _, said in ipairs(core.ranks_share(flag and "yes" or "")) do
+    if said == "yes" then return true end
+  end
+  return false
+end
+
+-- ---- what a rank tells the others -------------------------------------------------------------
+
+-- An error of one rank becomes that of all, and rank 0 reports it.
+local function raise_same(parts)
+  for _, part in ipairs(parts) do
+    local e = part.error
+    if e then
+      local err = core.error(e.code or "ESCRIPT", e.message)
+      err.nonfinite, err.fatal, err.traceback, err.of_all_ranks = e.nonfinite, e.fatal,
+        e.traceback, true
+      error(err, 0)
+    end
+  end
+end
+
+local function described(err)
+  if type(err) ~= "table" then return { message = tostring(err) } end
+  return { message = err.message or tostring(err), code = err.code, nonfinite = err.nonfinite,
+    fatal = err.fatal, traceback = err.traceback }
+end
+
+-- Calls f on every rank.  Returns what each rank's call has returned, rank 0's first: a plain value.
+-- An error of one rank is raised on all.
+function ranks.exchange(what, f)
+  local ok, value = pcall(f)
+  local encoded, text = ok, nil
+  if ok then
+    encoded, text = pcall(core.state_encode, { value = value }, what)
+    if not encoded then value = text end
+  end
+  if not encoded then text = core.state_encode({ error = described(value) }, what) end
+  local parts, values = {}, {}
+  for r, piece in ipairs(core.ranks_share(text)) do parts[r] = core.state_decode(piece) end
+  raise_same(parts)
+  for r, part in ipairs(parts) do values[r] = part.value end
+  return values
+end
+
+-- ---- turns ----------------------------------------------------------------------------------
+
+local episode_fields = { "parts", "turns", "calls", "failures", "reward", "done", "error" }
+
+-- A rank has played the episodes of the completions that it sampled; all learn what happened.
+function ranks.share_episodes(list)
+  if ranks.size() == 1 then return end
+  local played = ranks.exchange("turns", function()
+    local own = {}
+    for i, prompt in ipairs(list) do
+      for k, episode in ipairs(prompt.episodes) do
+        if episode.turns > 0 then
+          local seen = { prompt = i, sample = k }
+          for _, name in ipairs(episode_fields) do seen[name] = episode[name] end
+          own[#own + 1] = seen
+        end
+      end
+    end
+    return own
+  end)
+  for r, of_rank in ipairs(played) do
+    for _, seen in ipairs(r == ranks.rank() + 1 and {} or of_rank) do
+      local episode = list[seen.prompt].episodes[seen.sample]
+      for _, name in ipairs(episode_fields) do episode[name] = seen[name] end
+    end
+  end
+end
+
 -- ---- rewards -------------------------------------------------------------------------------
 
 -- The completions of this rank, and whose each one is: whole groups, consecutive ones.
@@ -73,38 +147,19 @@ local function take(c, result, entries)
   c.errors, c.extra, c.token_rewards = result.errors, result.extra, result.tokens
 end
 
--- An error of one rank becomes that of all, and rank 0 reports it.
-local function raise_same(parts)
-  for _, part in ipairs(parts) do
-    local e = part.error
-    if e then
-      local err = core.error(e.code or "ESCRIPT", e.message)
-      err.nonfinite, err.fatal, err.traceback, err.of_all_ranks = e.nonfinite, e.fatal,
-        e.traceback, true
-      error(err, 0)
-    end
-  end
-end
-
-local function described(err)
-  if type(err) ~= "table" then return { message = tostring(err) } end
-  return { message = err.message or tostring(err), code = err.code, nonfinite = err.nonfinite,
-    fatal = err.fatal, traceback = err.traceback }
-end
-
 -- Scores every completion on one rank: score(completions) sets its results and returns the number
 -- of errors and the seconds by entry.
 function ranks.score(entries, completions, score)
   if ranks.size() == 1 then return score(completions) end
   local mine, owner = own_part(completions)
-  local ok, failures, seconds = pcall(score, mine)
-  local results = {}
-  for i, c in ipairs(ok and mine or {}) do results[i] = outcome(c, entries) end
-  local text = core.state_encode(ok and { results = results, failures = failures }
-    or { error = described(failures) }, "rewards")
-  local parts, sum, next_of = {}, 0, {}
-  for r, piece in ipairs(core.ranks_share(text)) do parts[r] = core.state_decode(piece) end
-  raise_same(parts)
+  local seconds
+  local parts = ranks.exchange("rewards", function()
+    local results, failures = {}, nil
+    failures, seconds = score(mine)
+    for i, c in ipairs(mine) do results[i] = outcome(c, entries) end
+    return { results = results, failures = failures }
+  end)
+  local sum, next_of = 0, {}
   for r, part in ipairs(parts) do sum, next_of[r] = sum + part.failures, 0 end
   for i, c in ipairs(completions) do
     local r = owner[i] + 1

@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local prompts = require "grpo.train.prompts"
+local ranks = require "grpo.train.ranks"
 local turns = require "grpo.dialogue.turns"
 
 local rollout = {}
@@ -16,6 +17,19 @@ function rollout.options(config, list, n, context, stream, sampling)
   o.targets = prompts.targets(list, o.sampling.max_new_tokens)
   if turns.wanted(config) then turns.options(config, list, n, context, o) end
   return o, ids
+end
+
+-- Samples completions of the prompts of a list, with the options of rollout.options; with slots,
+-- those groups of the batch `record` again.  Returns the batch.
+function rollout.sample(engine, list, options, ids, record, slots)
+  if record then
+    engine:replace(record, slots, ids, options)
+  else
+    options.prompts = ids
+    record = engine:rollout(options)
+  end
+  if options.on_turn then ranks.share_episodes(list) end
+  return record
 end
 
 -- Builds the tables `c` of the group that belongs to the prompt list[slot]: completions

@@ -27,8 +27,7 @@ function sampling.sample(stage)
   local batch = { prompts = prompts, step = stage.tr.step_count }
   stage.work = { batch = batch }
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
-  options.prompts = ids
-  batch.record = stage.engine:rollout(options)
+  batch.record = rollout.sample(stage.engine, prompts, options, ids)
   batch.completions = rollout.all(batch.record, prompts, n, context(stage))
   stage.tr:check_interrupt()
   return batch
@@ -39,7 +38,7 @@ local function sample_again(stage, batch, slots)
   local config, n = stage.config, stage.config.sampling.group_size
   local prompts = stage.source:take(#slots)
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
-  stage.engine:replace(batch.record, slots, ids, options)
+  rollout.sample(stage.engine, prompts, options, ids, batch.record, slots)
   local groups = {}
   for k, slot in ipairs(slots) do
     batch.prompts[slot] = prompts[k]

@@ -4,6 +4,7 @@ local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
 local nonfinite = require "grpo.train.nonfinite"
+local ranks = require "grpo.train.ranks"
 local sampling = require "grpo.train.sampling"
 local schedule_value = require "grpo.experiment.schedule_value"
 local scoring = require "grpo.train.scoring"
@@ -94,7 +95,7 @@ end
 
 -- Says in a stage's first step that train.kl does nothing where it does nothing.
 local function advise_about_kl(stage, asked)
-  if not asked or asked.beta then return end
+  if not asked or ranks.any(asked.beta) then return end -- a rank may have had no unit
   stage.tr.recorder:advise { "train.kl has no effect on the loss: train.loss is a function and "
     .. "does not read t.beta; multiply its KL by t.beta, or set train.kl = 0" }
 end
