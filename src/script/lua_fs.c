@@ -200,6 +200,25 @@ static int l_append(lua_State *L) {
   return 1;
 }
 
+/* The path of an open file as it is now, because a run's directory is renamed when it is complete;
+ * from the current directory, where it is below that. */
+static const char *path_now(int fd, char path[PATH_MAX]) {
+  char name[64], here[PATH_MAX];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  const ssize_t n = readlink(name, path, PATH_MAX - 1);
+  if (n <= 0) return "a file"; /* no such directory on this system */
+  path[n] = '\0';
+  const size_t above = getcwd(here, sizeof here) ? strlen(here) : 0;
+  const bool below = above && strncmp(path, here, above) == 0 && path[above] == '/';
+  return below ? path + above + 1 : path;
+}
+
+static Status write_failure(int fd) {
+  char path[PATH_MAX];
+  const int problem = errno;
+  return fail(GRPO_EIO, "cannot write %s: %s", path_now(fd, path), strerror(problem));
+}
+
 /* w:put(s): writes all of s at once, so that the lines of several writers do not mix */
 static int l_writer_put(lua_State *L) {
   int *fd = check_object(L, 1, WRITER_TYPE);
@@ -209,7 +228,7 @@ static int l_writer_put(lua_State *L) {
   while (n) {
     ssize_t wrote = write(*fd, s, n);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return push_failure(L, fail(GRPO_EIO, "cannot append: %s", strerror(errno)));
+    if (wrote < 0) return push_failure(L, write_failure(*fd));
     s += wrote;
     n -= (size_t)wrote;
   }
@@ -221,9 +240,7 @@ static int l_writer_put(lua_State *L) {
 static int l_writer_sync(lua_State *L) {
   const int *fd = check_object(L, 1, WRITER_TYPE);
   if (*fd < 0) return arg_error(L, 1, "the file is closed");
-  return done(L, file_sync(*fd) == 0
-                     ? GRPO_OK
-                     : fail(GRPO_EIO, "cannot make a log durable: %s", strerror(errno)));
+  return done(L, file_sync(*fd) == 0 ? GRPO_OK : write_failure(*fd));
 }
 
 /* lock(path[, wait]) -> lock, or false, message, code if another process holds the lock, or nil,

@@ -279,6 +279,11 @@ table 'a hook that assigns an option that is not live' 1 "hooks\.on_step: bad\.l
   "$steps hooks = { on_step = function(_, tr) tr.config.train.prompts_per_step = 3 end },"
 table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config: there is no option 'train\.clipp', did you mean 'clip'\?" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clipp = 3 end },"
+for own in 'type = "sft"' 'table = {}' 'function next() end' 'string = nil' 'error = 5'; do
+  experiment bad.lua; sed -i "1a $own" bad.lua
+  refused "a script that takes the name of a global of Lua's: $own" 2 \
+    "bad\.lua:2: the global '[a-z]+' is of Lua's library, which grpo uses, too; take another name, or write local .*" run bad.lua
+done
 table 'a hook that assigns a wrong value' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.clip: got 'x', want .*" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clip = 'x' end },"
 table 'a schedule that returns nothing' 2 'bad\.lua:[0-9]+: train\.lr: the schedule returned nil for p.step = 0, want a finite number' \
@@ -296,6 +301,9 @@ refused 'a place where no directory can be made' 5 'cannot make the directory fi
 refused 'a disk that is full when the run directory is made' 5 'cannot write runs/\.new-1/.*: File too large' \
   env GCOV_PREFIX=/dev/null GCOV_ERROR_FILE=/dev/null bash -c 'ulimit -f 1; "$GRPO" run --quiet --dir runs good.lua'
 result 'and no directory is left' "$(find runs -mindepth 1 -maxdepth 1 -type d)"
+experiment bad.lua "$steps hooks = { on_step = function(_, tr) tr:append('x', ('y'):rep(3e5)) end },"
+refused 'a disk that is full when a hook writes' 5 'bad\.lua:[0-9]+: hooks\.on_step: cannot write runs/bad-001/logs/x: File too large' \
+  env GCOV_PREFIX=/dev/null GCOV_ERROR_FILE=/dev/null bash -c 'ulimit -f 200; "$GRPO" run --quiet --dir runs bad.lua'
 refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'
 refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
 refused 'an evaluation of a model without questions' 2 'eval: spoilt is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt

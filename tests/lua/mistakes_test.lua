@@ -146,6 +146,38 @@ describe("a batch that hooks.on_rollout changes", function()
   end)
 end)
 
+describe("what hooks.on_step and on_eval see", function()
+  it("may get numbers, and nothing else may change", function()
+    for changed, change in pairs {
+      ["the metric reward; numbers of your own go to tr:log"] = function(m) m.reward = 5 end,
+      ["the metric step_time;"] = function(m) m.step_time = nil end,
+      ["the metric: text is new and no number with a name"] = function(m) m.text = "x" end,
+      ["the metric: 1 is new"] = function(m) m[1] = 2 end,
+      ["batch.completions, which"] = function(_, tr) tr.batch.completions = nil end,
+      ["c.text of batch.completions[2]; it may add"] = function(_, tr)
+        tr.batch.completions[2].text = "b"
+      end,
+      ["c.reward of batch.completions[1]"] = function(_, tr)
+        tr.batch.completions[1].reward = 9
+      end,
+      ["c.advantage of batch.completions[1]"] = function(_, tr)
+        tr.batch.completions[1].advantage = 9
+      end,
+    } do
+      local tr = with_hook("on_step", change)
+      tiny.refused("hooks%.on_step: it changed " .. changed:gsub("%p", "%%%0"),
+        function() tr:step() end)
+    end
+    local tr = with_hook("on_step", function(m, tr) m.mine, tr.batch.completions[1].own = 7, 8 end)
+    assert.equal(7, tr:step().mine)
+    tr = trainer.new(experiment(function(t)
+      t.data.eval = t.data.train
+      t.hooks = { on_eval = function(report) report["eval/accuracy"] = 1.5 end }
+    end))
+    tiny.refused("hooks%.on_eval: it changed the report's eval/accuracy", function() tr:run() end)
+  end)
+end)
+
 describe("a number that is not one", function()
   it("is shown without a sign, which depends on the machine", function()
     for _, nan in ipairs { 0 / 0, -(0 / 0) } do

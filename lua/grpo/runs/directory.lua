@@ -210,8 +210,9 @@ local function take_place(run, root, name, as)
 end
 
 -- info: { name=, as= (the directory's name, if it gets no number), script=, text= (of a script
--- without a file), args=, overrides=, compute=, steps=, config=, env=, inputs= } The run is complete
--- when it gets its place: a process that is killed before that, or a full disk, leaves no run.
+-- without a file), args=, overrides=, compute=, steps=, config=, env=, inputs= }  The run is
+-- complete when it gets its place: a process that is killed before that, or a full disk, leaves no
+-- run.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
   -- a name that begins with a dot is not a run's

@@ -67,13 +67,55 @@ local function parse_overrides(words)
   return list
 end
 
+local library = { "assert", "coroutine", "debug", "error", "getmetatable", "io", "ipairs", "load",
+  "math", "next", "os", "package", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset",
+  "require", "select", "setmetatable", "string", "table", "tonumber", "tostring", "type", "utf8",
+  "xpcall" }
+
+-- Returns a function that gives the globals of Lua's library their values again, which grpo needs,
+-- and returns the name of one that had another.
+local function keep_library()
+  local values = {}
+  for i, name in ipairs(library) do values[i] = rawget(_G, name) end
+  local get, set = rawget, rawset
+  return function()
+    local changed
+    for i = 1, #library do
+      if get(_G, library[i]) ~= values[i] then
+        changed = library[i]
+        set(_G, changed, values[i])
+      end
+    end
+    return changed
+  end
+end
+
+-- The line of the text that gives a global another value, behind the path; the path if none is
+-- found.
+local function place_of_assignment(name, text, path)
+  local number = 0
+  for line in (text .. "\n"):gmatch("([^\n]*)\n") do
+    number = number + 1
+    if line:find("^%s*" .. name .. "%s*=") or line:find("^%s*function%s+" .. name .. "%s*%(") then
+      return ("%s:%d"):format(path, number)
+    end
+  end
+  return path
+end
+
 -- Runs the script and returns its result.  limits: none without.
-local function execute(chunk, path, limits)
-  local ok, result
+local function execute(chunk, text, path, limits)
+  local library_changed, ok, result = keep_library(), nil, nil
   if limits then
     ok, result = core.limited(limits, path, chunk)
   else
     ok, result = core.protected(chunk)
+  end
+  local changed = not core.is_guest() and library_changed()
+  if changed then
+    errors.raise_plain("EARG", "%s: the global '%s' is of Lua's library, which grpo uses, too; "
+      .. "take another name, or write local %s = ...", place_of_assignment(changed, text, path),
+      changed, changed)
   end
   if ok then return result end
   if type(result) == "table" and result.code ~= nil and result.code ~= "ESCRIPT" then
@@ -124,7 +166,7 @@ function script.load(path, o)
   -- rows made of random numbers are the same in every run
   if not core.is_guest() then math.randomseed(0) end
   modules.take_from(o.modules)
-  local result = execute(chunk, path, o.limits)
+  local result = execute(chunk, text, path, o.limits)
   if not experiment.is(result) then
     error(core.error("EARG",
       ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,

@@ -5,7 +5,6 @@
 -- tr.batch.
 
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local outcomes = require "grpo.train.outcomes"
 local rollout = require "grpo.train.rollout"
 local scoring = require "grpo.train.scoring"
@@ -104,65 +103,12 @@ function sampling.reference(stage, batch, log)
   log.reference_seconds = core.clock() - started
 end
 
--- ---- hooks.on_rollout ---------------------------------------------------------------------------
-
--- What scoring sets beside the fields that core.keep_completion knows.
-local set_by_scoring = { "errors", "extra", "token_rewards" }
-
-local function keep_batch(batch)
-  local kept = { fields = {}, list = table.move(batch.completions, 1, #batch.completions, 1, {}) }
-  for name, value in pairs(batch) do kept.fields[name] = value end
-  for i, c in ipairs(kept.list) do
-    kept[i] = { core.keep_completion(c) }
-    for _, name in ipairs(set_by_scoring) do kept[i][name] = c[name] end
-  end
-  return kept
-end
-
--- The field of a completion that is not what it was, but for its reward; nil if there is none.
-local function changed_field(c, was)
-  local reward = rawget(c, "reward")
-  rawset(c, "reward", was[1][core.completion_fields.reward])
-  local changed = core.restore_completion(c, was[1])
-  c.reward = reward
-  for _, name in ipairs(set_by_scoring) do
-    if c[name] ~= was[name] then changed = "c." .. name end
-  end
-  return changed
-end
-
--- The rest of the step reads the batch, so a hook may change only what the documentation names.
-local function check_batch(batch, kept)
-  for name, value in pairs(kept.fields) do
-    if batch[name] ~= value then
-      errors.raise_plain("ESCRIPT", "hooks.on_rollout: it changed batch.%s, which the step needs",
-        name)
-    end
-  end
-  for i = 1, math.max(#kept.list, #batch.completions) do
-    local c = kept.list[i]
-    if batch.completions[i] ~= c then
-      errors.raise_plain("ESCRIPT", "hooks.on_rollout: it changed batch.completions[%d]; to leave a "
-        .. "completion out, set its c.reward to nil", i)
-    end
-    local changed = changed_field(c, kept[i])
-    if changed then
-      errors.raise_plain("ESCRIPT", "hooks.on_rollout: it changed %s of batch.completions[%d]; it "
-        .. "may change c.reward, and add fields of other names", changed, i)
-    end
-  end
-end
-
 -- Shows the batch to scripts: tr.batch, and hooks.on_rollout, which may change rewards.  A signal
 -- is looked at before, because a step that is abandoned must leave no trace.
 function sampling.publish(stage, batch)
-  local tr = stage.tr
-  tr:take_batch(batch)
-  tr:check_interrupt()
-  local hooks = stage.config.hooks
-  local kept = hooks and hooks.on_rollout and keep_batch(batch)
-  tr:hook("on_rollout", batch)
-  if kept then check_batch(batch, kept) end
+  stage.tr:take_batch(batch)
+  stage.tr:check_interrupt()
+  stage.tr:hook("on_rollout", batch)
 end
 
 return sampling

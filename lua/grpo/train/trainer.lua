@@ -21,6 +21,7 @@ local run = require "grpo.train.run"
 local script_logs = require "grpo.runs.script_logs"
 local Stage = require "grpo.train.stage"
 local steps = require "grpo.train.steps"
+local unchanged = require "grpo.train.unchanged"
 
 local Trainer = { __name = "grpo.Trainer" }
 local methods = {}
@@ -309,16 +310,33 @@ function methods:call_hook(name, f, ...)
   self.in_hook = outer
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end
-    local code = result.code == "ENOMEM" and "ENOMEM" or "ESCRIPT"
+    local outside = result.code == "ENOMEM" or result.code == "EIO" -- not the hook's mistake
+    local code = outside and result.code or "ESCRIPT"
     error(core.error(code, ("hooks.%s: %s"):format(name, tostring(result))), 0)
   end
   if result == "stop" then self:stop("hooks." .. name) end
 end
 
+-- For hooks that see what is read after them: functions that raise if it has changed.
+local checks_after = {
+  on_rollout = function(_, batch) return { unchanged.batch("on_rollout", batch) } end,
+  on_step = function(self, metrics)
+    local batch = self.batch
+    return { unchanged.numbers("on_step", "the metric", metrics),
+      batch and batch.completions and unchanged.batch("on_step", batch) or nil }
+  end,
+  on_eval = function(_, report)
+    return { unchanged.numbers("on_eval", "the report's", report) }
+  end,
+}
+
 -- Calls a hook of the stage, if it is there.
 function methods:hook(name, ...)
   local f = self.settings.hooks and self.settings.hooks[name]
-  if f then self:call_hook(name, f, ...) end
+  if not f then return end
+  local checks = checks_after[name] and checks_after[name](self, ...) or {}
+  self:call_hook(name, f, ...)
+  for _, check in ipairs(checks) do check() end
 end
 
 -- ---- what scripts and hooks call --------------------------------------------------------
