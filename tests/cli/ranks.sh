@@ -82,6 +82,15 @@ for kind in openmpi mpich; do
   result "$kind: a rank that is killed ends all, in less than the time that is given" "$([ $status != 0 ] && [ $status != 124 ] || show err)"
 done
 
+echo 'return function(text) return #text end' >late.lua
+experiment modules.lua 'train = { steps = 3 }' '{ name = "late", fn = function(text) return require("late")(text) end }'
+"$GRPO" run modules.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
+for kind in openmpi mpich; do
+  has $kind || continue
+  ranks 2 "$GRPO" run modules.lua --quiet --dir late$kind --threads 1 >out 2>err || cat err
+  result "$kind: modules that a reward loads are kept with the script" "$(diff -r one/modules-001/source late$kind/modules-001/source)"
+done
+
 GRPO_MPI=other "$GRPO" run exp.lua --dir x >out 2>err; status=$?
 result "an MPI of another name is refused" "$(
   { [ $status = 2 ] && grep -q '^grpo: GRPO_MPI is other, want openmpi or mpich' err; } || show err)"

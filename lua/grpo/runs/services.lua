@@ -15,6 +15,31 @@ function services.new(tr)
   return setmetatable({ tr = tr }, Services)
 end
 
+-- Where several ranks train, nothing is reloaded or attached.  The first rank keeps the modules
+-- that are loaded late.
+local Ranks = {}
+Ranks.__index = Ranks
+
+function services.of_ranks(tr)
+  return setmetatable({ tr = tr }, Ranks)
+end
+
+function Ranks:open()
+  self.tr.watch = reload.watch(self.tr, "")
+end
+
+function Ranks:between_steps()
+  self.tr.watch:poll()
+end
+
+function Ranks:end_of_steps()
+  if self.tr.watch then self.tr.watch:meet() end
+end
+
+function Ranks:before_evaluation() end
+
+function Ranks:close() end
+
 function Services:open()
   local tr = self.tr
   events.load(tr)

@@ -289,8 +289,9 @@ function start.trainer(request)
     core.notice("note: " .. note)
     if tr.directory then tr.directory:note(note) end
   end
-  if tr.directory and ranks.size() == 1 then
-    tr.services = require("grpo.runs.services").new(tr)
+  if tr.directory then
+    local services = require "grpo.runs.services"
+    tr.services = (ranks.size() == 1 and services.new or services.of_ranks)(tr)
   end
   return tr, tr.directory
 end
