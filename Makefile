@@ -315,6 +315,8 @@ check:
 	STRIDE=60 tools/check-damage
 	POINTS=400 tools/check-memory
 	tools/check-long
+	KILLS=14 tools/check-ranks-kill
+	tools/check-hosts
 	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory
 	tools/check-analysers
 	tools/check-sanitizers

@@ -199,7 +199,8 @@ static void look_at_calls(Hub *h) {
   const Peer *last = NULL;
   for (const Peer *p = h->peer; p < h->peer + h->size; p++) {
     if (p->state == PEER_LEFT) continue;
-    all = all && p->state == PEER_HERE && p->last.waits && h->looked - p->heard < RECENT;
+    if (p->state == PEER_HERE && h->looked - p->heard >= RECENT) return; /* nobody knows */
+    all = all && p->state == PEER_HERE && p->last.waits;
     if (p->progressed > since) since = p->progressed;
   }
   if (!all) since = 0;
