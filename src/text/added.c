@@ -49,6 +49,12 @@ Status added_respell(AddedSet *a, size_t i, const char *text, size_t n) {
   return GRPO_OK;
 }
 
+void added_drop(AddedSet *a, const AddedToken *t) {
+  const size_t i = (size_t)(t - a->token);
+  mem_free((void *)(uintptr_t)t->text);
+  memmove(a->token + i, a->token + i + 1, (--a->n - i) * sizeof *a->token);
+}
+
 void added_sort(AddedSet *a) {
   if (a->n) qsort(a->token, a->n, sizeof *a->token, by_name);
 }
@@ -110,10 +116,11 @@ bool added_next(const AddedSet *a, const char *s, size_t n, size_t *from, size_t
     size_t start = i, end = i + t->len, len;
     *from = i = end;
     if ((t->special && !special) || (t->single_word && !is_single_word(s, n, start, end))) continue;
-    if (start < done) start = done; /* the rstrip of the match before took its beginning */
+    if (t->lstrip && start < done) start = done; /* the match before took its beginning */
     while (t->lstrip && start > done && class_before(s, start, &len) & UNI_SPACE) start -= len;
     while (t->rstrip && end < n && class_after(s + end, n - end, &len) & UNI_SPACE) end += len;
-    *out = (AddedMatch){t, start, end < done ? done : end};
+    if (start >= end) continue; /* it took all of it */
+    *out = (AddedMatch){t, start, end};
     return true;
   }
   *from = n;

@@ -30,11 +30,12 @@ Status added_put(AddedSet *a, const AddedToken *t);           /* copies the text
 AddedToken *added_get(AddedSet *a, const char *text);         /* linear; NULL: none */
 const AddedToken *added_by_id(const AddedSet *a, int32_t id); /* linear; NULL: none */
 Status added_respell(AddedSet *a, size_t i, const char *text,
-                     size_t n); /* n 0: it is never found */
+                     size_t n);                    /* n 0: it is never found */
+void added_drop(AddedSet *a, const AddedToken *t); /* t, a token of the set, leaves it */
 void added_sort(AddedSet *a);
 /* Finds the first match in s at or after *from, and sets *from to where the next search starts.
- * `done` is the end of the match before; matches do not overlap it.  Unless `special`, special
- * tokens are passed over. */
+ * `done` is the end of the match before.  If that took white space by rstrip, a match may begin and
+ * end before `done`, as in the reference.  Unless `special`, special tokens are passed over. */
 bool added_next(const AddedSet *a, const char *s, size_t n, size_t *from, size_t done, bool special,
                 AddedMatch *out);
 void added_free(AddedSet *a);

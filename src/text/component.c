@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "text/onig.h"
 
 const char *component_type(const Json *j) {
   const char *type = json_string(json_get(j, "type"));
@@ -47,12 +48,21 @@ Status component_each(const Json *j, const char *list, ComponentReader each, voi
   return GRPO_OK;
 }
 
+static Status read_regex(const char *regex, Regex **out) {
+  Buf b = {0};
+  Status s = onig_translate(regex, &b);
+  if (s == GRPO_OK)
+    s = regex_compile(out, b.len ? b.data : "", b.len, REGEX_VALID_UTF | REGEX_MULTI);
+  buf_free(&b);
+  return s;
+}
+
 Status pattern_read(const Json *component, Pattern *out) {
   const Json *p = json_get(component, "pattern");
   const char *text = json_string(json_get(p, "String"));
   const char *regex = json_string(json_get(p, "Regex"));
   *out = (Pattern){0};
-  if (regex) return regex_compile(&out->re, regex, strlen(regex), REGEX_VALID_UTF);
+  if (regex) return read_regex(regex, &out->re);
   if (!text || !*text)
     return fail(GRPO_EFORMAT, "%s: pattern: want a String (not empty) or a Regex",
                 component_type(component));

@@ -8,6 +8,12 @@
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+static void step_free(DecStep *step) {
+  pattern_free(&step->pattern);
+  mem_free(step->text);
+  mem_free(step->delimiter);
+}
+
 static Status add(Detok *d, DecStep step, const char *text) {
   Status s = GRPO_OK;
   if (d->n == MAX_DECODERS)
@@ -17,7 +23,7 @@ static Status add(Detok *d, DecStep step, const char *text) {
   if (s == GRPO_OK)
     d->step[d->n++] = step;
   else
-    pattern_free(&step.pattern);
+    step_free(&step);
   return s;
 }
 
@@ -62,6 +68,16 @@ static Status read_suffix(Detok *d, const Json *j) {
   return add(d, (DecStep){.kind = DEC_SUFFIX}, suffix);
 }
 
+static Status read_ctc(Detok *d, const Json *j) {
+  const char *pad, *delimiter;
+  DecStep step = {.kind = DEC_CTC};
+  try(component_text(j, "pad_token", &pad));
+  try(component_text(j, "word_delimiter_token", &delimiter));
+  try(component_flag(j, "cleanup", true, &step.flag));
+  step.delimiter = mem_strndup(delimiter, strlen(delimiter));
+  return step.delimiter ? add(d, step, pad) : fail(GRPO_ENOMEM, "decoder");
+}
+
 static Status read_one(void *user, const Json *j) {
   Detok *d = user;
   const char *type = component_type(j);
@@ -73,6 +89,7 @@ static Status read_one(void *user, const Json *j) {
   if (strcmp(type, "Metaspace") == 0) return read_metaspace(d, j);
   if (strcmp(type, "WordPiece") == 0) return read_wordpiece(d, j);
   if (strcmp(type, "BPEDecoder") == 0) return read_suffix(d, j);
+  if (strcmp(type, "CTC") == 0) return read_ctc(d, j);
   return fail(GRPO_EFORMAT, "'%s' is not supported", type);
 }
 
@@ -117,8 +134,14 @@ static const char *list_get(const TokenList *l, size_t i, size_t *n) {
 
 /* ---- steps for one token: append what token i of n becomes ------------------------------ */
 
+/* An empty `what` stands at either end and between all characters. */
 static void put_replaced(Buf *out, const char *s, size_t n, const char *what, const char *with) {
   const size_t len = strlen(what);
+  for (size_t i = 0; !len && i <= n; i++) {
+    if (i == n || ((unsigned char)s[i] & 0xC0) != 0x80) buf_puts(out, with);
+    if (i == n) return;
+    buf_putc(out, s[i]);
+  }
   for (const char *at; len && (at = memmem(s, n, what, len));) {
     buf_put(out, s, (size_t)(at - s));
     buf_puts(out, with);
@@ -276,14 +299,50 @@ static Status byte_level(const TokenList *from, TokenList *to) {
   return s == GRPO_OK ? list_end(to) : s;
 }
 
+/* Appends a token as CTC leaves it; `word` is working memory. */
+static Status put_ctc(Buf *out, const DecStep *d, Buf *word, const char *s, size_t n) {
+  buf_clear(word);
+  put_replaced(word, s, n, d->text, "");
+  try(buf_status(word));
+  if (!d->flag) {
+    if (word->len) buf_put(out, word->data, word->len);
+    return GRPO_OK;
+  }
+  Buf clean = {0};
+  const Status status = put_cleaned(&clean, word->data, word->len);
+  put_replaced(out, clean.len ? clean.data : "", clean.len, d->delimiter, " ");
+  buf_free(&clean);
+  return status;
+}
+
+static Status ctc(const DecStep *d, const TokenList *from, TokenList *to) {
+  Buf word = {0};
+  Status status = GRPO_OK;
+  size_t nlast = 0;
+  const char *last = NULL;
+  for (size_t i = 0, n; i < from->n && status == GRPO_OK; i++) {
+    const char *s = list_get(from, i, &n);
+    const size_t before = to->text.len;
+    if (!last || n != nlast || memcmp(s, last, n) != 0) status = put_ctc(&to->text, d, &word, s, n);
+    if (status == GRPO_OK && to->text.len > before) status = list_end(to);
+    last = s;
+    nlast = n;
+  }
+  buf_free(&word);
+  return status;
+}
+
 static Status run_step(const DecStep *d, const TokenList *from, TokenList *to) {
   list_clear(to);
+  if (d->kind == DEC_CTC) return ctc(d, from, to);
   if (d->kind == DEC_BYTE_FALLBACK) return byte_fallback(from, to);
   if (d->kind == DEC_BYTE_LEVEL) return byte_level(from, to);
   for (size_t i = 0, n; i < from->n; i++) {
     const char *s = list_get(from, i, &n);
     try(put_one(&to->text, d, s, n, i, from->n));
     if (d->kind != DEC_FUSE) try(list_end(to));
+    if (to->text.len > MAX_DECODED)
+      return fail(GRPO_ELIMIT, "tokenizer: decoders make more than %d bytes", MAX_DECODED);
   }
   return d->kind == DEC_FUSE ? list_end(to) : GRPO_OK;
 }
@@ -310,17 +369,14 @@ Status detok_piece(const Detok *d, DecScratch *w, const char *token, size_t n, B
   for (int i = 0; i < d->n && d->step[i].kind != DEC_FUSE; i++, turn = !turn)
     try(run_step(&d->step[i], &w->list[turn], &w->list[!turn]));
   TokenList *last = &w->list[turn];
-  const char *s = list_get(last, last->n == 3 ? 1 : 0, &n);
-  buf_put(out, s, n);
+  const char *s = last->n ? list_get(last, last->n == 3 ? 1 : 0, &n) : NULL;
+  if (s) buf_put(out, s, n);
   list_clear(&w->list[0]);
   return buf_status(out);
 }
 
 void detok_free(Detok *d) {
-  for (int i = 0; i < d->n; i++) {
-    pattern_free(&d->step[i].pattern);
-    mem_free(d->step[i].text);
-  }
+  for (int i = 0; i < d->n; i++) step_free(&d->step[i]);
   d->n = 0;
 }
 

@@ -26,15 +26,17 @@ typedef enum DecKind {
   DEC_STRIP,
   DEC_METASPACE,
   DEC_WORDPIECE,
-  DEC_SUFFIX /* BPEDecoder: the end-of-word suffix becomes a space */
+  DEC_SUFFIX, /* BPEDecoder: the end-of-word suffix becomes a space */
+  DEC_CTC     /* of equal neighbours one is left; the pad token is removed */
 } DecKind;
 
 typedef struct DecStep {
   DecKind kind;
   Pattern pattern;     /* DEC_REPLACE */
-  char *text;          /* the content, the text to strip, the prefix, replacement or suffix */
+  char *text;          /* the content, the text to strip, the prefix, replacement, suffix or pad */
+  char *delimiter;     /* DEC_CTC: with `flag`, it becomes a space */
   int32_t start, stop; /* DEC_STRIP: the most characters stripped at either end */
-  bool flag;           /* Metaspace: the first token loses its spaces; WordPiece: cleanup */
+  bool flag;           /* Metaspace: the first token loses its spaces; WordPiece, CTC: cleanup */
 } DecStep;
 
 typedef struct Detok {

@@ -10,10 +10,15 @@
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+static void step_free(NormStep *step) {
+  pattern_free(&step->pattern);
+  charsmap_free(&step->map);
+  mem_free(step->content);
+}
+
 static Status add(Normalizer *z, NormStep step) {
   if (z->n == MAX_NORMALIZERS) {
-    pattern_free(&step.pattern);
-    mem_free(step.content);
+    step_free(&step);
     return fail(GRPO_ELIMIT, "more than %d normalizers", MAX_NORMALIZERS);
   }
   z->step[z->n++] = step;
@@ -26,7 +31,17 @@ static Status add_content(Normalizer *z, const Json *j, const char *key, NormSte
   if (s == GRPO_OK && !(step.content = mem_strndup(text, strlen(text))))
     s = fail(GRPO_ENOMEM, "normalizer");
   if (s == GRPO_OK) return add(z, step);
-  pattern_free(&step.pattern);
+  step_free(&step);
+  return s;
+}
+
+static Status read_charsmap(Normalizer *z, const Json *j) {
+  const char *text;
+  NormStep step = {.kind = NORM_CHARSMAP};
+  try(component_text(j, "precompiled_charsmap", &text));
+  const Status s = charsmap_read(&step.map, text);
+  if (s == GRPO_OK) return add(z, step);
+  step_free(&step);
   return s;
 }
 
@@ -66,6 +81,7 @@ static Status read_one(void *user, const Json *j) {
   if (strcmp(type, "Nmt") == 0) return add(z, (NormStep){.kind = NORM_NMT});
   if (strcmp(type, "ByteLevel") == 0) return add(z, (NormStep){.kind = NORM_BYTES});
   if (strcmp(type, "BertNormalizer") == 0) return read_bert(z, j);
+  if (strcmp(type, "Precompiled") == 0) return read_charsmap(z, j);
   if (strncmp(type, "NF", 2) == 0) {
     const char *form = type + 2 + (type[2] == 'K');
     step = (NormStep){.kind = NORM_FORM, .compose = *form == 'C', .compatible = type[2] == 'K'};
@@ -119,9 +135,11 @@ static void lower_char(uint32_t cp, Buf *out) {
 
 static void clean_char(uint32_t cp, const char *s, size_t len, Buf *out) {
   const unsigned class = unicode_class(cp);
-  if (cp == '\t' || cp == '\n' || cp == '\r' || class & UNI_SPACE)
+  const bool kept = cp == '\t' || cp == '\n' || cp == '\r';
+  if ((class & UNI_OTHER && !kept) || cp == 0xFFFD) return; /* white space too: U+000B, U+0085 */
+  if (class & UNI_SPACE)
     buf_putc(out, ' ');
-  else if (!(class & UNI_OTHER) && cp != 0xFFFD)
+  else
     buf_put(out, s, len);
 }
 
@@ -165,65 +183,94 @@ static void one_char(const NormStep *z, uint32_t cp, const char *s, size_t len, 
   }
 }
 
-static void each_char(const NormStep *z, const char *s, size_t n, Buf *out) {
-  for (size_t i = 0, len; i < n; i += len) {
+static void each_char(const NormStep *z, NormText *t, Buf *out) {
+  const size_t origin = t->origin;
+  for (size_t i = 0, len; i < t->n; i += len) {
     uint32_t cp;
     bool valid;
-    len = utf8_decode(s + i, n - i, &cp, &valid);
-    one_char(z, cp, s + i, len, out);
+    len = utf8_decode(t->s + i, t->n - i, &cp, &valid);
+    one_char(z, cp, t->s + i, len, out);
+    if (i < origin) t->origin = out->len;
   }
 }
 
-static Status replace(const NormStep *z, const char *s, size_t n, Buf *out) {
-  const size_t ncontent = strlen(z->content);
+/* The text that replaces a match has the origin of the match's last character. */
+static Status replace(const NormStep *z, NormText *t, Buf *out) {
+  const size_t ncontent = strlen(z->content), n = t->n, origin = t->origin;
+  const char *s = t->s;
   size_t done = 0;
+  t->origin = 0;
   for (bool found = true; found;) {
     size_t start, end;
     try(pattern_find(&z->pattern, s, n, done, &found, &start, &end));
     if (!found) break;
     buf_put(out, s + done, start - done);
+    if (done < origin) t->origin = out->len - (start > origin ? start - origin : 0);
     buf_put(out, z->content, ncontent);
+    if (end <= origin) t->origin = out->len;
     if (out->len > MAX_GROWTH * n + (1 << 20))
       return fail(GRPO_ELIMIT, "tokenizer: a Replace makes the text too long");
     done = end;
   }
+  if (done < origin) t->origin = out->len + origin - done;
   buf_put(out, s + done, n - done);
   return GRPO_OK;
 }
 
-static void strip(const NormStep *z, const char **s, size_t *n) {
+static void strip(const NormStep *z, NormText *t) {
   uint32_t cp;
   bool valid;
-  while (z->left && *n) {
-    size_t len = utf8_decode(*s, *n, &cp, &valid);
+  while (z->left && t->n) {
+    size_t len = utf8_decode(t->s, t->n, &cp, &valid);
     if (!(unicode_class(cp) & UNI_SPACE)) break;
-    *s += len;
-    *n -= len;
+    t->s += len;
+    t->n -= len;
+    t->origin -= len < t->origin ? len : t->origin;
   }
-  while (z->right && *n) {
-    size_t at = *n - 1;
-    while (at > 0 && ((unsigned char)(*s)[at] & 0xC0) == 0x80) at--;
-    utf8_decode(*s + at, *n - at, &cp, &valid);
+  while (z->right && t->n) {
+    size_t at = t->n - 1;
+    while (at > 0 && ((unsigned char)t->s[at] & 0xC0) == 0x80) at--;
+    utf8_decode(t->s + at, t->n - at, &cp, &valid);
     if (!(unicode_class(cp) & UNI_SPACE)) break;
-    *n = at;
+    t->n = at;
   }
 }
 
-static Status run_step(const NormStep *z, NormScratch *w, const char *s, size_t n, Buf *out) {
+static void put_bytes(NormText *t, Buf *out) {
+  const size_t origin = t->origin;
+  bytelevel_put(out, t->s, origin);
+  t->origin = out->len;
+  bytelevel_put(out, t->s + origin, t->n - origin);
+}
+
+/* The steps that keep where a text begins: its first character is the original's. */
+static Status whole_text(const NormStep *z, NormScratch *w, NormText *t, Buf *out) {
+  uint32_t cp;
+  bool valid;
+  const Status s = z->kind == NORM_FORM
+                       ? unicode_form(t->s, t->n, z->compose, z->compatible, &w->code_points, out)
+                       : charsmap_put(&z->map, t->s, t->n, MAX_GROWTH * t->n + (1 << 16), out);
+  if (t->origin && out->len) t->origin = utf8_decode(out->data, out->len, &cp, &valid);
+  return s;
+}
+
+static Status run_step(const NormStep *z, NormScratch *w, NormText *t, Buf *out) {
   switch (z->kind) {
   case NORM_PREPEND:
     buf_puts(out, z->content);
-    buf_put(out, s, n);
+    if (t->origin) t->origin += out->len;
+    buf_put(out, t->s, t->n);
     return GRPO_OK;
   case NORM_REPLACE:
-    return replace(z, s, n, out);
+    return replace(z, t, out);
   case NORM_FORM:
-    return unicode_form(s, n, z->compose, z->compatible, &w->code_points, out);
+  case NORM_CHARSMAP:
+    return whole_text(z, w, t, out);
   case NORM_BYTES:
-    bytelevel_put(out, s, n);
+    put_bytes(t, out);
     return GRPO_OK;
   default:
-    each_char(z, s, n, out);
+    each_char(z, t, out);
     return GRPO_OK;
   }
 }
@@ -235,36 +282,34 @@ static bool is_identity(const NormStep *z, const char *s, size_t n) {
          (is_ascii(s, n) || (z->compose && !z->compatible && is_stable(s, n)));
 }
 
-Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n,
-                      const char **out, size_t *nout) {
-  const size_t before = n, limit = MAX_GROWTH * n + (1 << 16);
+Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n, NormText *out) {
+  const size_t limit = MAX_GROWTH * n + (1 << 16);
+  uint32_t cp;
+  bool valid;
   int next = 0;
-  for (int i = 0; i < z->n && n; i++) {
-    if (is_identity(&z->step[i], s, n)) continue;
+  NormText t = {s, n, n ? utf8_decode(s, n, &cp, &valid) : 0};
+  for (int i = 0; i < z->n && t.n; i++) {
+    if (is_identity(&z->step[i], t.s, t.n)) continue;
     if (z->step[i].kind == NORM_STRIP) {
-      strip(&z->step[i], &s, &n);
+      strip(&z->step[i], &t);
       continue;
     }
     Buf *b = &w->text[next];
     buf_clear(b);
-    try(run_step(&z->step[i], w, s, n, b));
+    try(run_step(&z->step[i], w, &t, b));
     try(buf_status(b));
     if (b->len > limit)
-      return fail(GRPO_ELIMIT, "tokenizer: normalizing makes %zu bytes of %zu", b->len, before);
-    s = b->data ? b->data : "";
-    n = b->len;
+      return fail(GRPO_ELIMIT, "tokenizer: normalizing makes %zu bytes of %zu", b->len, n);
+    t.s = b->data ? b->data : "";
+    t.n = b->len;
     next = !next;
   }
-  *out = s;
-  *nout = n;
+  *out = t;
   return GRPO_OK;
 }
 
 void normalizer_free(Normalizer *z) {
-  for (int i = 0; i < z->n; i++) {
-    pattern_free(&z->step[i].pattern);
-    mem_free(z->step[i].content);
-  }
+  for (int i = 0; i < z->n; i++) step_free(&z->step[i]);
   z->n = 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/intbuf.h"
 #include "formats/json.h"
+#include "text/charsmap.h"
 #include "text/component.h"
 
 enum { MAX_NORMALIZERS = 16 };
@@ -26,12 +27,14 @@ typedef enum NormKind {
   NORM_CLEAN,    /* BertNormalizer's clean_text */
   NORM_CHINESE,  /* BertNormalizer's handle_chinese_chars */
   NORM_NMT,      /* removes control characters; white space and the like become a space */
-  NORM_BYTES     /* ByteLevel: GPT-2's alphabet */
+  NORM_BYTES,    /* ByteLevel: GPT-2's alphabet */
+  NORM_CHARSMAP  /* Precompiled */
 } NormKind;
 
 typedef struct NormStep {
   NormKind kind;
   Pattern pattern;          /* NORM_REPLACE */
+  Charsmap map;             /* NORM_CHARSMAP */
   char *content;            /* NORM_REPLACE, NORM_PREPEND */
   bool left, right;         /* NORM_STRIP */
   bool compose, compatible; /* NORM_FORM */
@@ -50,10 +53,15 @@ typedef struct NormScratch {
 } NormScratch;
 
 Status normalizer_read(Normalizer *z, const Json *j); /* j: the component, absent or null */
-/* Normalizes s, which is valid UTF-8.  *out is s itself, or text in `w` that lasts until the next
+/* Text, and how many of its bytes the first character of the original has become. */
+typedef struct NormText {
+  const char *s;
+  size_t n, origin;
+} NormText;
+
+/* Normalizes s, which is valid UTF-8.  out->s is s itself, or text in `w` that lasts until the next
  * call. */
-Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n,
-                      const char **out, size_t *nout);
+Status normalizer_run(const Normalizer *z, NormScratch *w, const char *s, size_t n, NormText *out);
 void normalizer_free(Normalizer *z);
 void norm_scratch_free(NormScratch *w);
 

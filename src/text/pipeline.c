@@ -4,9 +4,11 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
+#include "text/postprocessor.h"
 #include "text/pretoken_split.h"
 #include "text/tokenizer_impl.h"
 
@@ -100,11 +102,26 @@ static Status read_unk(const Tokenizer *t, const Json *j, int32_t *out) {
   return fail(GRPO_EFORMAT, "unk_token \"%.60s\" is not in the vocabulary", unk);
 }
 
+/* Dropout leaves out merges at random, in order to vary the ids of a text while a model is trained
+ * on it.  A prompt has to have the ids that the model knows best, and the same ones in every run:
+ * all merges count. */
+static Status read_dropout(const Json *j) {
+  const Json *dropout = json_get(j, "dropout");
+  if (component_is_null(dropout)) return GRPO_OK;
+  const double p = json_number(dropout);
+  if (json_type(dropout) != JSON_NUMBER || !(p >= 0 && p <= 1))
+    return fail(GRPO_EFORMAT, "dropout: want null or a number from 0 to 1");
+  if (p > 0)
+    log_message(LOG_WARNING,
+                "tokenizer: the dropout of %g is left out, because texts must always get the same "
+                "ids; other programs may apply it",
+                p);
+  return GRPO_OK;
+}
+
 static Status read_bpe_options(Tokenizer *t, const Json *j) {
   Subword *m = &t->subword;
-  const Json *dropout = json_get(j, "dropout");
-  if (!component_is_null(dropout) && json_number(dropout) != 0)
-    return fail(GRPO_EFORMAT, "dropout is not supported");
+  try(read_dropout(j));
   try(read_affix(j, "continuing_subword_prefix", &m->prefix));
   try(read_affix(j, "end_of_word_suffix", &m->suffix));
   try(component_flag(j, "byte_fallback", false, &m->byte_fallback));
@@ -197,26 +214,26 @@ Status pipeline_add_token(Tokenizer *t, int64_t id, const char *content, const J
                 "\"%.60s\" has id %lld here and %d in model.vocab; the file contradicts itself",
                 content, (long long)id, (int)known);
   AddedToken *old = find_added(t, (int32_t)id, content);
-  AddedToken a = old ? *old : (AddedToken){.text = content, .len = len, .id = (int32_t)id};
+  AddedToken a = old ? *old : (AddedToken){.id = (int32_t)id};
+  const bool was_normalized = a.normalized;
+  a.text = content;
+  a.len = len;
   if (flags) try(read_flags(flags, &a));
   a.special |= special;
   unsigned *f = &t->vocab.entry[id].flags;
   *f = (*f & ~(unsigned)TOKEN_SPECIAL) | TOKEN_ADDED | (a.special ? TOKEN_SPECIAL : 0);
-  if (!old) return added_put(&t->added[a.normalized], &a);
-  a.normalized = old->normalized; /* it stays in its set */
-  *old = a;
-  return GRPO_OK;
+  if (old) added_drop(&t->added[was_normalized], old);
+  return added_put(&t->added[a.normalized], &a);
 }
 
 /* Those that are found in normalized text are spelt as that text is. */
 Status pipeline_finish_added(Tokenizer *t) {
   for (size_t i = 0; i < t->added[1].n; i++) {
     AddedToken *a = &t->added[1].token[i];
-    const char *text;
-    size_t n;
-    try(normalizer_run(&t->normalizer, &t->scratch->norm, a->text, a->len, &text, &n));
-    if (n == a->len && memcmp(text, a->text, n) == 0) continue;
-    try(added_respell(&t->added[1], i, text, n));
+    NormText x;
+    try(normalizer_run(&t->normalizer, &t->scratch->norm, a->text, a->len, &x));
+    if (x.n == a->len && memcmp(x.s, a->text, x.n) == 0) continue;
+    try(added_respell(&t->added[1], i, x.s, x.n));
     t->vocab.entry[a->id].flags |= TOKEN_RESPELT;
   }
   added_sort(&t->added[0]);
@@ -235,66 +252,6 @@ static Status read_added(Tokenizer *t, const Json *list) {
     try(pipeline_add_token(t, id, content, e, false));
   }
   return GRPO_OK;
-}
-
-/* ---- post-processor ---------------------------------------------------------------------- */
-
-static Status template_ids(Tokenizer *t, const Json *specials, const char *name, IntBuf *out) {
-  const Json *ids = json_get(json_get(specials, name), "ids");
-  if (!ids || json_type(ids) != JSON_ARRAY)
-    return fail(GRPO_EFORMAT, "TemplateProcessing: special token \"%.60s\" has no ids", name);
-  for (const Json *j = json_child(ids); j; j = json_next(j)) {
-    int64_t id;
-    if (!json_integer(j, &id) || id > VOCAB_MAX_ID || !vocab_entry(&t->vocab, (int32_t)id))
-      return fail(GRPO_EFORMAT, "TemplateProcessing: an id of \"%.60s\" is not in the vocabulary",
-                  name);
-    intbuf_put(out, (int32_t)id);
-  }
-  return intbuf_status(out);
-}
-
-static Status read_template(Tokenizer *t, const Json *j) {
-  const Json *single = json_get(j, "single"), *specials = json_get(j, "special_tokens");
-  int sequences = 0;
-  if (!single || json_type(single) != JSON_ARRAY)
-    return fail(GRPO_EFORMAT, "TemplateProcessing: single: want a list");
-  for (const Json *e = json_child(single); e; e = json_next(e)) {
-    const char *name = json_string(json_get(json_get(e, "SpecialToken"), "id"));
-    if (name)
-      try(template_ids(t, specials, name, sequences ? &t->suffix : &t->prefix));
-    else if (json_get(e, "Sequence"))
-      sequences++;
-    else
-      return fail(GRPO_EFORMAT, "TemplateProcessing: single: want SpecialToken or Sequence");
-  }
-  if (sequences == 1) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "TemplateProcessing: single holds %d sequences, want 1", sequences);
-}
-
-/* BertProcessing and RobertaProcessing add cls before and sep after the text, each a [token,
- * id]. */
-static Status read_pair(Tokenizer *t, const Json *j, const char *key, IntBuf *out) {
-  const Json *pair = json_get(j, key);
-  int64_t id;
-  if (!pair || json_count(pair) != 2 || !json_integer(json_next(json_child(pair)), &id) || id < 0 ||
-      id > VOCAB_MAX_ID || !vocab_entry(&t->vocab, (int32_t)id))
-    return fail(GRPO_EFORMAT, "%s: %s: want a token of the vocabulary and its id",
-                component_type(j), key);
-  intbuf_put(out, (int32_t)id);
-  return intbuf_status(out);
-}
-
-static Status read_post_processor(void *user, const Json *j) {
-  Tokenizer *t = user;
-  const char *type = component_type(j);
-  if (strcmp(type, "ByteLevel") == 0) return GRPO_OK; /* it changes offsets only */
-  if (t->prefix.len || t->suffix.len)
-    return fail(GRPO_EFORMAT, "'%s' after another one is not supported", type);
-  if (strcmp(type, "TemplateProcessing") == 0) return read_template(t, j);
-  if (strcmp(type, "BertProcessing") != 0 && strcmp(type, "RobertaProcessing") != 0)
-    return fail(GRPO_EFORMAT, "'%s' is not supported", type);
-  try(read_pair(t, j, "cls", &t->prefix));
-  return read_pair(t, j, "sep", &t->suffix);
 }
 
 /* ---- the whole file ------------------------------------------------------------------------ */
@@ -327,7 +284,7 @@ Status pipeline_read(Tokenizer *t, const Json *root) {
   READ("model", read_model(t, json_get(root, "model")));
   READ("added_tokens", read_added(t, json_get(root, "added_tokens")));
   READ("post_processor",
-       component_each(json_get(root, "post_processor"), "processors", read_post_processor, t));
+       postprocessor_read(json_get(root, "post_processor"), &t->vocab, &t->prefix, &t->suffix));
 #undef READ
   t->raw = is_byte_tokenizer(t);
   t->kind = kind_of(t);

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "text/patterns.h"
 #include "text/unicode.h"
+#include "text/unicode_break.h"
 
 enum { LETTER = UNI_LETTER, NUMBER = UNI_NUMBER, SPACE = UNI_SPACE, OTHER = 128 };
 
@@ -98,6 +99,29 @@ static size_t scan_digits(const char *s, size_t n, bool runs) {
   return n;
 }
 
+static unsigned script_at(const char *s, size_t n, size_t *len) {
+  uint32_t cp;
+  bool valid;
+  *len = utf8_decode(s, n, &cp, &valid);
+  return unicode_script(cp);
+}
+
+size_t pre_skip(PreKind kind, const char *s, size_t n) {
+  size_t i = 0;
+  for (size_t len; kind == PRE_SCRIPTS && i < n && !script_at(s + i, n - i, &len);) i += len;
+  return i;
+}
+
+static size_t scan_script(const char *s, size_t n) {
+  size_t i, len;
+  const unsigned first = script_at(s, n, &i);
+  for (; i < n; i += len) {
+    const unsigned script = script_at(s + i, n - i, &len);
+    if (script && script != first) break;
+  }
+  return i;
+}
+
 size_t pre_scan(PreKind kind, const char *s, size_t n) {
   size_t len = n;
   switch (kind) {
@@ -114,6 +138,8 @@ size_t pre_scan(PreKind kind, const char *s, size_t n) {
   case PRE_CHARS:
     class_at(s, n, &len);
     break;
+  case PRE_SCRIPTS:
+    return scan_script(s, n);
   case PRE_FIXED:
   case PRE_CUT:
   case PRE_METASPACE:

@@ -20,6 +20,7 @@ typedef enum PreKind {
   PRE_DIGITS,      /* each \p{N} alone, and the text between them whole */
   PRE_DIGIT_RUNS,  /* runs of \p{N}, and the text between them whole */
   PRE_CHARS,       /* each code point alone */
+  PRE_SCRIPTS,     /* runs of one script, without what stands before the first one */
   PRE_FIXED,       /* every `length` code points */
   PRE_CUT,         /* cuts at matches, as PreMatch and PreBehavior say */
   PRE_METASPACE,   /* spaces become a mark, one may be prepended; then it cuts like PRE_CUT */
@@ -57,6 +58,10 @@ typedef struct PreStep {
 
 /* The scanner for this regular expression, or PRE_CUT if there is none. */
 PreKind pre_kind_of(const char *pattern);
+
+/* The length of what the scanner leaves out where a text begins: n, or where its first pre-token
+ * is. */
+size_t pre_skip(PreKind kind, const char *s, size_t n);
 
 /* The length in bytes of the first pre-token of s, n > 0; `kind` is a scanner. */
 size_t pre_scan(PreKind kind, const char *s, size_t n);

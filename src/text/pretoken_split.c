@@ -207,6 +207,10 @@ static Status read_steps(const Json *j, PreStep *step, int *n) {
   if (strcmp(type, "Digits") == 0) return read_digits(j, step);
   if (strcmp(type, "Metaspace") == 0) return read_metaspace(j, step);
   if (strcmp(type, "FixedLength") == 0) return read_fixed(j, step);
+  if (strcmp(type, "UnicodeScripts") == 0) {
+    step->kind = PRE_SCRIPTS;
+    return GRPO_OK;
+  }
   if (strcmp(type, "CharDelimiterSplit") == 0) {
     try(component_text(j, "delimiter", &text));
     return set_text(step, text);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "formats/json.h"
 #include "text/bytelevel.h"
@@ -14,30 +15,6 @@
 enum { MAX_RANK_TOKEN = 1024, MAX_SPECIAL = 4096 };
 
 /* ---- lines ---------------------------------------------------------------------------------- */
-
-static int base64_value(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decodes s[0..n), padded or not, to `out`; false if it is not base64. */
-static bool base64_decode(const char *s, size_t n, Buf *out) {
-  unsigned bits = 0;
-  int nbits = 0;
-  while (n && s[n - 1] == '=') n--;
-  for (size_t i = 0; i < n; i++) {
-    int v = base64_value(s[i]);
-    if (v < 0) return false;
-    bits = (bits << 6 | (unsigned)v) & 0xFFFF;
-    nbits += 6;
-    if (nbits < 8) continue;
-    nbits -= 8;
-    buf_putc(out, (char)(bits >> nbits & 0xFF));
-  }
-  return n % 4 != 1;
-}
 
 /* Reads one line without its end: the token's bytes and its rank. */
 static bool read_line(const char *s, size_t n, Buf *token, int64_t *rank) {

@@ -12,7 +12,8 @@
 typedef struct TextEncoder {
   const Tokenizer *t;
   EncodeScratch *w;
-  const char *first; /* the piece that the whole text begins with; NULL after that piece */
+  const char *first; /* [origin] what the first character of the whole text has become */
+  size_t origin;     /* 0: the piece is after it */
   unsigned flags;
   size_t longest; /* that pre-tokenizers may make a piece */
   IntBuf *out;
@@ -91,16 +92,26 @@ static Status cut(TextEncoder *e, int step, const char *s, size_t n) {
   return GRPO_OK;
 }
 
-/* Continues with the text in b, which the piece s has become. */
+/* How many bytes of the piece the first character of the whole text has become. */
+static size_t origin_of(const TextEncoder *e, const char *s, size_t n) {
+  const uintptr_t at = (uintptr_t)s - (uintptr_t)e->first;
+  if (at >= e->origin) return 0;
+  return e->origin - at < n ? e->origin - at : n;
+}
+
+/* Continues with the text in b, whose first `origin` bytes are those of the text's beginning. */
 static Status go_on(TextEncoder *e, Status (*with)(TextEncoder *, int, const char *, size_t),
-                    int step, const char *s, const Buf *b) {
-  const char *const first = e->first;
+                    int step, const Buf *b, size_t origin) {
+  const char *const first_before = e->first;
+  const size_t origin_before = e->origin;
   try(buf_status(b));
   if (b->len > e->longest)
     return fail(GRPO_ELIMIT, "tokenizer: pre-tokenizers make a piece of %zu bytes", b->len);
-  e->first = s == first ? b->data : NULL;
+  e->first = b->data;
+  e->origin = origin;
   const Status status = with(e, step, b->data, b->len);
-  e->first = first;
+  e->first = first_before;
+  e->origin = origin_before;
   return status;
 }
 
@@ -111,32 +122,39 @@ static Status mark_spaces(TextEncoder *e, int step, const char *s, size_t n) {
   Buf *b = &e->w->piece[step];
   buf_clear(b);
   const bool marked = s[0] == ' ' || (n >= mark->len && memcmp(s, mark->text, mark->len) == 0);
-  if (!marked && (p->prepend == PREPEND_ALWAYS || (p->prepend == PREPEND_FIRST && s == e->first)))
+  const size_t origin = origin_of(e, s, n);
+  if (!marked && (p->prepend == PREPEND_ALWAYS || (p->prepend == PREPEND_FIRST && origin)))
     buf_put(b, mark->text, mark->len);
+  size_t origin_after = origin ? b->len + origin : 0;
   for (size_t i = 0, end; i < n; i = end + 1) {
     const char *space = memchr(s + i, ' ', n - i);
     end = space ? (size_t)(space - s) : n;
     buf_put(b, s + i, end - i);
     if (space) buf_put(b, mark->text, mark->len);
+    if (space && end < origin) origin_after += mark->len - 1;
   }
-  return go_on(e, cut, step, s, b);
+  return go_on(e, cut, step, b, origin_after);
 }
 
 static Status space_first(TextEncoder *e, int step, const char *s, size_t n) {
   if (s[0] == ' ') return split(e, step + 1, s, n);
+  const size_t origin = origin_of(e, s, n);
   Buf *b = &e->w->piece[step];
   buf_clear(b);
   buf_putc(b, ' ');
   buf_put(b, s, n);
-  return go_on(e, split, step + 1, s, b);
+  return go_on(e, split, step + 1, b, origin ? origin + 1 : 0);
 }
 
 /* Spells the piece in ByteLevel's alphabet. */
 static Status spell_bytes(TextEncoder *e, int step, const char *s, size_t n) {
+  const size_t origin = origin_of(e, s, n);
   Buf *b = &e->w->piece[step];
   buf_clear(b);
-  bytelevel_put(b, s, n);
-  return go_on(e, split, step + 1, s, b);
+  bytelevel_put(b, s, origin);
+  const size_t origin_after = b->len;
+  bytelevel_put(b, s + origin, n - origin);
+  return go_on(e, split, step + 1, b, origin_after);
 }
 
 static Status cut_fixed(TextEncoder *e, int step, const char *s, size_t n) {
@@ -161,33 +179,37 @@ static Status split(TextEncoder *e, int step, const char *s, size_t n) {
   if (kind == PRE_SPACE_FIRST) return space_first(e, step, s, n);
   if (kind == PRE_BYTES) return spell_bytes(e, step, s, n);
   if (kind == PRE_FIXED) return cut_fixed(e, step, s, n);
-  for (size_t i = 0, len; i < n; i += len) {
+  for (size_t i = pre_skip(kind, s, n), len; i < n; i += len) {
     len = pre_scan(kind, s + i, n - i);
     try(split(e, step + 1, s + i, len));
   }
   return GRPO_OK;
 }
 
-static Status cut_added(TextEncoder *e, int set, const char *s, size_t n, bool first);
+/* Cuts at added tokens: first in the raw text (set 0), then in what each piece of it becomes (set
+ * 1). */
+static Status cut_added(TextEncoder *e, int set, const char *s, size_t n);
 
-static Status encode_piece(TextEncoder *e, int set, const char *s, size_t n, bool first) {
-  if (set == 0) {
-    try(normalizer_run(&e->t->normalizer, &e->w->norm, s, n, &s, &n));
-    return n ? cut_added(e, 1, s, n, first) : GRPO_OK;
-  }
-  e->first = first ? s : NULL;
-  return split(e, 0, s, n);
+static Status encode_piece(TextEncoder *e, int set, const char *s, size_t n) {
+  if (set == 1) return split(e, 0, s, n);
+  NormText t;
+  const bool first = origin_of(e, s, n) > 0;
+  try(normalizer_run(&e->t->normalizer, &e->w->norm, s, n, &t));
+  e->first = t.s;
+  e->origin = first ? t.origin : 0;
+  if (t.n) try(cut_added(e, 1, t.s, t.n));
+  e->origin = 0; /* no later piece has the beginning of the text */
+  return GRPO_OK;
 }
 
-/* `first` says that the whole text begins here. */
-static Status cut_added(TextEncoder *e, int set, const char *s, size_t n, bool first) {
+static Status cut_added(TextEncoder *e, int set, const char *s, size_t n) {
   const bool special = !(e->flags & TOK_NO_PARSE_SPECIAL);
   size_t done = 0, from = 0;
   AddedMatch m;
   for (bool more = true; more;) {
     more = added_next(&e->t->added[set], s, n, &from, done, special, &m);
     size_t end = more ? m.start : n;
-    if (end > done) try(encode_piece(e, set, s + done, end - done, first && done == 0));
+    if (end > done) try(encode_piece(e, set, s + done, end - done));
     if (more) {
       intbuf_put(e->out, m.token->id);
       done = m.end;
@@ -209,7 +231,9 @@ static Status encode(TextEncoder *e, const char *s, size_t n) {
     n = e->w->valid.len;
   }
   if (e->flags & TOK_ADD_SPECIAL) intbuf_append(e->out, t->prefix.data, t->prefix.len);
-  try(cut_added(e, 0, s, n, true));
+  e->first = s;
+  e->origin = n > 0;
+  try(cut_added(e, 0, s, n));
   if (e->flags & TOK_ADD_SPECIAL) intbuf_append(e->out, t->suffix.data, t->suffix.len);
   return intbuf_status(e->out);
 }
@@ -236,10 +260,16 @@ void tokenizer_piece_bytes(const Tokenizer *t, int32_t id, const char **bytes, s
   *n = e ? e->piece_len : 0;
 }
 
-/* A special token that the normalizer changes is not special any more, as in the reference. */
+/* A token is left out if it is spelt as a special token is.  As in the reference, one that the
+ * normalizer changes counts by its changed form. */
 static bool is_skipped(const Tokenizer *t, int32_t id) {
   const VocabEntry *e = vocab_entry(&t->vocab, id);
-  return e && (e->flags & (TOKEN_SPECIAL | TOKEN_RESPELT)) == TOKEN_SPECIAL;
+  if (e && e->flags & TOKEN_RESPELT) {
+    size_t n;
+    const char *text = tokenizer_spelling(t, id, &n);
+    e = vocab_entry(&t->vocab, vocab_find(&t->vocab, text, n));
+  }
+  return e && e->flags & TOKEN_SPECIAL;
 }
 
 static Status decode_bytes(const Tokenizer *t, const int32_t *ids, size_t n, bool skip_special,

@@ -3,11 +3,11 @@
  * A Tokenizer is a pipeline, described by a Hugging Face tokenizer.json:
  *   added tokens -> normalizer -> pre-tokenizer -> model -> post-processor, and a decoder.
  * It supports the models BPE (of bytes, or of characters with byte fallback, unknown tokens,
- * prefixes and suffixes), Unigram, WordPiece and WordLevel, and all usual normalizers,
- * pre-tokenizers, post-processors and decoders.  It refuses the others (Precompiled, Nmt, CTC,
- * UnicodeScripts, dropout) by name.  A tokenizer that is made here (tokenizer_make.h,
- * tokenizer_train.h) is built from its tokenizer.json, so saving and loading it cannot change an
- * id.
+ * prefixes and suffixes), Unigram, WordPiece and WordLevel, and all normalizers, pre-tokenizers,
+ * post-processors and decoders of the library tokenizers; it refuses unknown ones by name.
+ * Truncation, padding and dropout are not applied.  A tokenizer that is made here
+ * (tokenizer_make.h, tokenizer_train.h) is built from its tokenizer.json, so saving and loading it
+ * cannot change an id.
  *
  * A Tokenizer is immutable and reference counted, and every function may be called from several
  * threads; encodes with one Tokenizer wait for each other at a lock.  Ids are int32, dense or not,

@@ -21,7 +21,7 @@ unsigned unicode_class(uint32_t cp) {
 }
 
 uint32_t unicode_lower(uint32_t cp) {
-  const char *row = table_row(lower_runs, sizeof lower_runs - 1, 9, cp);
+  const char *row = table_row(lower_runs, sizeof lower_runs - 1, 3, 9, cp);
   if (!row) return cp;
   const uint32_t at = cp - table_number(row, 3), stride = table_number(row + 5, 1);
   if (at % stride || at / stride >= table_number(row + 3, 2)) return cp;

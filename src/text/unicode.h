@@ -17,7 +17,7 @@ enum {
   UNI_PUNCT = 32,       /* \p{P} */
   UNI_MARK = 64,        /* \p{M} */
   UNI_NONSPACING = 128, /* \p{Mn} */
-  UNI_OTHER = 256,      /* \p{C}: control, format, surrogate, private use, unassigned */
+  UNI_OTHER = 256,      /* control, format, surrogate, private use */
   UNI_SECOND = 512,     /* it may compose with a code point before it */
   UNI_DECOMPOSES = 1024 /* it has a decomposition of any kind; not for Hangul syllables */
 };

@@ -27,7 +27,7 @@ enum {
 /* ---- decomposing --------------------------------------------------------------------- */
 
 static uint32_t combining_class(uint32_t cp) {
-  const char *row = table_row(combining_runs, sizeof combining_runs - 1, 5, cp);
+  const char *row = table_row(combining_runs, sizeof combining_runs - 1, 3, 5, cp);
   return row ? table_number(row + 3, 2) : 0;
 }
 
@@ -39,7 +39,7 @@ typedef struct Mapping {
 } Mapping;
 
 static Mapping mapping_of(uint32_t cp) {
-  const char *row = table_row(decomposition_runs, sizeof decomposition_runs - 1, 9, cp);
+  const char *row = table_row(decomposition_runs, sizeof decomposition_runs - 1, 3, 9, cp);
   if (!row) return (Mapping){0};
   const uint32_t at = cp - table_number(row, 3), kind = table_number(row + 5, 1);
   if (at >= table_number(row + 3, 2)) return (Mapping){0};

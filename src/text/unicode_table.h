@@ -13,14 +13,15 @@ static inline uint32_t table_number(const char *text, int digits) {
   return n;
 }
 
-/* The last row that begins with a number (of 3 digits) up to cp; NULL: there is none.  `bytes` is
- * the size of the table without its NUL, `width` that of a row. */
-static inline const char *table_row(const char *table, size_t bytes, size_t width, uint32_t cp) {
+/* The last row that begins with a number up to cp; NULL: there is none.  That number has `digits`
+ * digits; `bytes` is the size of the table without its NUL, `width` that of a row. */
+static inline const char *table_row(const char *table, size_t bytes, int digits, size_t width,
+                                    uint32_t cp) {
   size_t lo = 0,
          hi = bytes / width; /* rows before `lo` begin up to cp, rows from `hi` on past it */
   while (lo < hi) {
     const size_t mid = lo + (hi - lo) / 2;
-    if (table_number(table + mid * width, 3) <= cp)
+    if (table_number(table + mid * width, digits) <= cp)
       lo = mid + 1;
     else
       hi = mid;

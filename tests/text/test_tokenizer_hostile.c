@@ -1,9 +1,11 @@
 /* test_tokenizer_hostile.c - files that are wrong: one line that names file and field, no crash. */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "oracle.inc.c"
 #include "os/file.h"
+#include "status.h"
 #include "text/tokenizer_files.h"
 
 /* A small valid file; a case replaces one part of it. */
@@ -66,7 +68,7 @@ TEST(the_good_file_is_good) {
 
 TEST(components_that_are_not_supported_are_named) {
   refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"Precompiled\"}", "normalizer",
-          "'Precompiled'");
+          "Precompiled: precompiled_charsmap");
   refused("\"normalizer\": null",
           "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, "
           "{\"type\": \"Nmu\"}]}",
@@ -81,8 +83,8 @@ TEST(components_that_are_not_supported_are_named) {
           "pre_tokenizer", "Split");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
           "{\"type\": \"FixedLength\", \"length\": 0}", "pre_tokenizer", "FixedLength");
-  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
-          "{\"type\": \"UnicodeScripts\"}", "pre_tokenizer", "'UnicodeScripts'");
+  refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{\"type\": \"UnicodeScript\"}",
+          "pre_tokenizer", "'UnicodeScript'");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "{}", "pre_tokenizer",
           "no type");
   refused("{\"type\": \"ByteLevel\", \"add_prefix_space\": false}", "[]", "pre_tokenizer",
@@ -90,12 +92,15 @@ TEST(components_that_are_not_supported_are_named) {
   refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"WordPiece\"}",
           "decoder", "WordPiece: prefix");
   refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"CTC\"}", "decoder",
-          "'CTC'");
+          "CTC: pad_token");
+  refused("\"decoder\": {\"type\": \"ByteLevel\"}", "\"decoder\": {\"type\": \"CTT\"}", "decoder",
+          "'CTT'");
   refused("\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
           "post_processor", "BertProcessing: cls");
   refused("\"type\": \"BPE\"", "\"type\": \"Bigram\"", "model", "'Bigram'");
   refused("\"merges\": [", "\"byte_fallback\": 1, \"merges\": [", "model", "byte_fallback");
-  refused("\"merges\": [", "\"dropout\": 0.1, \"merges\": [", "model", "dropout");
+  refused("\"merges\": [", "\"dropout\": 1.5, \"merges\": [", "model", "dropout");
+  refused("\"merges\": [", "\"dropout\": \"0.1\", \"merges\": [", "model", "dropout");
   refused("\"merges\": [", "\"unk_token\": \"?\", \"merges\": [", "model", "unk_token");
   refused("\"merges\": [", "\"continuing_subword_prefix\": \"##\", \"merges\": [", "model",
           "prefix");
@@ -145,6 +150,65 @@ TEST(post_processors_must_name_tokens_that_exist) {
   intbuf_free(&ids);
   buf_free(&b);
   tokenizer_free(t);
+}
+
+static void count_message(void *user, LogLevel level, const char *text) {
+  int *n = user;
+  *n += level == LOG_WARNING && strstr(text, "dropout") != NULL;
+}
+
+TEST(dropout_is_left_out_with_a_warning) {
+  static const char *const value[] = {"null", "0.0", "0.1", "1"};
+  for (int i = 0; i < 4; i++) {
+    int warnings = 0;
+    Tokenizer *t = NULL;
+    Buf b = with("\"merges\": [", test_path("\"dropout\": %s, \"merges\": [", value[i]));
+    log_set_sink(count_message, &warnings);
+    OK(tokenizer_load(&t, write_case("tokenizer.json", b.data, b.len)));
+    log_set_sink(NULL, NULL);
+    CHECK(warnings == (i > 1));
+    IntBuf ids = encode_all(t, "abbab", 5, 0);
+    CHECK(ids.len == 2 && ids.data[0] == 3 && ids.data[1] == 2);
+    intbuf_free(&ids);
+    buf_free(&b);
+    tokenizer_free(t);
+  }
+}
+
+/* The library's way with parts is followed where a text has one place in them. */
+TEST(post_processors_in_a_sequence_build_on_each_other) {
+#define BERT(kind) "{\"type\": \"" kind "Processing\", \"cls\": [\"a\", 0], \"sep\": [\"b\", 1]}"
+#define ONE(single, pair)                                                                          \
+  "{\"type\": \"TemplateProcessing\", \"single\": " single ", \"pair\": " pair                     \
+  ", \"special_tokens\": {\"<e>\": {\"id\": \"<e>\", \"ids\": [4]}}}"
+#define B "{\"Sequence\": {\"id\": \"B\"}}"
+  static const struct {
+    const char *parts, *ids; /* the text is a 2 */
+  } cases[] = {
+      {BERT("Bert") "," BERT("Bert"), "00211"},
+      {BERT("Bert") "," ONE("[" A "," E "]", "[]"), "0214"},
+      {ONE("[" E "," A "]", "[]") "," BERT("Bert"), "04121"},
+      {ONE("[" E "," A "]", "[]") "," BERT("Roberta"), "041121"},
+      {ONE("[" E "," A "]", "[]") "," ONE("[]", "[" B "," E "," A "," E "]"), "2444"},
+      {ONE("[" E "," A "," E "]", "[]") "," ONE("[" A "]", "[]"), NULL}, /* of three parts */
+      {ONE("[" A "," B "]", "[]"), NULL},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Tokenizer *t = NULL;
+    char got[16] = "";
+    Buf b = with("\"post_processor\": null",
+                 test_path("\"post_processor\": {\"type\": \"Sequence\", \"processors\": [%s]}",
+                           cases[i].parts));
+    const Status s = tokenizer_load(&t, write_case("tokenizer.json", b.data, b.len));
+    CHECK((s == GRPO_OK) == (cases[i].ids != NULL));
+    IntBuf ids = {0};
+    if (t) ids = encode_all(t, "ab", 2, TOK_ADD_SPECIAL);
+    for (size_t k = 0; k < ids.len && k < 15; k++) got[k] = (char)('0' + ids.data[k]);
+    if (t) CHECK_STR(got, cases[i].ids);
+    intbuf_free(&ids);
+    buf_free(&b);
+    tokenizer_free(t);
+  }
 }
 
 TEST(files_that_are_no_tokenizer_are_refused) {
