@@ -46,6 +46,11 @@ enum {
   PAIR_STEPS = 32,
   /* Inner steps that are unpacked at a time. */
   UNPACK_STEPS = 64,
+  /* Few rows of a quantised weight: rows at most, inner steps whose scales are looked up at once, and
+   * columns of a panel. */
+  MOST_FEW = 8,
+  FEW_DEPTH = 1024,
+  FEW_WIDTH = 6 * GROUP,
   /* Groups of outputs that are prefetched before they are transposed. */
   GROUPS_AHEAD = 2
 };
@@ -162,6 +167,55 @@ static const uint32_t *panel_of(const Bf16Product *q, int group, int groups, int
   return scratch;
 }
 
+/* ---- few rows times a quantised weight: values are unpacked in registers ---- */
+
+static bool are_few(const Bf16Product *q) {
+  const QuantType type = q->source == QUANTISED ? q->w->type : QUANT_F32;
+  if (!kernels_bf16()->quant_few || q->m > min_int(MOST_FEW, kernels_bf16()->mr)) return false;
+  return type == QUANT_INT8 || type == QUANT_F16 || (type == QUANT_NF4 && q->w->k % NF4_BLOCK == 0);
+}
+
+/* c [m, groups] = a w^T + bias of a panel's groups */
+static void few_panel(const Bf16Product *q, int group, int groups, const real *bias, real *c,
+                      ptrdiff_t ldc) {
+  const QuantWeight *w = q->w;
+  real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
+  QuantFewBf16 f = {.type = w->type, .rows = q->m, .groups = groups};
+  f.stride = quant_stride(w) * (w->type == QUANT_NF4 ? 4 : w->type == QUANT_F16 ? 2 : 1);
+  f.scale = scale[0], f.scale_ld = FEW_WIDTH;
+  f.bias = bias, f.c = c, f.ldc = ldc;
+  for (int k0 = 0; k0 < w->k; k0 += FEW_DEPTH) {
+    f.depth = min_int(FEW_DEPTH, w->k - k0);
+    const int blocks = w->type == QUANT_NF4 ? f.depth / NF4_BLOCK : 1;
+    for (int g = 0; g < groups && w->type != QUANT_F16; g++)
+      quant_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
+    f.a = q->a + (ptrdiff_t)(k0 / 2) * q->m;
+    f.lda = ceil_div(f.depth, 2);
+    f.w = quant_values(w, group, k0);
+    f.add = k0 > 0;
+    kernels_bf16()->quant_few(&f);
+  }
+}
+
+static void few_chunk(void *arg, int chunk, int worker) {
+  const Bf16Product *q = arg;
+  const int last = min_int(panel_count(q), (chunk + 1) * q->panels);
+  real sums[MOST_FEW * FEW_WIDTH], bias[FEW_WIDTH] = {0};
+  (void)worker;
+  for (int p = chunk * q->panels; p < last; p++) {
+    const int at = p * q->width, cols = min_int(q->width, q->n - at);
+    const bool whole = cols % GROUP == 0;
+    const real *first = q->bias ? q->bias + at : NULL;
+    real *c = q->c + at;
+    if (!whole && first) first = memcpy(bias, first, sizeof(real) * (size_t)cols);
+    few_panel(q, at / GROUP, ceil_div(cols, GROUP), first, whole ? c : sums,
+              whole ? q->ldc : FEW_WIDTH);
+    for (int i = 0; i < q->m && !whole; i++)
+      memcpy(c + i * q->ldc, sums + i * FEW_WIDTH, sizeof(real) * (size_t)cols);
+    low_rank_add(q->low, q->n, 0, q->m, at, cols, c, q->ldc);
+  }
+}
+
 /* ---- chunks ---- */
 
 /* Where a packed panel begins at pair p0; NULL: there is no such panel, or it is yet to be
@@ -227,6 +281,13 @@ static void cut(Bf16Product *q) {
   q->rows = round_up(ceil_div(q->m, ceil_div(q->m, most)), kn->mr);
   q->row_chunks = ceil_div(q->m, q->rows);
   q->padded = padded(q->pairs);
+  if (are_few(q)) {
+    q->rows = q->m;
+    q->row_chunks = 1;
+    q->width = FEW_WIDTH;
+    q->step = FEW_DEPTH / 2;
+    return;
+  }
   q->width = GROUP * (q->m <= kn->few ? kn->few_groups : kn->groups);
   if (q->source != PACKED)
     q->step = UNPACKED_PAIRS * kn->groups * GROUP / q->width;
@@ -245,6 +306,11 @@ static Status run(const Ctx *cx, Bf16Product *q, const char *what) {
   const int shared =
       min_int(PANELS, panels * q->row_chunks / (q->m <= STREAM ? CHUNKS / 2 : CHUNKS));
   q->panels = max_int(1, max_int((int)(CHUNK_WORK / (work + 1)) + 1, shared));
+  if (are_few(q)) {
+    q->panels = (int)(CHUNK_WORK / (work + 1)) + 1;
+    pool_run(cx->pool, ceil_div(panels, q->panels), few_chunk, q);
+    return GRPO_OK;
+  }
   const size_t panel = (size_t)q->step * (size_t)q->width, one_group = GROUP / 2 * (size_t)q->width;
   if (q->source != PACKED) try(scratch_new(cx, panel + one_group, what, &q->scratch));
   q->col_chunks = ceil_div(panels, q->panels);

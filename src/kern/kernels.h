@@ -83,6 +83,23 @@ typedef struct QuantFew {
   real *values; /* [depth, GROUP]: receives the unpacked values of the one group; or NULL */
 } QuantFew;
 
+/* QuantFew with operands in bf16: c[rows, groups] (+)= a w^T + bias, where sums begin with the bias
+ * (NULL: with 0; not with add). */
+typedef struct QuantFewBf16 {
+  QuantType type;          /* F16, INT8 or NF4 */
+  int rows, groups, depth; /* NF4: depth is whole blocks; of the others only the last may be odd */
+  const uint32_t *a;       /* pairs: those of a whole tile are interleaved, other rows lda apart */
+  ptrdiff_t lda;
+  const void *w;     /* the first group's first inner step */
+  ptrdiff_t stride;  /* from group to group in bytes */
+  const real *scale; /* as in QuantFew */
+  ptrdiff_t scale_ld;
+  const real *bias;
+  real *c;
+  ptrdiff_t ldc;
+  bool add;
+} QuantFewBf16;
+
 typedef struct Kernels {
   /* The register tile has mr rows and ng groups of columns.  Packed panels have ng groups. */
   int mr, ng;
@@ -255,6 +272,10 @@ typedef struct KernelsBf16 {
    * which is prefetched meanwhile; or NULL. */
   void (*block)(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                 const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add);
+
+  /* The product of up to mr rows with a quantised weight, whose values are unpacked in registers.
+   * NULL: there is none. */
+  void (*quant_few)(const QuantFewBf16 *q);
 
   /* ---- attention: between begin() and end() on one thread ---- */
   /* Products of `upper` rows, at most mr, of `lower` rows, or of both at once may follow.  In

@@ -39,6 +39,8 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
 
 #include "kern/inner/pack_bf16_avx512.inc.c"
 
+#include "kern/inner/gemm_quant_few_bf16.inc.c" /* uses the packing's values and the tile's sizes */
+
 #include "kern/inner/attention_softmax_bf16.inc.c" /* uses the packing's masks */
 
 /* ---- attention: nothing has to be prepared ---- */
@@ -144,6 +146,7 @@ const KernelsBf16 kern_avx512bf16 = {
     .few_groups = TILE_BF16_MOST_NG,
     .few_fetch = true,
     .block = block_bf16,
+    .quant_few = quant_few_bf16,
     .begin = no_rows,
     .end = no_end,
     .scores = scores,
