@@ -82,6 +82,20 @@ static int share(void *data, const size_t *at) {
   return 0;
 }
 
+static int exchange(const void *to, const size_t *to_at, void *from, const size_t *from_at) {
+  int size;
+  if (MPI_Comm_size(MPI_COMM_WORLD, &size)) return 1;
+  int to_first[size], to_count[size], from_first[size], from_count[size];
+  for (int r = 0; r < size; r++) {
+    to_first[r] = (int)to_at[r];
+    to_count[r] = (int)(to_at[r + 1] - to_at[r]);
+    from_first[r] = (int)from_at[r];
+    from_count[r] = (int)(from_at[r + 1] - from_at[r]);
+  }
+  return MPI_Alltoallv(to, to_count, to_first, MPI_BYTE, from, from_count, from_first, MPI_BYTE,
+                       MPI_COMM_WORLD);
+}
+
 static int send_to(int to, const void *data, size_t bytes) {
   for (const char *at = data; bytes;) {
     const int n = piece(bytes);
@@ -113,7 +127,8 @@ static void end_all(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
 __attribute__((visibility("default"))) const CommModule *grpo_comm_module(void);
 const CommModule *grpo_comm_module(void) {
-  static const CommModule module = {COMM_MODULE_VERSION, start,  barrier, broadcast, share, send_to,
-                                    receive_from,        finish, end_all};
+  static const CommModule module = {
+      COMM_MODULE_VERSION, start,  barrier, broadcast, share, exchange, send_to,
+      receive_from,        finish, end_all};
   return &module;
 }

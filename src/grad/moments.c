@@ -15,9 +15,13 @@ static const Row adamw8_rows[] = {{"exp_avg", MOMENT_CODE},
                                   {"exp_avg_sq.absmax", MOMENT_SCALE},
                                   {0}};
 
-static const Row *rows_of(OptimizerKind kind, size_t n) {
+OptimizerKind moments_kind(OptimizerKind kind, size_t n) {
+  return kind == OPTIMIZER_ADAMW_8BIT && n < MOMENTS8_MIN ? OPTIMIZER_ADAMW : kind;
+}
+
+static const Row *rows_of(OptimizerKind kind) {
   if (kind == OPTIMIZER_LION) return lion_rows;
-  return kind == OPTIMIZER_ADAMW_8BIT && n >= MOMENTS8_MIN ? adamw8_rows : adamw_rows;
+  return kind == OPTIMIZER_ADAMW_8BIT ? adamw8_rows : adamw_rows;
 }
 
 static size_t array_bytes(const MomentArray *a) {
@@ -30,7 +34,7 @@ static size_t array_bytes(const MomentArray *a) {
 int moments_arrays(OptimizerKind kind, size_t n, void *memory, MomentArray *out) {
   int count = 0;
   char *at = memory;
-  for (const Row *r = rows_of(kind, n); r->name; r++, count++) {
+  for (const Row *r = rows_of(kind); r->name; r++, count++) {
     MomentArray *a = &out[count];
     *a = (MomentArray){r->name, r->type, r->type == MOMENT_SCALE ? moment8_blocks(n) : n, at};
     if (at) at += array_bytes(a);

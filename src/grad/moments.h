@@ -26,8 +26,11 @@ typedef struct MomentArray {
   void *data;
 } MomentArray;
 
-/* The arrays of a tensor of n numbers in `memory`, which is 64-byte aligned; returns how many.  All
- * zero is the state before the first step. */
+/* How a whole tensor of n numbers is kept: small ones as with OPTIMIZER_ADAMW. */
+OptimizerKind moments_kind(OptimizerKind kind, size_t n);
+/* The arrays of n numbers of a tensor, of the kind that moments_kind() gives for it, in `memory`,
+ * which is 64-byte aligned; returns how many.  Where they are a part of a tensor, the part begins
+ * and ends with a block, or with the tensor.  All zero is the state before the first step. */
 int moments_arrays(OptimizerKind kind, size_t n, void *memory, MomentArray *out);
 size_t moments_bytes(OptimizerKind kind, size_t n); /* of `memory`, a multiple of 64 */
 
@@ -35,7 +38,8 @@ typedef struct MomentMaps {
   Moment8Map with_sign, without_sign;
 } MomentMaps;
 
-/* Takes the step o.  maps: NULL unless kind is OPTIMIZER_ADAMW_8BIT. */
+/* Takes the step o.  kind, memory: as for moments_arrays(); maps: NULL unless kind is
+ * OPTIMIZER_ADAMW_8BIT. */
 void moments_step(const Ctx *cx, OptimizerKind kind, const MomentMaps *maps, size_t n, real *p,
                   const real *g, void *memory, const AdamW *o);
 

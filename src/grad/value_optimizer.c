@@ -89,10 +89,10 @@ static Status want_moments(OptimizerKind kind, Slot *s, size_t n) {
 
 static Status step_one(ValueOptimizer *o, const Ctx *cx, Tensor *t, Slot *s, double lr) {
   if (!has_grad(t)) return GRPO_OK;
-  try(want_moments(o->kind, s, t->n));
+  try(want_moments(moments_kind(o->kind, t->n), s, t->n));
   AdamW a = adamw_at(&o->o, ++s->steps, lr, 0, 0);
   if (!s->decay) a.weight_decay = 0;
-  moments_step(cx, o->kind, o->maps, t->n, t->data, t->grad, s->memory, &a);
+  moments_step(cx, moments_kind(o->kind, t->n), o->maps, t->n, t->data, t->grad, s->memory, &a);
   return GRPO_OK;
 }
 

@@ -7,7 +7,7 @@
 #include "kern/elementwise.h"
 #include "kern/kernels.h"
 
-enum { PIECE = 1 << 14 };
+enum { PIECE = SUMSQ_PIECE };
 
 typedef struct Elements Elements;
 struct Elements {
@@ -116,28 +116,31 @@ void vec_exp(size_t n, const real *x, real *y) { kernels()->exp(n, x, y); }
 
 /* ---- the sum of squares: pieces in waves, so that their sums need no heap ---- */
 enum { WAVE = 256 };
+
 typedef struct Squares {
   size_t n;
   const real *x;
-  double part[WAVE];
+  double *part;
 } Squares;
 
 static void squares_piece(void *arg, int chunk, int worker) {
   (void)worker;
-  Squares *s = arg;
+  const Squares *s = arg;
   const size_t at = (size_t)chunk * PIECE, left = s->n - at;
   s->part[chunk] = kernels()->sumsq(left < PIECE ? left : PIECE, s->x + at);
 }
 
+void vec_sumsq_pieces(const Ctx *cx, size_t n, const real *x, double *part) {
+  Squares s = {n, x, part};
+  pool_run(cx->pool, (int)((n + PIECE - 1) / PIECE), squares_piece, &s);
+}
+
 double vec_sumsq(const Ctx *cx, size_t n, const real *x) {
-  Squares s;
-  double total = 0;
+  double total = 0, part[WAVE];
   for (size_t at = 0; at < n; at += (size_t)WAVE * PIECE) {
-    s.n = n - at < (size_t)WAVE * PIECE ? n - at : (size_t)WAVE * PIECE;
-    s.x = x + at;
-    const int pieces = (int)((s.n + PIECE - 1) / PIECE);
-    pool_run(cx->pool, pieces, squares_piece, &s);
-    for (int i = 0; i < pieces; i++) total += s.part[i];
+    const size_t wave = n - at < (size_t)WAVE * PIECE ? n - at : (size_t)WAVE * PIECE;
+    vec_sumsq_pieces(cx, wave, x + at, part);
+    for (size_t i = 0; i < (wave + PIECE - 1) / PIECE; i++) total += part[i];
   }
   return total;
 }

@@ -29,6 +29,10 @@ void vec_exp(size_t n, const real *x, real *y);
 
 /* sum of x^2, in double, chunks of fixed size in index order */
 double vec_sumsq(const Ctx *cx, size_t n, const real *x);
+/* The sums that it adds, of SUMSQ_PIECE numbers each; the last may have fewer.  part: one for each
+ * piece. */
+enum { SUMSQ_PIECE = 1 << 14 };
+void vec_sumsq_pieces(const Ctx *cx, size_t n, const real *x, double *part);
 /* y = alpha x + (1 - alpha) y */
 void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y);
 

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "kern/elementwise.h"
+#include "model/slices.h"
 #include "os/comm.h"
 
 /* A sum that waits, of 2^height leaves from `start` on.  Its numbers are in the memory of its place
@@ -13,10 +14,7 @@ typedef struct Waiting {
   bool filled; /* false: none of its leaves had a gradient */
 } Waiting;
 
-enum {
-  MOST_WAITING = 64,
-  CHUNK = 1 << 16 /* numbers that ranks exchange at once, of each sum */
-};
+enum { MOST_WAITING = 64 };
 
 struct GradientTree {
   Model *m;
@@ -30,9 +28,9 @@ struct GradientTree {
   bool shared;
   int nwaiting, room;
   Waiting waiting[MOST_WAITING];
-  real *memory;   /* [room, numbers] */
-  real *exchange; /* [sums of all ranks, CHUNK]; NULL: no step was shared yet */
-  int exchanged;  /* sums that `exchange` has room for */
+  real *memory;     /* [room, numbers] */
+  real *exchange;   /* parts of sums on their way; NULL: no step was shared yet */
+  size_t exchanged; /* numbers that it has room for */
 };
 
 /* ---- the cut ------------------------------------------------------------------------ */
@@ -297,39 +295,90 @@ static bool total(const Ctx *cx, const Sums *s, real *chunk, size_t n, Waiting *
   return sum[0].filled;
 }
 
-static Status reserve_exchange(GradientTree *t, int sums) {
-  if (sums <= t->exchanged) return GRPO_OK;
+/* The numbers that a rank adds up: its slice, and `more` behind the last one. */
+static Slice slice_of(const GradientTree *t, int rank) {
+  Slice s = slice_of_rank(t->m, rank, comm_size());
+  if (rank == comm_size() - 1) s.end = t->numbers;
+  return s;
+}
+
+/* Those of a round. */
+static Slice chunk_of(const GradientTree *t, int rank, int round) {
+  const size_t most = slice_chunk(comm_size());
+  Slice s = slice_of(t, rank);
+  s.from += (uint64_t)round * most;
+  if (s.from > s.end) s.from = s.end;
+  if (s.end > s.from + most) s.end = s.from + most;
+  return s;
+}
+
+static size_t length(Slice s) { return (size_t)(s.end - s.from); }
+
+/* Room for `out` numbers that go to others, and `in` numbers from them. */
+static Status reserve_exchange(GradientTree *t, size_t out, size_t in) {
+  if (out + in <= t->exchanged) return GRPO_OK;
   mem_free_aligned(t->exchange);
   t->exchanged = 0;
-  t->exchange = mem_alloc_aligned((size_t)sums * CHUNK * sizeof *t->exchange);
-  if (!t->exchange) return fail(GRPO_ENOMEM, "update: no memory for %d sums of ranks", sums);
-  t->exchanged = sums;
+  t->exchange = mem_alloc_aligned((out + in) * sizeof *t->exchange);
+  if (!t->exchange)
+    return fail(GRPO_ENOMEM, "update: no memory for %zu numbers of ranks", out + in);
+  t->exchanged = out + in;
   return GRPO_OK;
 }
 
-/* Sum 0 becomes the total of all ranks. */
-static Status add_ranks(GradientTree *t, const Ctx *cx, const Sums *s, Waiting *sum, int *stack) {
-  const size_t mine = s->of_rank[comm_rank()];
-  size_t at[COMM_RANKS + 1];
-  bool filled = false;
-  try(reserve_exchange(t, s->n));
-  for (uint64_t from = 0; from < t->numbers; from += CHUNK) {
-    const size_t n = t->numbers - from < CHUNK ? (size_t)(t->numbers - from) : CHUNK;
-    for (int i = 0; i < t->nwaiting; i++) {
-      real *to = t->exchange + (mine + (size_t)i) * n;
+/* Lays out what this rank has for the others. */
+static void put_chunks(const GradientTree *t, int round, real *to) {
+  for (int r = 0; r < comm_size(); r++) {
+    const Slice s = chunk_of(t, r, round);
+    for (int i = 0; i < t->nwaiting; i++, to += length(s)) {
       if (t->waiting[i].filled)
-        memcpy(to, sum_at(t, i) + from, n * sizeof *to);
+        memcpy(to, sum_at(t, i) + s.from, length(s) * sizeof *to);
       else
-        memset(to, 0, n * sizeof *to);
+        memset(to, 0, length(s) * sizeof *to);
     }
-    for (int r = 0; r <= comm_size(); r++) at[r] = s->of_rank[r] * n * sizeof(real);
-    try(comm_share(t->exchange, at));
-    filled = total(cx, s, t->exchange, n, sum, stack);
-    memcpy(sum_at(t, 0) + from, t->exchange, n * sizeof(real));
+  }
+}
+
+/* The numbers of this rank in sum 0 become the total of all ranks. */
+static Status add_ranks(GradientTree *t, const Ctx *cx, const Sums *s, Waiting *sum, int *stack) {
+  size_t to_at[COMM_RANKS + 1] = {0}, from_at[COMM_RANKS + 1] = {0};
+  const size_t most = slice_chunk(comm_size());
+  const size_t out = (size_t)t->nwaiting * (size_t)comm_size() * most;
+  try(reserve_exchange(t, out, (size_t)s->n * most));
+  real *from = t->exchange + out;
+  bool filled = false;
+  for (int round = 0;; round++) {
+    const Slice own = chunk_of(t, comm_rank(), round);
+    size_t all = 0;
+    for (int r = 0; r < comm_size(); r++) {
+      const size_t n = length(chunk_of(t, r, round)), sums = s->of_rank[r + 1] - s->of_rank[r];
+      to_at[r + 1] = to_at[r] + (size_t)t->nwaiting * n * sizeof(real);
+      from_at[r + 1] = from_at[r] + sums * length(own) * sizeof(real);
+      all += n;
+    }
+    if (!all) break;
+    put_chunks(t, round, t->exchange);
+    try(comm_exchange(t->exchange, to_at, from, from_at));
+    filled = total(cx, s, from, length(own), sum, stack);
+    memcpy(sum_at(t, 0) + own.from, from, length(own) * sizeof(real));
   }
   t->nwaiting = 1;
   t->waiting[0].filled = filled;
   return GRPO_OK;
+}
+
+/* The gradients of this rank's slice become those of sum 0, and every rank has those of `more`. */
+static Status take_own(GradientTree *t, const Ctx *cx) {
+  const Slice own = slice_of(t, comm_rank());
+  Tensor *x;
+  size_t first, count;
+  t->open = t->waiting[0].filled;
+  t->nwaiting = 0;
+  for (Walk w = {0}; t->open && (x = walk_next(t, &w));)
+    if (slice_part(own, w.at, x->n, &first, &count))
+      vec_copy(cx, count, sum_at(t, 0) + w.at + first, x->grad + first);
+  if (!t->open || !t->more) return GRPO_OK;
+  return comm_broadcast(comm_size() - 1, t->more->grad, t->more->n * sizeof(real));
 }
 
 static Status join_ranks(GradientTree *t, const Ctx *cx) {
@@ -361,8 +410,11 @@ void gradient_tree_range(const GradientTree *t, int groups, int rank, int *first
 Status gradient_tree_end(GradientTree *t, const Ctx *cx) {
   Tensor *x;
   while (t->leaf < t->end - !t->shared) close_leaf(t, cx);
-  if (t->shared) try(join_ranks(t, cx));
-  if (t->open) clear_unreached(t);
+  if (t->shared) {
+    try(join_ranks(t, cx));
+    try(take_own(t, cx));
+  } else if (t->open)
+    clear_unreached(t);
   while (t->nwaiting) take_sum(t, cx, --t->nwaiting);
   if (t->open)
     set_live(t, true);

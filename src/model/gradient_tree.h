@@ -38,8 +38,9 @@ int gradient_tree_block(uint64_t numbers, int groups, int blocks);
 Status gradient_tree_begin(GradientTree *t, int groups, bool shared);
 /* The backward passes that follow are of this group, 0, 1, ...; groups may be left out. */
 void gradient_tree_enter(GradientTree *t, const Ctx *cx, int group);
-/* The gradients of the parameters become those of the step; zeros where there were none.  ENOMEM,
- * EIO: of a step that ranks share. */
+/* The gradients of the parameters become those of the step; zeros where there were none.  Of a step
+ * that ranks share a rank has only those of its slice (slices.h), and of `more`.  ENOMEM, EIO: of
+ * such a step. */
 Status gradient_tree_end(GradientTree *t, const Ctx *cx);
 
 /* A step of that number of groups can be shared by as many ranks as it has leaves: rank r has the

@@ -124,7 +124,7 @@ uint64_t model_plan_trained(const ModelPlan *p) {
 static size_t lora_moment_bytes(const ModelPlan *p, OptimizerKind kind) {
   enum { ROUNDING = MOMENT_ARRAYS * 64 };
   const size_t large = p->lora_params - p->lora_small, matrices = 2 * (size_t)p->lora_modules;
-  return moments_bytes(kind, large) + matrices * ROUNDING +
+  return moments_bytes(moments_kind(kind, large), large) + matrices * ROUNDING +
          p->lora_small * (kind == OPTIMIZER_LION ? 1 : 2) * sizeof(real);
 }
 
@@ -133,7 +133,10 @@ size_t model_plan_optimizer_bytes(const ModelPlan *p, OptimizerKind kind) {
   size_t bytes = 0;
   if (p->lora_rank) return mem_aligned_size(lora_moment_bytes(p, kind));
   if (outline(p, &m) != GRPO_OK) return 0;
-  for (int i = 0; i < m->nparams; i++) bytes += moments_bytes(kind, m->param[i].t.n);
+  for (int i = 0; i < m->nparams; i++) {
+    const size_t n = m->param[i].t.n;
+    bytes += moments_bytes(moments_kind(kind, n), n);
+  }
   model_release(m);
   return mem_aligned_size(bytes);
 }

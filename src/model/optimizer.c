@@ -8,14 +8,19 @@
 #include "formats/safetensors.h"
 #include "kern/elementwise.h"
 #include "model/model_struct.h"
+#include "model/slices.h"
+#include "os/comm.h"
 
 struct Optimizer {
   Model *m;
   OptimizerOptions o;
   uint64_t steps;
   uint64_t count; /* trainable numbers that it was made for */
-  char *memory;   /* moments_bytes() of every trainable parameter, one after the other */
+  Slice own;      /* this rank's */
+  char *memory;   /* moments_bytes() of the part of every parameter in it, one after the other */
   MomentMaps *maps;
+  double *piece;  /* sums of squares of all pieces, of all ranks; NULL: one rank alone */
+  real *exchange; /* [ranks, slice_chunk()] weights on their way; NULL: likewise */
 };
 
 /* ---- options ------------------------------------------------------------------------ */
@@ -46,10 +51,38 @@ static OptionWord kind_word(OptimizerKind kind) { return option_word(&option_row
 
 /* ---- making and stepping ------------------------------------------------------------ */
 
+/* The parts of parameters that are in a slice, one after the other. */
+typedef struct Parts {
+  Model *m;
+  Slice slice;
+  int next;
+  uint64_t at;         /* of the next parameter */
+  size_t first, count; /* of the parameter's numbers */
+} Parts;
+
+static Parts parts_of(const Optimizer *o, Slice slice) {
+  return (Parts){.m = o->m, .slice = slice};
+}
+
+static Param *parts_next(Parts *w) {
+  Param *p;
+  while ((p = model_next_trainable(w->m, &w->next))) {
+    const uint64_t at = w->at;
+    w->at += p->t.n;
+    if (slice_part(w->slice, at, p->t.n, &w->first, &w->count)) return p;
+  }
+  return NULL;
+}
+
+static OptimizerKind kind_of(const Optimizer *o, const Param *p) {
+  return moments_kind(o->o.kind, p->t.n);
+}
+
 static size_t state_bytes(const Optimizer *o) {
   size_t bytes = 0;
   const Param *p;
-  for (int i = 0; (p = model_next_trainable(o->m, &i));) bytes += moments_bytes(o->o.kind, p->t.n);
+  for (Parts w = parts_of(o, o->own); (p = parts_next(&w));)
+    bytes += moments_bytes(kind_of(o, p), w.count);
   return bytes;
 }
 
@@ -62,12 +95,21 @@ static Status check_model(const Optimizer *o) {
                          "for; make a new engine after adding or merging an adapter");
 }
 
+static Status allocate_exchange(Optimizer *o) {
+  o->piece = mem_alloc(slice_pieces_before(o->m, o->count) * sizeof *o->piece);
+  o->exchange =
+      mem_alloc_aligned((size_t)comm_size() * slice_chunk(comm_size()) * sizeof *o->exchange);
+  if (o->piece && o->exchange) return GRPO_OK;
+  return fail(GRPO_ENOMEM, "optimizer: no memory for what ranks exchange");
+}
+
 static Status allocate(Optimizer *o) {
   const size_t bytes = state_bytes(o);
-  o->memory = mem_alloc_aligned(bytes);
+  o->memory = mem_alloc_aligned(bytes ? bytes : 1); /* a rank may have no part */
   if (!o->memory)
     return fail(GRPO_ENOMEM, "optimizer: no memory for %zu MiB of moments", bytes >> 20);
   memset(o->memory, 0, bytes);
+  if (comm_size() > 1) try(allocate_exchange(o));
   if (o->o.kind != OPTIMIZER_ADAMW_8BIT) return GRPO_OK;
   o->maps = mem_alloc(sizeof *o->maps);
   if (!o->maps) return fail(GRPO_ENOMEM, "optimizer: no memory for its maps of 8 bits");
@@ -80,6 +122,7 @@ Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o) {
   Optimizer *p = mem_zalloc(sizeof *p);
   if (!p) return fail(GRPO_ENOMEM, "optimizer: no memory for it");
   *p = (Optimizer){.m = m, .o = *o, .count = model_count_trainable(m)};
+  p->own = slice_of_rank(m, comm_rank(), comm_size());
   const Status s = allocate(p);
   if (s == GRPO_OK)
     *out = p;
@@ -92,18 +135,76 @@ void optimizer_free(Optimizer *o) {
   if (!o) return;
   mem_free_aligned(o->memory);
   mem_free(o->maps);
+  mem_free(o->piece);
+  mem_free_aligned(o->exchange);
   mem_free(o);
 }
 
-double optimizer_grad_norm(Optimizer *o, const Ctx *cx) {
-  double sum = 0;
+/* Squares this rank's pieces, and gets the others'. */
+static Status square_pieces(Optimizer *o, const Ctx *cx) {
+  size_t at[COMM_RANKS + 1], piece = slice_pieces_before(o->m, o->own.from);
   const Param *p;
-  for (int i = 0; (p = model_next_trainable(o->m, &i));) sum += vec_sumsq(cx, p->t.n, p->t.grad);
-  return sqrt(sum);
+  for (Parts w = parts_of(o, o->own); (p = parts_next(&w)); piece += slice_pieces(w.count))
+    vec_sumsq_pieces(cx, w.count, p->t.grad + w.first, o->piece + piece);
+  for (int r = 0; r < comm_size(); r++)
+    at[r] = slice_pieces_before(o->m, slice_of_rank(o->m, r, comm_size()).from) * sizeof *o->piece;
+  at[comm_size()] = slice_pieces_before(o->m, o->count) * sizeof *o->piece;
+  return comm_share(o->piece, at);
+}
+
+/* Every rank adds all pieces, as vec_sumsq() does, whoever has squared them. */
+Status optimizer_grad_norm(Optimizer *o, const Ctx *cx, double *norm) {
+  const double *piece = o->piece;
+  const Param *p;
+  double sum = 0;
+  if (piece) try(square_pieces(o, cx));
+  for (int i = 0; (p = model_next_trainable(o->m, &i));) {
+    double of_param = piece ? 0 : vec_sumsq(cx, p->t.n, p->t.grad);
+    for (size_t k = piece ? slice_pieces(p->t.n) : 0; k--;) of_param += *piece++;
+    sum += of_param;
+  }
+  *norm = sqrt(sum);
+  return GRPO_OK;
 }
 
 static bool decays(const Optimizer *o, const Param *p) {
   return !(p->is_bias && !o->o.decay_bias) && !(p->is_norm && !o->o.decay_norm);
+}
+
+/* The numbers of a slice that are exchanged in this round. */
+static Slice chunk_of(const Optimizer *o, int rank, int round) {
+  const size_t most = slice_chunk(comm_size());
+  Slice s = slice_of_rank(o->m, rank, comm_size());
+  s.from += (uint64_t)round * most;
+  if (s.from > s.end) s.from = s.end;
+  if (s.end > s.from + most) s.end = s.from + most;
+  return s;
+}
+
+/* Copies the weights of a chunk to `buffer`, or back. */
+static void copy_chunk(const Optimizer *o, Slice s, real *buffer, bool back) {
+  Param *p;
+  for (Parts w = parts_of(o, s); (p = parts_next(&w)); buffer += w.count) {
+    real *weights = p->t.data + w.first;
+    memcpy(back ? weights : buffer, back ? buffer : weights, w.count * sizeof *weights);
+  }
+}
+
+static Status share_weights(Optimizer *o) {
+  size_t at[COMM_RANKS + 1] = {0};
+  const int me = comm_rank();
+  for (int round = 0; comm_size() > 1; round++) {
+    for (int r = 0; r < comm_size(); r++) {
+      const Slice s = chunk_of(o, r, round);
+      at[r + 1] = at[r] + (size_t)(s.end - s.from) * sizeof(real);
+    }
+    if (!at[comm_size()]) break;
+    copy_chunk(o, chunk_of(o, me, round), o->exchange + at[me] / sizeof(real), false);
+    try(comm_share(o->exchange, at));
+    for (int r = 0; r < comm_size(); r++)
+      if (r != me) copy_chunk(o, chunk_of(o, r, round), o->exchange + at[r] / sizeof(real), true);
+  }
+  return GRPO_OK;
 }
 
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm) {
@@ -111,11 +212,13 @@ Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, d
   AdamW a = adamw_at(&o->o.adamw, ++o->steps, lr, max_norm, norm);
   char *memory = o->memory;
   Param *p;
-  for (int i = 0; (p = model_next_trainable(o->m, &i));) {
+  for (Parts w = parts_of(o, o->own); (p = parts_next(&w));) {
+    const OptimizerKind kind = kind_of(o, p);
     a.weight_decay = decays(o, p) ? o->o.adamw.weight_decay : 0;
-    moments_step(cx, o->o.kind, o->maps, p->t.n, p->t.data, p->t.grad, memory, &a);
-    memory += moments_bytes(o->o.kind, p->t.n);
+    moments_step(cx, kind, o->maps, w.count, p->t.data + w.first, p->t.grad + w.first, memory, &a);
+    memory += moments_bytes(kind, w.count);
   }
+  try(share_weights(o));
   model_updated(o->m);
   return GRPO_OK;
 }
@@ -130,26 +233,34 @@ static const char kind_key[] = "optimizer";
 /* Every array of every parameter, in the order of the file. */
 typedef struct Walk {
   const Optimizer *o;
-  char *memory; /* of the next parameter */
+  char *memory; /* of the next part of a parameter */
   int next, at, count;
-  const Param *p; /* whose arrays these are */
-  MomentArray array[MOMENT_ARRAYS];
-  char name[NAME_BYTES]; /* of the array */
+  uint64_t number;   /* the first of the next parameter */
+  size_t first, own; /* the part of the numbers that is this rank's; own: 0 for none */
+  const Param *p;    /* whose arrays these are */
+  MomentArray whole[MOMENT_ARRAYS], array[MOMENT_ARRAYS]; /* array: of the part, with its memory */
+  char name[NAME_BYTES];                                  /* of the array */
 } Walk;
 
+/* Returns the whole array, without memory; w->array[w->at - 1] is this rank's part of it. */
 static const MomentArray *walk_next(Walk *w) {
   if (w->at == w->count) {
-    const OptimizerKind kind = w->o->o.kind;
     w->p = model_next_trainable(w->o->m, &w->next);
     if (!w->p) return NULL;
-    w->count = moments_arrays(kind, w->p->t.n, w->memory, w->array);
-    w->memory += moments_bytes(kind, w->p->t.n);
+    const OptimizerKind kind = kind_of(w->o, w->p);
+    if (!slice_part(w->o->own, w->number, w->p->t.n, &w->first, &w->own)) w->first = w->own = 0;
+    w->count = moments_arrays(kind, w->p->t.n, NULL, w->whole);
+    moments_arrays(kind, w->own, w->memory, w->array);
+    w->memory += moments_bytes(kind, w->own);
+    w->number += w->p->t.n;
     w->at = 0;
   }
-  const MomentArray *a = &w->array[w->at++];
+  const MomentArray *a = &w->whole[w->at++];
   snprintf(w->name, NAME_BYTES, "%s.%s", w->p->name, a->name);
   return a;
 }
+
+static const MomentArray *walk_own(const Walk *w) { return &w->array[w->at - 1]; }
 
 static Walk walk(const Optimizer *o) { return (Walk){.o = o, .memory = o->memory}; }
 
@@ -159,12 +270,51 @@ static size_t count_arrays(const Optimizer *o) {
   return n;
 }
 
-static Status put_arrays(const Optimizer *o, StWriter *out) {
-  const MomentArray *a;
-  for (Walk w = walk(o); (a = walk_next(&w));)
-    try(a->type == MOMENT_CODE ? st_writer_put_bytes(out, a->data, a->n)
-                               : st_writer_put(out, a->data, a->n));
+static size_t element_bytes(MomentType type) {
+  return type == MOMENT_CODE    ? sizeof(uint8_t)
+         : type == MOMENT_SCALE ? sizeof(float)
+                                : sizeof(real);
+}
+
+/* Elements of an array of this type that belong to n numbers. */
+static size_t elements_of(MomentType type, size_t n) {
+  return type == MOMENT_SCALE ? moment8_blocks(n) : n;
+}
+
+static Status put_elements(StWriter *out, MomentType type, const void *data, size_t n) {
+  return type == MOMENT_CODE ? st_writer_put_bytes(out, data, n) : st_writer_put(out, data, n);
+}
+
+/* Rank r's part of the array, of `count` numbers, goes to rank 0, which writes it unless *s is a
+ * failure. */
+static Status pass_part(const Walk *w, int r, size_t count, StWriter *out, Status *s) {
+  enum { BUFFER = 1 << 16 };
+  const MomentArray *own = walk_own(w);
+  const size_t each = element_bytes(own->type), bytes = elements_of(own->type, count) * each;
+  float buffer[BUFFER / sizeof(float)];
+  for (size_t at = 0; at < bytes; at += BUFFER) {
+    const size_t n = bytes - at < BUFFER ? bytes - at : BUFFER;
+    const void *data = (const char *)own->data + at;
+    if (r > 0 && comm_rank() > 0) try(comm_send(0, data, n));
+    if (comm_rank() > 0) continue;
+    if (r > 0) try(comm_receive(r, buffer, n));
+    if (out && *s == GRPO_OK) *s = put_elements(out, own->type, r > 0 ? buffer : data, n / each);
+  }
   return GRPO_OK;
+}
+
+/* All ranks; s: of rank 0, whose writer is `out`.  Returns that, or EIO. */
+static Status put_arrays(const Optimizer *o, StWriter *out, Status s) {
+  size_t first, count;
+  for (Walk w = walk(o); walk_next(&w);)
+    for (int r = 0; r < comm_size(); r++) {
+      const bool takes_part = comm_rank() == 0 || comm_rank() == r;
+      const uint64_t at = w.number - w.p->t.n;
+      if (takes_part &&
+          slice_part(slice_of_rank(o->m, r, comm_size()), at, w.p->t.n, &first, &count))
+        try(pass_part(&w, r, count, out, &s));
+    }
+  return s;
 }
 
 static int shape_of(const Param *p, const MomentArray *a, int *dim) {
@@ -185,25 +335,31 @@ static void describe(const Optimizer *o, StEntry *e, char *names) {
   }
 }
 
-Status optimizer_save(const Optimizer *o, const char *path) {
-  try(check_model(o));
+static Status open_file(const Optimizer *o, const char *path, StWriter **w) {
   const size_t n = count_arrays(o);
   const OptionWord word = kind_word(o->o.kind);
   char step[32];
   snprintf(step, sizeof step, "%llu", (unsigned long long)o->steps);
   StEntry *e = mem_zalloc(n * sizeof *e);
   char *names = mem_alloc(n * NAME_BYTES);
-  StWriter *w = NULL;
   Status s = fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   if (e && names) {
     const char *key = o->o.kind == OPTIMIZER_ADAMW ? NULL : kind_key;
     describe(o, e, names);
-    s = st_writer_open(&w, path, n, e, (const char *const[]){"step", step, key, word.s, NULL});
+    s = st_writer_open(w, path, n, e, (const char *const[]){"step", step, key, word.s, NULL});
   }
   mem_free(e);
   mem_free(names);
-  try(s);
-  s = put_arrays(o, w);
+  return s;
+}
+
+Status optimizer_save(const Optimizer *o, const char *path) {
+  StWriter *w = NULL;
+  try(check_model(o));
+  Status s = path && comm_rank() == 0 ? open_file(o, path, &w) : GRPO_OK;
+  const bool writes = w != NULL;
+  s = put_arrays(o, w, s);
+  if (!writes) return s;
   if (s == GRPO_OK) return st_writer_commit(w);
   st_writer_abort(w);
   return s;
@@ -229,8 +385,12 @@ static Status read_arrays(Optimizer *o, const Safetensors *f, bool write) {
     const StTensor *t = NULL;
     const int ndim = shape_of(w.p, a, dim);
     try(safetensors_shaped(f, w.name, type_of(a), ndim, dim, &t));
-    if (!write) continue;
-    try(a->type == MOMENT_CODE ? st_read_bytes(t, 0, t->n, a->data) : st_read(t, 0, t->n, a->data));
+    const MomentArray *own = walk_own(&w);
+    const uint64_t from = a->type == MOMENT_SCALE ? w.first / MOMENT8_BLOCK : w.first;
+    const size_t n = elements_of(a->type, w.own);
+    if (!write || !n) continue;
+    try(a->type == MOMENT_CODE ? st_read_bytes(t, from, n, own->data)
+                               : st_read(t, from, n, own->data));
   }
   if (f->count != count_arrays(o))
     return fail(GRPO_EFORMAT, "%s: it has %zu tensors, but this model's optimizer has %zu", f->path,

@@ -26,17 +26,20 @@ const OptimizerDefault *optimizer_default_at(int i);
 
 typedef struct Optimizer Optimizer;
 
-/* m is trainable and outlives the optimizer. */
+/* m is trainable and outlives the optimizer.  A rank keeps the moments of its slice of the
+ * parameters (slices.h) and makes their step; all ranks make the calls below together.  EIO: they
+ * have lost one another. */
 Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o);
 void optimizer_free(Optimizer *o);
-/* The L2 norm of all gradients; NaN where one of them is NaN. */
-double optimizer_grad_norm(Optimizer *o, const Ctx *cx);
-/* Clips the gradients (max_norm <= 0: no clipping), makes a step, and calls model_updated.  `norm`
- * is the result of optimizer_grad_norm. */
+/* The L2 norm of all gradients, of which each rank has its slice's; NaN where one of them is NaN. */
+Status optimizer_grad_norm(Optimizer *o, const Ctx *cx, double *norm);
+/* Clips the gradients (max_norm <= 0: no clipping), makes a step, gives all ranks the weights, and
+ * calls model_updated.  `norm` is the result of optimizer_grad_norm. */
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm);
 uint64_t optimizer_steps(const Optimizer *o);
 /* The state is stored exactly, as safetensors "PARAM.exp_avg" and so on (moments.h), with the step
- * count in the metadata, and the optimizer's name where it is not AdamW. */
+ * count in the metadata, and the optimizer's name where it is not AdamW.  All ranks make the call;
+ * rank 0 writes what they have, and its failure is its own.  path NULL: nothing is written. */
 Status optimizer_save(const Optimizer *o, const char *path);
 Status optimizer_load(Optimizer *o, const char *path);
 

@@ -159,6 +159,16 @@ Status comm_share(void *data, const size_t *at) {
   return met(meet()->share(data, at));
 }
 
+Status comm_exchange(const void *to, const size_t *to_at, void *from, const size_t *from_at) {
+  const size_t most =
+      to_at[world.size] > from_at[world.size] ? to_at[world.size] : from_at[world.size];
+  if (most > INT_MAX)
+    return fail(GRPO_ELIMIT, "%zu bytes of other ranks at once are too many", most);
+  if (world.size > 1) return met(meet()->exchange(to, to_at, from, from_at));
+  if (to_at[1]) memcpy(from, to, to_at[1]);
+  return GRPO_OK;
+}
+
 Status comm_send(int to, const void *data, size_t bytes) {
   if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to send to", to);
   return met(meet()->send(to, data, bytes));

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { COMM_MODULE_VERSION = 1 };
+enum { COMM_MODULE_VERSION = 2 };
 
 /* Functions return 0, or something else after a failure, which is final.  Any number of bytes. */
 typedef struct CommModule {
@@ -16,6 +16,8 @@ typedef struct CommModule {
   int (*broadcast)(int from, void *data, size_t bytes);
   /* Rank r has filled data[at[r] .. at[r + 1]); afterwards every rank has data[0 .. at[size]). */
   int (*share)(void *data, const size_t *at);
+  /* See comm_exchange(). */
+  int (*exchange)(const void *to, const size_t *to_at, void *from, const size_t *from_at);
   int (*send)(int to, const void *data, size_t bytes);
   int (*receive)(int from, void *data, size_t bytes);
   void (*finish)(void);

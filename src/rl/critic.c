@@ -85,9 +85,11 @@ Status critic_values(Critic *c, Tape *t, const Pack *p, Tensor *hidden, Tensor *
 
 /* ---- training ------------------------------------------------------------------------ */
 
-double critic_grad_norm(Critic *c, const Ctx *cx) {
-  const double trunk = c->trunk ? optimizer_grad_norm(c->optimizer, cx) : 0;
-  return sqrt(trunk * trunk + vec_sumsq(cx, c->head.n, c->head.grad));
+Status critic_grad_norm(Critic *c, const Ctx *cx, double *norm) {
+  double trunk = 0;
+  if (c->trunk) try(optimizer_grad_norm(c->optimizer, cx, &trunk));
+  *norm = sqrt(trunk * trunk + vec_sumsq(cx, c->head.n, c->head.grad));
+  return GRPO_OK;
 }
 
 Status critic_step(Critic *c, const Ctx *cx, double lr, double max_norm, double norm) {
@@ -154,11 +156,13 @@ static Status write_tensors(const Critic *c, const char *path) {
 
 Status critic_save(const Critic *c, const char *dir) {
   char path[PATH_MAX_BYTES];
-  try(path_in(path, dir, "critic.safetensors"));
-  try(write_tensors(c, path));
-  if (!c->trunk) return GRPO_OK;
-  try(path_in(path, dir, "critic_optimizer.safetensors"));
-  return optimizer_save(c->optimizer, path);
+  Status s = GRPO_OK;
+  if (dir) s = path_in(path, dir, "critic.safetensors");
+  if (dir && s == GRPO_OK) s = write_tensors(c, path);
+  if (dir && s == GRPO_OK) s = path_in(path, dir, "critic_optimizer.safetensors");
+  if (!c->trunk) return s;
+  const Status of_trunk = optimizer_save(c->optimizer, dir && s == GRPO_OK ? path : NULL);
+  return s == GRPO_OK ? of_trunk : s;
 }
 
 /* Everything is checked before anything is changed. */

@@ -32,12 +32,13 @@ Tensor *critic_head(Critic *c); /* [1, hidden_size] */
 /* value [p->nvalues] of hidden states: the policy's, or those of the trunk. */
 Status critic_values(Critic *c, Tape *t, const Pack *p, Tensor *hidden, Tensor **value);
 
-double critic_grad_norm(Critic *c, const Ctx *cx); /* head and trunk; NaN where one of them is */
+/* The norm over head and trunk; NaN where one of them is.  With ranks: as the optimizer's. */
+Status critic_grad_norm(Critic *c, const Ctx *cx, double *norm);
 /* Takes an optimizer step (optimizer_step); norm: over everything that the step trains. */
 Status critic_step(Critic *c, const Ctx *cx, double lr, double max_norm, double norm);
 
 /* dir/critic.safetensors: score.weight, its moments and the trained weights of a trunk;
- * dir/critic_optimizer.safetensors: a trunk's moments.  Exact. */
+ * dir/critic_optimizer.safetensors: a trunk's moments.  Exact.  dir NULL: as optimizer_save(). */
 Status critic_save(const Critic *c, const char *dir);
 Status critic_load(Critic *c, const char *dir);
 

@@ -182,9 +182,13 @@ Status engine_save(const Engine *e, const char *dir) {
   char path[4096];
   try(engine_check_policy(e));
   if (!e->optimizer) return GRPO_OK;
-  try(state_path(dir, path, sizeof path));
-  if (e->critic) try(critic_save(e->critic, dir));
-  return optimizer_save(e->optimizer, path);
+  Status s = dir ? state_path(dir, path, sizeof path) : GRPO_OK, of_part;
+  if (e->critic) {
+    of_part = critic_save(e->critic, s == GRPO_OK ? dir : NULL);
+    s = s == GRPO_OK ? of_part : s;
+  }
+  of_part = optimizer_save(e->optimizer, dir && s == GRPO_OK ? path : NULL);
+  return s == GRPO_OK ? of_part : s;
 }
 
 Status engine_load(Engine *e, const char *dir) {

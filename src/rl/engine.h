@@ -53,7 +53,8 @@ typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
 Batch *engine_batch(Engine *e, BatchSlot slot);
 /* ---- state ----------------------------------------------------------------------- */
 /* The state beside the model's weights: dir/optimizer.safetensors, and a critic's files
- * (critic.h); exact. */
+ * (critic.h); exact.  All ranks save together: rank 0 writes what they have.  dir NULL: nothing is
+ * written. */
 Status engine_save(const Engine *e, const char *dir);
 Status engine_load(Engine *e, const char *dir);
 

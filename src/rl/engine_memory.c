@@ -5,6 +5,7 @@
 #include "grad/op_loghead.h"
 #include "model/gradient_tree.h"
 #include "model/lora.h"
+#include "os/comm.h"
 #include "rl/corrupt.h"
 #include "rl/gae.h"
 #include "rl/plan.h"
@@ -137,7 +138,9 @@ void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const 
       .reference = reference   ? model_plan_weight_bytes(reference, false)
                    : o->bigram ? bigram_bytes(o->bigram)
                                : 0,
-      .optimizer = o->train ? model_plan_optimizer_bytes(policy, o->optimizer.kind) : 0,
+      .optimizer = o->train
+                       ? model_plan_optimizer_bytes(policy, o->optimizer.kind) / (size_t)comm_size()
+                       : 0,
       .cache = decoder_bytes(&policy->config, policy->compute, &limits),
       .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
                            BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +

@@ -122,7 +122,7 @@ static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
   try(s);
   if (shared) try(gather(l, nll));
   try(gradient_tree_end(e->tree, &e->tape.cx));
-  *norm = optimizer_grad_norm(e->optimizer, &e->tape.cx);
+  try(optimizer_grad_norm(e->optimizer, &e->tape.cx, norm));
   if (isfinite(l->nll) && isfinite(*norm)) return GRPO_OK;
   return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g",
               nonfinite_shown(l->nll / (double)l->tokens), nonfinite_shown(*norm));

@@ -266,10 +266,14 @@ static Status gradients(Update *u) {
 }
 
 /* The norm over everything that the step trains. */
-static double gradient_norm(const Update *u) {
+static Status gradient_norm(const Update *u, double *norm) {
   const Ctx *cx = &u->e->tape.cx;
-  const double policy = optimizer_grad_norm(u->e->optimizer, cx);
-  return u->values ? hypot(policy, critic_grad_norm(u->e->critic, cx)) : policy;
+  double of_values;
+  try(optimizer_grad_norm(u->e->optimizer, cx, norm));
+  if (!u->values) return GRPO_OK;
+  try(critic_grad_norm(u->e->critic, cx, &of_values));
+  *norm = hypot(*norm, of_values);
+  return GRPO_OK;
 }
 
 /* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
@@ -284,7 +288,7 @@ static Status measure(Update *u, double *norm) {
     try(gradients(u));
   }
   const double start = clock_seconds();
-  *norm = gradient_norm(u);
+  try(gradient_norm(u, norm));
   u->optimizer += clock_seconds() - start;
   if (isfinite(*norm)) return GRPO_OK;
   return fail(GRPO_EDIVERGED, "the gradient norm is %g", nonfinite_shown(*norm));

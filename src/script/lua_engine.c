@@ -248,9 +248,10 @@ static int l_update_tokens(lua_State *L) {
   return 1;
 }
 
+/* engine:save([dir]): without a directory as engine_save() */
 static int l_save(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
-  const Status s = engine_save(e, check_string(L, 2, NULL));
+  const Status s = engine_save(e, lua_isnoneornil(L, 2) ? NULL : check_string(L, 2, NULL));
   return s ? raise_status(L, s) : 0;
 }
 

@@ -41,6 +41,26 @@ static void check_share(void) {
   mem_free(x);
 }
 
+/* What rank a has for rank b: one number for each step from a to b, each a + 10 b. */
+static void check_exchange(void) {
+  int to[MOST * MOST], from[MOST * MOST];
+  size_t to_at[MOST + 1] = {0}, from_at[MOST + 1] = {0};
+  for (int r = 0; r < size; r++) {
+    const size_t out = r > rank ? (size_t)(r - rank) : 0, in = rank > r ? (size_t)(rank - r) : 0;
+    to_at[r + 1] = to_at[r] + out * sizeof *to;
+    from_at[r + 1] = from_at[r] + in * sizeof *from;
+    for (size_t i = 0; i < out; i++) to[to_at[r] / sizeof *to + i] = rank + 10 * r;
+  }
+  REQUIRE(comm_exchange(to, to_at, from, from_at));
+  for (int r = 0; r < size; r++)
+    for (size_t i = from_at[r] / sizeof *from; i < from_at[r + 1] / sizeof *from; i++)
+      CHECK(from[i] == r + 10 * rank);
+  int own = 5, got = 0;
+  if (size > 1) return;
+  OK(comm_exchange(&own, (const size_t[]){0, sizeof own}, &got, (const size_t[]){0, sizeof got}));
+  CHECK(got == 5);
+}
+
 static void check_messages(void) {
   int word = rank * 10;
   if (size > 1 && rank == 0) {
@@ -74,6 +94,7 @@ static void check_all(void) {
   CHECK(rank >= 0 && rank < size && size <= MOST);
   check_gather();
   check_share();
+  check_exchange();
   check_messages();
   check_failures();
 }

@@ -9,6 +9,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local ranks = require "grpo.train.ranks"
 local schema = require "grpo.runs.schema"
 local script_logs = require "grpo.runs.script_logs"
 
@@ -28,7 +29,10 @@ local function fill(tr, temporary, state)
   if tr.about.adapter and tr.tokenizer then tr.tokenizer:save(temporary) end
   local stage = tr.stage
   local goes_on = tr.engine and stage and not stage.done
-  if goes_on then tr.engine:save(temporary) end
+  if goes_on then
+    ranks.gather_state()
+    tr.engine:save(temporary)
+  end
   -- a stage that is done is still measured
   if stage and stage.reference and stage.keeps_reference and (goes_on or stage.measures_kl) then
     save_model(tr, stage.reference, temporary .. "/reference")

@@ -28,7 +28,7 @@ function loop.evaluate(tr, label)
   tr.recorder:evaluation(report)
   tr:hook("on_eval", report)
   tr.evaluated, tr.evaluations = label, tr.evaluations + 1
-  save_if_best(tr, report)
+  tr:on_first_rank(function() save_if_best(tr, report) end)
 end
 
 -- Is what the section "eval" or "checkpoint" describes due after a step?  stage_step: of the stage;
@@ -70,8 +70,11 @@ local function begin(tr)
 end
 
 local function save(tr)
-  best_metric.note_missing(tr)
-  if not save_if_best(tr, tr.metrics) then tr:save() end
+  tr:on_first_rank(function()
+    if not tr.directory then return end
+    best_metric.note_missing(tr)
+    if not save_if_best(tr, tr.metrics) then tr:save() end
+  end)
 end
 
 local function after_step(tr, metrics)
@@ -81,14 +84,14 @@ local function after_step(tr, metrics)
     loop.evaluate(tr, "step")
   end
   local due = is_due(config, "checkpoint", stage.step, tr.step_count)
-  if tr.directory and (tr.save_now or due) then
+  if tr.save_now or due then
     tr.save_now = nil
     save(tr)
   end
 end
 
 local function end_stage(tr)
-  if tr.directory then save(tr) end
+  save(tr)
   loop.evaluate(tr, "after " .. tr.stage.kind)
 end
 

@@ -84,6 +84,39 @@ function ranks.exchange(what, f)
   return values
 end
 
+-- ---- checkpoints ------------------------------------------------------------------------------
+
+local leads, alone = false, false
+
+-- Runs f on rank 0, which may write checkpoints; the others wait for its end and call part() each
+-- time that it calls ranks.gather_state.  An error of f is rank 0's own.
+function ranks.lead(f, part)
+  if ranks.size() == 1 or leads then return f() end
+  if alone then
+    error(core.error("EARG", "one rank has failed, and a checkpoint needs them all"), 0)
+  end
+  if not ranks.first() then
+    while core.ranks_share("")[1] == "state" do part() end
+    return
+  end
+  leads = true
+  local ok, result = pcall(f)
+  leads = false
+  core.ranks_share("end")
+  if not ok then error(result, 0) end
+  return result
+end
+
+-- Rank 0 is about to write the state of training, of which every rank has a part.
+function ranks.gather_state()
+  if leads then core.ranks_share("state") end
+end
+
+-- This rank has failed, and the others do not know.
+function ranks.fail_alone(err)
+  alone = not ranks.agreed(err)
+end
+
 -- ---- turns ----------------------------------------------------------------------------------
 
 local episode_fields = { "parts", "turns", "calls", "failures", "reward", "done", "error" }

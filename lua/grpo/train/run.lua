@@ -4,6 +4,7 @@ local core = require "grpo.core"
 local experiment = require "grpo.experiment"
 local interrupt = require "grpo.train.interrupt"
 local loop = require "grpo.train.loop"
+local ranks = require "grpo.train.ranks"
 
 -- Why the loop has ended, and the error if it was one.
 local function outcome(tr, ok, err)
@@ -23,8 +24,11 @@ return function(tr)
   if tr.services then tr.services:open() end
   local why, err = outcome(tr, xpcall(loop.run, interrupt.traced, tr))
   if tr.services then tr.services:end_of_steps() end
-  if (why == "stopped" or why == "interrupted") and tr.directory then tr:save() end
+  if why == "stopped" or why == "interrupted" then
+    tr:on_first_rank(function() return tr.directory and tr:save() end)
+  end
   if err ~= nil then
+    ranks.fail_alone(err)
     experiment.locate(tr.settings, err)
     call_on_error(tr, err)
   end

@@ -369,9 +369,12 @@ function methods:evaluate(n)
   end)
 end
 
-function methods:save(dir)
-  self:refuse_inside("save")
-  if not ranks.first() then return dir or core.checkpoint_name(self.step_count) end
+-- Runs f on the first rank, which may write checkpoints there; the others give it their parts.
+function methods:on_first_rank(f)
+  return ranks.lead(f, function() self.engine:save() end)
+end
+
+local function save(self, dir)
   if dir then
     checkpoint.write(self, dir)
     return dir
@@ -385,6 +388,12 @@ function methods:save(dir)
   local path = checkpoint.save(self)
   self:hook("on_checkpoint", path)
   return path
+end
+
+function methods:save(dir)
+  self:refuse_inside("save")
+  return self:on_first_rank(function() return save(self, dir) end)
+    or dir or core.checkpoint_name(self.step_count)
 end
 
 function methods:log(name, value)
