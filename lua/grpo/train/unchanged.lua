@@ -56,8 +56,8 @@ function unchanged.batch(hook, batch)
       end
       local changed = changed_field(c, kept[i], free)
       if changed then
-        complain(hook, "%s of batch.completions[%d]; it may %sadd fields of other names", changed, i,
-          free and "change c.reward, and " or "")
+        complain(hook, "%s of batch.completions[%d]; it may %sadd fields of other names", changed,
+          i, free and "change c.reward, and " or "")
       end
     end
   end
@@ -65,7 +65,8 @@ end
 
 -- ---- numbers ------------------------------------------------------------------------------------
 
--- The same for the metrics of a step, or the report of an evaluation.  A hook may add numbers.
+-- Returns a function that raises if the metrics of a step, or the report of an evaluation, have
+-- changed since, but for numbers that are new.
 function unchanged.numbers(hook, what, numbers)
   local fields = copy(numbers)
   return function()
