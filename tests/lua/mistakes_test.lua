@@ -146,6 +146,16 @@ describe("a batch that hooks.on_rollout changes", function()
   end)
 end)
 
+describe("a prompt that is null in a file", function()
+  it("is called null", function()
+    tiny.refused("row%.prompt is null for a row %(it has prompt%), want a string", function()
+      trainer.new(experiment(function(t)
+        t.data.train = grpo.data.list { core.json_decode '{"prompt": null}' }
+      end)):step()
+    end)
+  end)
+end)
+
 describe("what hooks.on_step and on_eval see", function()
   it("may get numbers, and nothing else may change", function()
     for changed, change in pairs {

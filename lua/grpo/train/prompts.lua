@@ -78,10 +78,11 @@ function prompts.render(config, tokenizer, row, number, held_out)
   end
   if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
   if type(prompt) ~= "table" then
-    local got = prompt == nil and "nothing" or "a " .. type(prompt)
+    local kind = prompt == core.json_null and "null" or type(prompt)
+    local got = prompt == nil and "nothing" or kind == "null" and kind or "a " .. kind
     complain(config, "data.prompt",
       "%s for a row%s, want a string, a list of ids or a list of messages",
-      render and "returned " .. got or "row.prompt is " .. type(prompt), fields_of(row))
+      render and "returned " .. got or "row.prompt is " .. kind, fields_of(row))
   end
   local text = turns.rendered(config, tokenizer, prompt, true)
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false),
