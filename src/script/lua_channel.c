@@ -119,5 +119,6 @@ CORE_PART(channel) {
   make_type(L, CLIENT_TYPE, client_meta, client);
   luaL_newlib(L, functions);
   set_integer(L, "longest", CHANNEL_LINE); /* the most bytes of a line */
+  set_integer(L, "clients", CHANNEL_CLIENTS);
   lua_setfield(L, -2, "channel");
 }

@@ -77,6 +77,19 @@ printf '%s\n' 'for i = 1, 20000 do print(("\27"):rep(9)) end' 'for i = 1, 100000
 result "an answer of a megabyte is shown, a longer one is cut" "$([ "$(grep -c '^\(.x1b\)*$' out)" = 20000 ] && grep -q '^59999	of many$' out && grep -qx 11 out && \
   [ "$(grep -c 'more than a MiB' err)" = 2 ] || { head -c 300 err; wc out; })"
 
+mkfifo hold; exec 8<>hold
+for _ in 1 2 3 4 5 6 7 8; do # as many as there are places, until nobody writes to the pipe
+  "$GRPO" attach a/exp-001 <hold >/dev/null 2>&1 8>&- &
+done
+for _ in $(seq 200); do
+  echo 1 | attach a/exp-001; status=$?
+  [ $status = 0 ] || break
+  sleep 0.05
+done
+result "a run that takes no more sessions does not say that it has ended" \
+  "$([ $status = 5 ] && grep -q 'closed the session but goes on: it takes 8 at once' err || show err)"
+exec 8>&-
+for _ in $(seq 200); do echo 1 | attach a/exp-001 && break; sleep 0.05; done # the places are free again
 # a flood of lines that waits for no answer: the run makes its steps meanwhile
 python3 - a/exp-001/control.sock >flood 2>/dev/null <<'PY' || echo skipped >flood
 import json, socket, sys

@@ -100,4 +100,9 @@ if [ -n "$browser" ]; then
 else
   for look in plain smooth log hostile; do result "what a browser shows: $look # SKIP chromium is not installed"; done
 fi
+report=$(find . -name report.html | head -n 1) run=$(dirname "$report")
+cp "$run/run.json" run.before
+"$GRPO" report "$run" --out "$run/run.json" >out 2>err; status=$?
+result "a file that is no report is not replaced" "$([ $status = 2 ] && grep -q 'run.json is a file, and not a report; give another name' err || show err
+  cmp run.before "$run/run.json" 2>&1)"
 finish

@@ -6,6 +6,7 @@ local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local paint = require "grpo.repl.pretty.paint"
+local rundir = require "grpo.runs.directory"
 
 local command = {
   name = "attach",
@@ -56,11 +57,20 @@ local function message_of(line, run)
   return message
 end
 
+-- The run ends the connection when it ends itself, while all its places are taken, or if this side
+-- does not read.
+local function fail_gone(run)
+  local now = rundir.describe(run.dir)
+  if not now or now.state ~= "running" then fail("EIO", "%s has ended", run.dir) end
+  fail("EIO", "%s has closed the session but goes on: it takes %d at once, and drops one that does "
+    .. "not read its answers; try again later", run.dir, core.channel.clients)
+end
+
 -- The next message; nil and the signal if one came first.
 local function receive(channel, run)
   while true do
     local line = channel:read(0.5)
-    if line == nil then fail("EIO", "%s has ended", run.dir) end
+    if line == nil then fail_gone(run) end
     if line then return message_of(line, run) end
     local signal = core.signal_take()
     if signal then return nil, signal end
@@ -77,7 +87,7 @@ local function ask(channel, run, id, text, look)
     fail("EARG", "the text has %d bytes, but a run takes %d at most; let it read a file", #text,
       core.channel.longest)
   end
-  if not channel:write(line) then fail("EIO", "%s has ended", run.dir) end
+  if not channel:write(line) then fail_gone(run) end
   while true do
     local answer, signal = receive(channel, run)
     if not answer then

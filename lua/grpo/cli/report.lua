@@ -39,6 +39,15 @@ local function is_of_sweep(word)
   return of_sweep[word:match("[^/]*$")] and not core.fs.isdir(word)
 end
 
+-- A report replaces an older one, and no other file: a run's own, named by mistake, would be lost.
+local function refuse_other_file(path)
+  local text = core.fs.read(path)
+  if text and not text:find("^<!doctype html>") then
+    error(core.error("EARG", ("report: --out: %s is a file, and not a report; give another name")
+      :format(path)), 0)
+  end
+end
+
 function command.run(o)
   if not (o.flags.smooth >= 0 and o.flags.smooth <= 0.99) then
     error(core.error("EARG", ("--smooth is %g, want 0 to 0.99"):format(o.flags.smooth)), 0)
@@ -57,6 +66,7 @@ function command.run(o)
   end
   local path = o.flags.out
     or runs[1].dir .. (#runs > 1 and "/report-overlay.html" or "/report.html")
+  refuse_other_file(path)
   local text = html.overlay(runs, look, #runs == 1 and o.flags.completions or nil)
   local ok, message = core.fs.write(path, text)
   if not ok then error(core.error("EIO", tostring(message)), 0) end
