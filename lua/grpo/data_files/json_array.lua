@@ -25,9 +25,14 @@ local function lists_of(value)
   return #names > 0 and (" (%s)"):format(table.concat(names, ", ", 1, math.min(#names, 5))) or ""
 end
 
+-- An empty list is not an empty object, of which only the encoder knows.
+local function is_list(row)
+  return #row > 0 or next(row) == nil and core.json_encode(row) == "[]"
+end
+
 local function check_rows(list, path)
   for i, row in ipairs(list) do
-    if type(row) ~= "table" or #row > 0 then
+    if type(row) ~= "table" or is_list(row) then
       errors.raise("EFORMAT", "%s: entry %d of the array is %s, want an object", path, i,
         type(row) == "table" and "a list" or row == core.json_null and "null" or
         "a " .. type(row))
