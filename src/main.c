@@ -151,6 +151,6 @@ int main(int argc, char **argv) {
     r.status = status_exit(GRPO_ENOMEM);
   }
   script_close(s);
-  comm_finish();
+  comm_finish(r.status);
   return leave(r.status);
 }

@@ -91,7 +91,7 @@ static Status watch(void) {
   int missing = 0;
   while (missing < world.size && joined[missing]) missing++;
   if (missing == world.size) return GRPO_OK;
-  watchdog_leave(0);
+  watchdog_leave(0, false);
   if (world.rank == missing)
     log_message(LOG_WARNING, "nobody notices a rank that hangs, because %s", err_message());
   return GRPO_OK;
@@ -114,21 +114,22 @@ Status comm_start(const char *kind) {
   return size > 1 ? watch() : GRPO_OK;
 }
 
-void comm_finish(void) {
+void comm_finish(int status) {
   watchdog_wait(true);
+  if (status) watchdog_leave(status, false); /* a launcher may end the others now */
   if (world.module) world.module->finish();
-  watchdog_leave(0);
+  watchdog_leave(0, false);
   world.module = NULL;
   world.rank = 0;
   world.size = 1;
 }
 
 void comm_abort(int status) {
-  watchdog_leave(status);
+  watchdog_leave(status, true);
   if (world.size > 1) world.module->abort(status);
 }
 
-void comm_leave(int status) { watchdog_leave(status); }
+void comm_leave(int status) { watchdog_leave(status, true); }
 
 int comm_rank(void) { return world.rank; }
 int comm_size(void) { return world.size; }

@@ -22,7 +22,8 @@ const char *comm_launcher(void);
 /* Meets the other ranks.  kind: "openmpi" or "mpich".  ENOENT, EARG: its library is not there or
  * does not fit. */
 Status comm_start(const char *kind);
-void comm_finish(void); /* all ranks; the last call */
+/* All ranks; the last call.  status: of this process, which has said why if it is not 0. */
+void comm_finish(int status);
 /* Ends all ranks at once with this exit status; returns where there is one alone. */
 void comm_abort(int status);
 /* This rank ends at once, with this status, and so do the others.  Safe in a signal handler. */

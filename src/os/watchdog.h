@@ -43,8 +43,9 @@ Status watchdog_open(WatchdogCard *card, int size);
 Status watchdog_join(const WatchdogCard *card, int rank, int size);
 /* The rank begins or ends to wait for others. */
 void watchdog_wait(bool waits);
-/* This rank leaves; 0: and is done, otherwise the others end too, with that status.  Safe in a
- * signal handler. */
-void watchdog_leave(int status);
+/* This rank leaves with this status; the first call counts.  If it is not 0, the user knows why,
+ * and no line follows; all: the others end at once, with the same status.  Safe in a signal
+ * handler. */
+void watchdog_leave(int status, bool all);
 
 #endif

@@ -37,8 +37,8 @@ struct Hub {
   int size, listening;
   double floor, looked, slowest; /* seconds */
   double all_wait;               /* since when; 0: one works */
-  bool over;
-  Peer *peer; /* [size + STRANGERS]: ranks, then strangers */
+  bool over, told;               /* all end; the user knows why */
+  Peer *peer;                    /* [size + STRANGERS]: ranks, then strangers */
   struct pollfd *poll;
 };
 
@@ -82,7 +82,7 @@ static void end_all(Hub *h, int status, const char *line, ...) {
   char text[512];
   if (h->over) return;
   h->over = true;
-  if (line) {
+  if (line && !h->told) {
     va_list args;
     va_start(args, line);
     vsnprintf(text, sizeof text - 1, line, args);
@@ -136,9 +136,10 @@ static void take(Hub *h, Peer *p) {
       drop(p);
   } else if (b.kind == BEAT_ALIVE) {
     take_alive(h, p, &b);
-  } else if (b.kind == BEAT_LEAVE) {
+  } else if (b.kind == BEAT_LEAVE || b.kind == BEAT_END) {
     p->state = PEER_LEFT;
-    if (b.status) end_all(h, b.status, NULL);
+    h->told |= b.status != 0;
+    if (b.kind == BEAT_END) end_all(h, b.status, NULL);
   }
 }
 

@@ -11,7 +11,7 @@ typedef enum BeatKind {
   BEAT_HELLO = 1, /* a rank: its host and the ranks' word; the hub: its own word */
   BEAT_ALIVE,     /* a rank: how far it is; the hub: the patience */
   BEAT_LEAVE,     /* a rank goes, with this status */
-  BEAT_END,       /* the hub: all ranks end, with this status */
+  BEAT_END,       /* a rank goes, with this status, and all end; the hub: so they do */
 } BeatKind;
 
 enum {

@@ -54,21 +54,14 @@ static int l_ranks_agreed(lua_State *L) {
   return 1;
 }
 
-/* ranks_finish(): all ranks end together; ranks_abort(status): all end now, for this one failed */
-static int l_ranks_finish(lua_State *L) {
-  (void)L;
-  comm_finish();
-  return 0;
-}
-
+/* ranks_abort(status): all end now, for this one failed */
 static int l_ranks_abort(lua_State *L) {
   comm_abort((int)luaL_checkinteger(L, 1));
   return 0;
 }
 
 CORE_PART(ranks) {
-  static const luaL_Reg functions[] = {FN(ranks),        FN(ranks_start),  FN(ranks_share),
-                                       FN(ranks_agreed), FN(ranks_finish), FN(ranks_abort),
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(ranks),        FN(ranks_start), FN(ranks_share),
+                                       FN(ranks_agreed), FN(ranks_abort), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -17,7 +17,7 @@
 
 enum { RANKS = 3, DONE = 42 };
 
-typedef enum Fate { LEAVES, DIES, STOPS, WAITS, WORKS, HANGS, FAILS } Fate;
+typedef enum Fate { LEAVES, DIES, STOPS, WAITS, WORKS, HANGS, FAILS, ENDS } Fate;
 
 /* The life of a rank, after all have joined. */
 static void live(const WatchdogCard *card, int rank, Fate fate, int ready, int go) {
@@ -25,17 +25,24 @@ static void live(const WatchdogCard *card, int rank, Fate fate, int ready, int g
   if (rank > 0 && watchdog_join(card, rank, RANKS)) _exit(99);
   if (write(ready, &c, 1) != 1 || read(go, &c, 1) != 1) _exit(98);
   watchdog_wait(fate == WAITS);
-  if (fate == DIES) raise(SIGKILL);
+  if (fate == DIES) { /* the last word of another comes first */
+    poll(NULL, 0, 500);
+    raise(SIGKILL);
+  }
   if (fate == STOPS) raise(SIGSTOP);
   if (fate == FAILS) {
-    watchdog_leave(7);
+    watchdog_leave(7, true);
+    _exit(7);
+  }
+  if (fate == ENDS) { /* as all do, but the launcher is faster than the others */
+    watchdog_leave(7, false);
     _exit(7);
   }
   for (int i = 0; fate != LEAVES && i < 3000; i++) { /* the hub ends this much earlier */
     if (fate == WORKS) progress_note();
     poll(NULL, 0, 10);
   }
-  watchdog_leave(0);
+  watchdog_leave(0, false);
   _exit(DONE);
 }
 
@@ -134,6 +141,9 @@ TEST(a_rank_that_has_spoken_ends_all_without_a_line) {
   char line[512];
   run((Fate[]){WAITS, FAILS, WORKS}, false, status, line);
   CHECK(status[0] == 7 && status[1] == 7 && status[2] == 7);
+  CHECK(!line[0]);
+  run((Fate[]){WAITS, ENDS, DIES}, false, status, line);
+  CHECK(status[0] == 1 && status[1] == 7);
   CHECK(!line[0]);
 }
 
