@@ -21,6 +21,7 @@ struct Optimizer {
   MomentMaps *maps;
   double *piece;  /* sums of squares of all pieces, of all ranks; NULL: one rank alone */
   real *exchange; /* [ranks, slice_chunk()] weights on their way; NULL: likewise */
+  int largest; /* 1 + the number of the parameter with the largest gradient; 0: not known yet */
 };
 
 /* ---- options ------------------------------------------------------------------------ */
@@ -156,15 +157,22 @@ static Status square_pieces(Optimizer *o, const Ctx *cx) {
 Status optimizer_grad_norm(Optimizer *o, const Ctx *cx, double *norm) {
   const double *piece = o->piece;
   const Param *p;
-  double sum = 0;
+  double sum = 0, most = -1;
   if (piece) try(square_pieces(o, cx));
   for (int i = 0; (p = model_next_trainable(o->m, &i));) {
     double of_param = piece ? 0 : vec_sumsq(cx, p->t.n, p->t.grad);
     for (size_t k = piece ? slice_pieces(p->t.n) : 0; k--;) of_param += *piece++;
+    if (of_param > most) most = of_param, o->largest = i;
     sum += of_param;
   }
   *norm = sqrt(sum);
   return GRPO_OK;
+}
+
+const char *optimizer_largest_gradient(const Optimizer *o) {
+  int i = o->largest - 1;
+  const Param *p = o->largest ? model_next_trainable(o->m, &i) : NULL;
+  return p ? p->name : NULL;
 }
 
 static bool decays(const Optimizer *o, const Param *p) {

@@ -33,6 +33,9 @@ Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o);
 void optimizer_free(Optimizer *o);
 /* The L2 norm of all gradients, of which each rank has its slice's; NaN where one of them is NaN. */
 Status optimizer_grad_norm(Optimizer *o, const Ctx *cx, double *norm);
+/* The name of the parameter whose own gradient had the largest norm when optimizer_grad_norm was
+ * last called; NULL: it was not.  It is the model's. */
+const char *optimizer_largest_gradient(const Optimizer *o);
 /* Clips the gradients (max_norm <= 0: no clipping), makes a step, gives all ranks the weights, and
  * calls model_updated.  `norm` is the result of optimizer_grad_norm. */
 Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, double norm);

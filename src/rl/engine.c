@@ -163,6 +163,10 @@ uint64_t engine_optimizer_steps(const Engine *e) {
   return e->optimizer ? optimizer_steps(e->optimizer) : 0;
 }
 
+const char *engine_largest_gradient(const Engine *e) {
+  return e->optimizer ? optimizer_largest_gradient(e->optimizer) : NULL;
+}
+
 uint64_t engine_update_tokens(const Engine *e) { return e->update_tokens; }
 
 const EngineOptions *engine_options(const Engine *e) { return &e->o; }

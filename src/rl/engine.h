@@ -40,6 +40,8 @@ uint64_t engine_optimizer_steps(const Engine *e);
 /* Tokens that optimizer steps of this engine have trained on; a token counts once in each of
  * them. */
 uint64_t engine_update_tokens(const Engine *e);
+/* The parameter with the largest gradient in the last optimizer step (optimizer.h); NULL: none. */
+const char *engine_largest_gradient(const Engine *e);
 const EngineOptions *engine_options(const Engine *e); /* REUSE_AUTO has been decided */
 Model *engine_policy(Engine *e);
 Model *engine_reference_model(Engine *e);           /* NULL: none */

@@ -243,7 +243,7 @@ static Status forward_completion(Engine *e, const Batch *b, const Unit *unit) {
   return forward_logp(e->policy, &e->tape, &p, hidden, b->temperature, NULL, NULL, &out);
 }
 
-Status nonfinite_rollout(Engine *e, Batch *b, int slot, const Completion *c) {
+Status nonfinite_rollout(Engine *e, Batch *b, int slot, const Completion *c, const char *when) {
   Nonfinite n;
   const int first = slot * b->group + c->sample, token = c->len;
   const Unit unit = {
@@ -258,7 +258,7 @@ Status nonfinite_rollout(Engine *e, Batch *b, int slot, const Completion *c) {
   nonfinite_end(&n);
   return fail(
       GRPO_EDIVERGED,
-      "training diverged: the logits for prompt %d, completion %d, token %d are not finite, "
+      "training diverged %s: the logits for prompt %d, completion %d, token %d are not finite, "
       "so nothing was sampled; %s%s%s",
-      slot + 1, c->sample + 1, token + 1, n.found, n.found[0] ? "; " : "", n.advice);
+      when, slot + 1, c->sample + 1, token + 1, n.found, n.found[0] ? "; " : "", n.advice);
 }

@@ -33,7 +33,8 @@ double nonfinite_shown(double x);
 bool nonfinite_tokens(Nonfinite *n, const Unit *unit, const real *x, const real *mask,
                       const char *what, const char *advice);
 /* A rollout has ended because the logits for the next token of completion c, of the batch's prompt
- * `slot`, are not finite.  Runs the training forward over its tokens, and says what came first. */
-Status nonfinite_rollout(Engine *e, Batch *b, int slot, const Completion *c);
+ * `slot`, are not finite.  Runs the training forward over its tokens, and says what came first.
+ * when: "at step 3", for the message. */
+Status nonfinite_rollout(Engine *e, Batch *b, int slot, const Completion *c, const char *when);
 
 #endif

@@ -11,6 +11,8 @@
 #include "rl/nonfinite.h"
 #include "rl/share.h"
 
+#include <stdio.h>
+
 /* Makes room for the decoder's call; it grows to the largest rollout and is kept. */
 static Status scratch(Engine *e, int requests, int completions) {
   if (requests > e->max_requests) {
@@ -78,6 +80,17 @@ static void make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const int 
   }
 }
 
+/* The logits for the next token of a completion were not finite. */
+static Status say_diverged(Engine *e, Batch *b, BatchSlot slot, const int *slots,
+                           const Completion *bad, unsigned long step) {
+  char when[64];
+  if (slot == BATCH_SAMPLE)
+    snprintf(when, sizeof when, "at step %lu", step + 1);
+  else
+    snprintf(when, sizeof when, "in the evaluation after step %lu", step);
+  return nonfinite_rollout(e, b, slots ? slots[bad->request] : bad->request, bad, when);
+}
+
 /* Samples completions from .. from + o->group - 1 of the groups. */
 static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots, int from,
                        const Prompt *prompts, const RolloutOptions *o) {
@@ -92,7 +105,7 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   decoder_on_turn(e->decoder, NULL, NULL);
   decoder_on_token(e->decoder, NULL, NULL);
   const Completion *bad = s == GRPO_EDIVERGED ? decoder_diverged(e->decoder) : NULL;
-  if (bad) return nonfinite_rollout(e, b, slots ? slots[bad->request] : bad->request, bad);
+  if (bad) return say_diverged(e, b, slot, slots, bad, o->step);
   try(s);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < o->group; k++)

@@ -248,6 +248,12 @@ static int l_update_tokens(lua_State *L) {
   return 1;
 }
 
+/* largest_gradient() -> the name of the parameter that had it in the last optimizer step, or nil */
+static int l_largest_gradient(lua_State *L) {
+  lua_pushstring(L, engine_largest_gradient(check_engine(L, 1)));
+  return 1;
+}
+
 /* engine:save([dir]): without a directory as engine_save() */
 static int l_save(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
@@ -272,7 +278,7 @@ CORE_PART(engine) {
   static const luaL_Reg methods[] = {
       FN(save),          FN(load),  FN(reserve),         FN(estimate),
       FN(eval_capacity), FN(close), FN(optimizer_steps), FN(update_tokens),
-      {NULL, NULL},
+      FN(largest_gradient), {NULL, NULL},
   };
   static const luaL_Reg meta[] = {META(gc), META(close), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

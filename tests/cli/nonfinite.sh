@@ -50,10 +50,31 @@ cp -a runs/skip-001 whole
 result "a run that is stopped before the batch and resumed ends with the same bytes" \
   "$(diff -r whole/checkpoints again/skip-001/checkpoints && diff -r whole/nonfinite again/skip-001/nonfinite)"
 
+# ---- what happened before ---------------------------------------------------------------------------------------------
+experiment grows.lua "train = { steps = 12, prompts_per_step = 2, lr = function(p) return p.step < 5 and 1e-3 or 1e38 end }, checkpoint = { every = 2 }"
+"$GRPO" run grows.lua --quiet --as whole >out 2>err; status=$?
+layer=', largest in [a-z_.0-9]+\)'
+before="; before it, the largest of 6 gradient norms was [0-9.e-]+ \(step [1-6], learning rate (0\.001|1e\+38)$layer(, and the last [0-9.e-]+ \(step 6, learning rate 1e\+38$layer)?"
+result "a divergence says what came before it: step, largest gradient, learning rate, layer" \
+  "$([ $status = 4 ] && grep -qE "training diverged at step 7: .*$before; 'grpo replay" err || { echo "status $status"; cat err; })"
+result "which are those of the metrics" "$(norm=$(sed -n -E 's/.* gradient norms was ([0-9.e-]+) .*/\1/p' err) "$GRPO" repl <<'LUA' 2>&1
+local most = 0
+for line in io.lines "runs/whole/metrics.jsonl" do most = math.max(most, grpo.json.decode(line).grad_norm) end
+if ("%.3g"):format(most) ~= os.getenv "norm" then print(most, os.getenv "norm") end
+LUA
+)"
+"$GRPO" run grows.lua --quiet --as parts --steps 4 >out 2>err
+"$GRPO" run --quiet --resume=runs/parts >out 2>err
+result "also after a resume" "$(grep -qE "training diverged at step 7: .*; before it, the largest of 3 gradient norms was " err || show err)"
+experiment first.lua "train = { steps = 4, prompts_per_step = 2, loss = function(t) return ((t.logp - t.old_logp) / 0):sum() end }"
+"$GRPO" run first.lua --quiet >out 2>err; status=$?
+result "in the first step there is nothing before it" "$([ $status = 4 ] && ! grep -q 'before it' err || { echo "status $status"; cat err; })"
+result "and a reward that is not finite is not the gradients' fault" "$("$GRPO" run stop.lua --quiet >out 2>err; grep -q 'before it' err && show err)"
+
 # ---- other kinds of steps ---------------------------------------------------------------------------------------------
 "$GRPO" run sft.lua --quiet >out 2>err; status=$?
-result "demonstrations: the message names the operation and the example" \
-  "$([ $status = 4 ] && grep -qE 'training diverged at step [0-9]+: .*the first such value is the (result|gradient) .* \(model\..* example' err || { echo "status $status"; cat err; })"
+result "demonstrations: the message names the operation, the example and what came before" \
+  "$([ $status = 4 ] && grep -qE 'training diverged at step [0-9]+: .*the first such value is the (result|gradient) .* \(model\..* example .*; before it, the largest of [0-9]+ gradient norms was |training diverged at step 2: .*; before it, the gradient norm was [0-9.e-]+ \(step 1, learning rate 1e\+38, largest in [a-z_.0-9]+\)' err || { echo "status $status"; cat err; })"
 "$GRPO" replay sft-001 --nonfinite >out 2>err; status=$?
 result "and replay shows them" "$([ $status = 0 ] && grep -qF '  target: 1<|endoftext|>' out || show out err)"
 "$GRPO" replay sft-001 --nonfinite --reward length.lua >out 2>err; status=$?

@@ -178,6 +178,30 @@ static void check_resume(OptimizerKind kind) {
   pool_free(pool);
 }
 
+TEST(the_parameter_with_the_largest_gradient_is_known) {
+  const Ctx cx = {0};
+  OptimizerOptions options;
+  Optimizer *o;
+  optimizer_options_init(&options);
+  Model *m = small_model(tiny_gpt2, NULL, 1);
+  OK(model_set_trainable(m, true));
+  REQUIRE(optimizer_new(&o, m, &options));
+  CHECK(optimizer_largest_gradient(o) == NULL);
+  int count = 0;
+  Param *p;
+  for (int at = 0; (p = model_next_trainable(m, &at)); count++) {
+    random_gradients(m, 1);
+    p->t.grad[0] = 1000;
+    double norm;
+    OK(optimizer_grad_norm(o, &cx, &norm));
+    CHECK(norm > 1000);
+    CHECK_STR(optimizer_largest_gradient(o), p->name);
+  }
+  CHECK(count > 10);
+  optimizer_free(o);
+  model_release(m);
+}
+
 TEST(saved_moments_continue_exactly_with_any_number_of_threads) {
   for (int k = 0; k < KINDS; k++) check_resume(kinds[k]);
 }

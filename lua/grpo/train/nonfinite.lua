@@ -23,9 +23,11 @@ function nonfinite.check_rewards(completions)
     local r = c.reward
     local slot = (i - 1) // #c.group + 1
     if type(r) == "number" and r - r ~= 0 then
-      errors.raise("EDIVERGED", "the reward of prompt %d, completion %d is %s, so the weights were "
-        .. "not changed; look at the rewards and at hooks.on_rollout", slot, c.index,
-        number_text(r))
+      local _, err = errors.try(errors.raise, "EDIVERGED", "the reward of prompt %d, completion %d is "
+        .. "%s, so the weights were not changed; look at the rewards and at hooks.on_rollout", slot,
+        c.index, number_text(r))
+      err.nonfinite = true -- of a reward, as in scoring.lua
+      error(err, 0)
     elseif r ~= nil and r ~= core.none
       and (type(r) ~= "number" or math.abs(r) > core.largest_reward) then
       errors.raise_plain("ESCRIPT", "hooks.on_rollout: the reward of prompt %d, completion %d is "
@@ -82,6 +84,13 @@ local function keep(stage, p, message, number)
   return ok and path
 end
 
+-- Adds to an error of the engine what the steps before it did.
+function nonfinite.tell_course(tr, err)
+  if type(err) ~= "table" or err.code ~= "EDIVERGED" or err.nonfinite then return end
+  err.nonfinite = true -- once
+  err.message = err.message .. tr.recorder.course:told()
+end
+
 -- ---- what follows ------------------------------------------------------------------
 
 -- A step of the stage has failed with `err`, its attempt `number`.  Keeps the batch, and returns
@@ -91,6 +100,7 @@ function nonfinite.skips(stage, p, err, number)
   if type(err) ~= "table" or not (err.code == "EDIVERGED" or err.nonfinite) then return false end
   local path = keep(stage, p, err.message, number)
   local tr = stage.tr
+  nonfinite.tell_course(tr, err)
   local look = path and ("; 'grpo replay %s %d --nonfinite' shows the batch"):format(
     tr.directory.dir, tr.step_count + 1) or ""
   if stage.config.train.on_nonfinite == "skip" and number <= MOST_IN_A_ROW then

@@ -3,6 +3,7 @@
 -- show a known pattern.
 
 local core = require "grpo.core"
+local course = require "grpo.train.course"
 local diagnose = require "grpo.train.diagnose"
 local display = require "grpo.runs.display"
 local reward_hacking = require "grpo.reward_checks.reward_hacking"
@@ -15,7 +16,7 @@ Recorder.__index = Recorder
 
 function recorder.new(tr)
   return setmetatable({ tr = tr, watcher = diagnose.watcher(),
-    detector = reward_hacking.detector() }, Recorder)
+    detector = reward_hacking.detector(), course = course.new() }, Recorder)
 end
 
 -- ---- the beginning -----------------------------------------------------------------------
@@ -49,7 +50,10 @@ end
 function Recorder:begin()
   local tr = self.tr
   local lines = facts_of_model(tr)
-  if tr.resumed then lines = { tr.directory and tr.directory:other_kernels() } end
+  if tr.resumed then
+    lines = { tr.directory and tr.directory:other_kernels() }
+    self.course:add(tr.step_count, tr.metrics)
+  end
   say_resumed(tr)
   for _, line in ipairs(lines) do
     tr.view:info(line)
@@ -99,6 +103,7 @@ function Recorder:step(metrics)
   local tr, config = self.tr, self.tr.settings
   local run, completions = tr.directory, tr.batch and tr.batch.completions
   tr.view:step(tr, metrics)
+  self.course:add(tr.step_count, metrics, tr.stage.engine:largest_gradient())
   self:advise(self.watcher:step(metrics,
     { fixed_length = follows_targets(config), completions = completions,
       reference = config.reference }))

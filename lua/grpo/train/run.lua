@@ -4,6 +4,7 @@ local core = require "grpo.core"
 local experiment = require "grpo.experiment"
 local interrupt = require "grpo.train.interrupt"
 local loop = require "grpo.train.loop"
+local nonfinite = require "grpo.train.nonfinite"
 local ranks = require "grpo.train.ranks"
 
 -- Why the loop has ended, and the error if it was one.
@@ -28,6 +29,7 @@ return function(tr)
     tr:on_first_rank(function() return tr.directory and tr:save() end)
   end
   if err ~= nil then
+    nonfinite.tell_course(tr, err) -- of an evaluation
     ranks.fail_alone(err)
     experiment.locate(tr.settings, err)
     call_on_error(tr, err)
