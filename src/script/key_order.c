@@ -141,14 +141,22 @@ void key_order_end(lua_State *L, const KeyOrder *o, int object) {
   lua_pop(L, 2);
 }
 
+bool push_key_order(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &orders_key);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  if (!lua_isnil(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
 /* core.key_order(t) -> the list of the keys that a file gave the object t, which belongs to
  * others too and must not be changed; nil if it came from no file or has fewer than two */
 static int l_key_order(lua_State *L) {
   luaL_checkany(L, 1);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &orders_key);
-  lua_pushvalue(L, 1);
-  lua_rawget(L, -2);
-  return 1;
+  return push_key_order(L, 1);
 }
 
 CORE_PART(key_order) {

@@ -20,5 +20,8 @@ KeyOrder key_order_begin(lua_State *L);
 void key_order_add(lua_State *L, KeyOrder *o);
 /* The table at index `object` has had all its keys. */
 void key_order_end(lua_State *L, const KeyOrder *o, int object);
+/* Pushes the list of the keys that a file gave the table at index, and returns true; false, and
+ * nothing is pushed, if it came from no file or has fewer than two. */
+bool push_key_order(lua_State *L, int index);
 
 #endif

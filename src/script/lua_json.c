@@ -1,9 +1,10 @@
 /* lua_json.c - JSON to Lua values and back.
  *
- * Reading: null is core.json_null, integral numbers are integers; the order of an object's keys is
- * noted beside it (key_order.h).  core.json_ordered lets its caller make the tables.  Writing: keys
- * are sorted, numbers have the shortest form that reads back the same; NaN and infinities become
- * null.  A table with only an array part is a list; {} is [] unless core.json_object marked it.
+ * Reading: null is core.json_null; a number is an integer if it is written as one, and otherwise a
+ * float, as in Python; the order of an object's keys is noted beside it (key_order.h).
+ * core.json_ordered lets its caller make the tables.  Writing: keys are sorted, numbers have the
+ * shortest form that reads back the same; NaN and infinities become null.  A table with only an
+ * array part is a list; {} is [] unless core.json_object marked it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -106,7 +107,7 @@ static void push_node(lua_State *L, const Json *j, int makers) {
     push_text(L, json_string(j));
     break;
   case JSON_NUMBER:
-    if (makers ? json_int64(j, &n) : json_integer(j, &n))
+    if (json_int64(j, &n))
       lua_pushinteger(L, n);
     else
       lua_pushnumber(L, json_number(j));

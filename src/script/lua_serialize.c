@@ -5,12 +5,14 @@
  *   N nil   F false   T true   J json_null   I int64   D the bits of a double   S u32 length, bytes
  *   { u32 count, then count pairs of key and value      O the same, of a json_object
  *   R u32 n: the n-th table begun, from 0
+ *   K u32 count, then count strings, then a table: the order of its keys in a file (key_order.h)
  * Keys are sorted: booleans, then numbers, then strings.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "script/binding.h"
+#include "script/key_order.h"
 #include "script/lua_json.h"
 #include "script/lua_serialize.h"
 
@@ -26,7 +28,8 @@ typedef struct Encoder {
   int seen; /* stack index: table -> number */
   uint32_t tables;
   int depth;
-  Buf *path; /* "state.a[1]" for messages */
+  Buf *path;   /* "state.a[1]" for messages */
+  bool values; /* the order of keys does not count */
 } Encoder;
 
 static void put_u32(Buf *b, uint32_t v) {
@@ -94,6 +97,32 @@ static lua_Integer push_sorted_keys(Encoder *e, int index) {
   return n;
 }
 
+static void put_string(Encoder *e, int index) {
+  size_t n;
+  const char *s = lua_tolstring(e->L, index, &n);
+  if (n > UINT32_MAX)
+    raise_new(e->L, GRPO_EARG, "%s is a string of %zu bytes, but the format has room for %u",
+              e->path->data, n, UINT32_MAX);
+  buf_putc(e->b, 'S');
+  put_u32(e->b, (uint32_t)n);
+  buf_put(e->b, s, n);
+}
+
+/* The order in which a file gave the keys of the table at index, if one did. */
+static void encode_order(Encoder *e, int index) {
+  lua_State *L = e->L;
+  if (!push_key_order(L, index)) return;
+  const lua_Integer n = luaL_len(L, -1);
+  buf_putc(e->b, 'K');
+  put_u32(e->b, (uint32_t)n);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, -1, i);
+    put_string(e, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
 static void encode_table(Encoder *e, int index) {
   lua_State *L = e->L;
   lua_pushvalue(L, index);
@@ -107,6 +136,7 @@ static void encode_table(Encoder *e, int index) {
   const bool object = is_json_object(L, index);
   if (!object && lua_getmetatable(L, index))
     raise_new(L, GRPO_EARG, "%s has a metatable; tr.state holds plain tables", e->path->data);
+  if (!e->values) encode_order(e, index);
   lua_pushvalue(L, index);
   lua_pushinteger(L, e->tables++);
   lua_rawset(L, e->seen);
@@ -138,8 +168,6 @@ static bool is_json_null(lua_State *L, int index) {
 
 static void encode(Encoder *e, int index) {
   lua_State *L = e->L;
-  size_t n;
-  const char *s;
   double d;
   uint64_t bits;
   luaL_checkstack(L, 10, "state");
@@ -160,13 +188,7 @@ static void encode(Encoder *e, int index) {
     put_u64(e->b, lua_isinteger(L, index) ? (uint64_t)lua_tointeger(L, index) : bits);
     break;
   case LUA_TSTRING:
-    s = lua_tolstring(L, index, &n);
-    if (n > UINT32_MAX)
-      raise_new(L, GRPO_EARG, "%s is a string of %zu bytes, but the format has room for %u",
-                e->path->data, n, UINT32_MAX);
-    buf_putc(e->b, 'S');
-    put_u32(e->b, (uint32_t)n);
-    buf_put(e->b, s, n);
+    put_string(e, index);
     break;
   case LUA_TTABLE:
     encode_table(e, index);
@@ -183,12 +205,13 @@ static void encode(Encoder *e, int index) {
   e->depth--;
 }
 
-/* core.state_encode(v[, name]) -> bytes; upvalue 1: table.sort */
+/* core.state_encode(v[, name[, values]]) -> bytes; upvalue 1: table.sort.  values: equal keys and
+ * values give equal bytes, whatever the order of keys that a file gave them */
 static int l_encode(lua_State *L) {
   luaL_checkany(L, 1);
   const char *name = lua_isnoneornil(L, 2) ? "state" : check_string(L, 2, NULL);
+  Encoder e = {.L = L, .values = lua_toboolean(L, 3)};
   lua_settop(L, 2);
-  Encoder e = {.L = L};
   lua_newtable(L);
   e.seen = 3;
   e.b = push_buf(L);
@@ -245,6 +268,24 @@ static void decode_table(StateReader *d, bool object) {
   }
 }
 
+static void decode_ordered(StateReader *d) {
+  lua_State *L = d->L;
+  const uint64_t n = get_bytes(d, 4);
+  if (n > (uint64_t)(d->end - d->p) / 5) corrupt(L, "an order is longer than the file");
+  KeyOrder order = key_order_begin(L);
+  for (uint64_t i = 0; i < n; i++) {
+    decode(d);
+    if (lua_type(L, -1) != LUA_TSTRING) corrupt(L, "a key of an object is not a string");
+    key_order_add(L, &order);
+    lua_pop(L, 1);
+  }
+  const uint64_t kind = get_bytes(d, 1);
+  if (kind != '{' && kind != 'O') corrupt(L, "no table follows the order of its keys");
+  decode_table(d, kind == 'O');
+  key_order_end(L, &order, -1);
+  lua_remove(L, -2);
+}
+
 static void decode(StateReader *d) {
   lua_State *L = d->L;
   uint64_t n;
@@ -288,6 +329,9 @@ static void decode(StateReader *d) {
     break;
   case 'O':
     decode_table(d, true);
+    break;
+  case 'K':
+    decode_ordered(d);
     break;
   default:
     corrupt(L, "a value is of an unknown kind");

@@ -8,8 +8,10 @@ describe("json.decode", function()
       json.decode('{"a":[1,2.5,"x",true,false],"b":{}}'))
     assert.equal(json.null, json.decode("null"))
     assert.equal("integer", math.type(json.decode("12")))
-    assert.equal("integer", math.type(json.decode("1e3")))
-    assert.equal("float", math.type(json.decode("1.5")))
+    for _, text in ipairs { "1.5", "1e3", "1.0", "-0.0" } do
+      assert.equal("float", math.type(json.decode(text)), text)
+    end
+    assert.equal(9007199254740993, json.decode("9007199254740993"))
     assert.equal("ä\n😀", json.decode('"\\u00e4\\n\\ud83d\\ude00"'))
     assert.equal(9007199254740992, json.decode("9007199254740992"))
   end)

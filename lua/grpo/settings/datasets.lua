@@ -32,10 +32,11 @@ end
 local function whole(spec, name, path, complain)
   local n = spec[name]
   if n == nil then return nil end
-  if math.type(n) ~= "integer" or n < 0 then
+  local number = type(n) == "number" and math.tointeger(n)
+  if not number or number < 0 then
     complain(path .. "." .. name, "want a whole number, 0 or more")
   end
-  return n
+  return number
 end
 
 -- Is `path` the name of a file, or a list of such names?

@@ -29,8 +29,8 @@ end
 
 -- The CRC-32C of a row's value: equal values have equal ones, whatever the order of their keys.
 function row_checksum.of(row)
-  local ok, bytes = errors.try(core.state_encode, row)
-  return core.fs.crc32c(ok and bytes or core.state_encode(plain(row, 0)))
+  local ok, bytes = errors.try(core.state_encode, row, "row", true)
+  return core.fs.crc32c(ok and bytes or core.state_encode(plain(row, 0), "row", true))
 end
 
 return row_checksum
