@@ -8,6 +8,7 @@ local contents = require "grpo.data_files.contents"
 local core = require "grpo.core"
 local data_files = require "grpo.data_files"
 local errors = require "grpo.base.errors"
+local foreign_functions = require "grpo.base.foreign_functions"
 local options = require "grpo.options"
 
 local Dataset = { __name = "grpo.Dataset" }
@@ -17,7 +18,9 @@ Dataset.__len = function(ds) return ds.n end
 Dataset.__tostring = function(ds) return ("dataset of %d rows (%s)"):format(ds.n, ds.name) end
 
 function Dataset.__index(ds, key)
-  if math.type(key) ~= "integer" then return methods[key] end
+  if math.type(key) ~= "integer" then
+    return methods[key] or foreign_functions.refuse_method(key)
+  end
   if key < 1 or key > ds.n then return nil end
   return ds.get(key)
 end
@@ -226,4 +229,12 @@ function data.is_dataset(v)
   return getmetatable(v) == Dataset
 end
 
-return data
+local readers = {}
+for name in pairs(data) do
+  if name ~= "inputs" and name ~= "is_dataset" then readers[#readers + 1] = name end
+end
+table.sort(readers)
+
+return setmetatable(data, { __index = function(_, name)
+  return foreign_functions.refuse("grpo.data", name, readers)
+end })

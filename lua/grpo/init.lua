@@ -77,9 +77,7 @@ table.sort(known)
 return setmetatable(grpo, {
   __index = function(t, name)
     if not later[name] then
-      local options, errors = require "grpo.options", require "grpo.base.errors"
-      errors.raise("EARG", "grpo.%s: there is no such function, %s", tostring(name),
-        options.advice(name, known))
+      require("grpo.base.foreign_functions").refuse("grpo", name, known)
     end
     local value = later[name]()
     rawset(t, name, value)

@@ -33,7 +33,8 @@ first "the beginning of a name stands before a word of a text" 'rewards\.repetit
 first "several words are all there" 'adaptive_kl' kl schedule
 finds "a misspelt word leads to the nearest" "^nothing is known of 'temprature'; this is of 'temperature':$" temprature
 result "nothing at all" "$("$GRPO" help zzqqzz 2>&1 | grep -qx "grpo: help: nothing is known of 'zzqqzz'; see 'grpo help'" || show err)"
-for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs tensorbord:report; do
+for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs tensorbord:report finetune:run grpo:run predict:generate "serve:report RUN --serve" "watch:logs -f RUN" \
+    "resume:run --resume=RUN" "continue:run --resume=RUN"; do
   "$GRPO" "${pair%:*}" >out 2>err; status=$?
   [ $status = 2 ] || echo "exit status $status" >>err
   result "grpo ${pair%:*}" "$(echo "grpo: unknown command '${pair%:*}', did you mean '${pair#*:}'?; see 'grpo help'" | diff - err)"

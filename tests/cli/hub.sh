@@ -35,6 +35,8 @@ is "main is the newer commit" 3 "$("$GRPO" generate org/digits '1+1=' --temperat
 is "name@commit is the older one" 7 "$("$GRPO" generate org/digits@$first '1+1=' --temperature 0 --max-new-tokens 4)"
 printf %s $first >"$HF_HUB_CACHE/models--org--digits/refs/v1"
 is "name@tag" 7 "$("$GRPO" generate org/digits@v1 '1+1=' --temperature 0 --max-new-tokens 4)"
+says "a misspelt name: the one that is there" 3 "'grpo pull org/digist' brings it; or is org/digits meant, which is there\?$" \
+  "$GRPO" generate org/digist '1+1='
 mkdir org && cp -r seven org/digits
 is "a path on the disk wins" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max-new-tokens 4)"
 rm -r org

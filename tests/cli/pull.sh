@@ -191,6 +191,15 @@ says "a token and an address that does not encrypt" 5 'grpo: org/seven: ' \
   timeout 60 env HF_TOKEN=hf_secret HF_ENDPOINT=http://hub.invalid "$GRPO" pull org/seven
 result "is not sent" "$(grep -q 'the token is not sent, because http://hub.invalid does not encrypt' err || show err)"
 
+# ---- what other programs call it --------------------------------------------------------------------------------------
+for pair in "--revision v1:write NAME@REVISION" "--repo-type dataset:write --dataset" "--token x:set HF_TOKEN" \
+    "--local-dir x:set HF_HUB_CACHE" "--cache-dir x:set HF_HUB_CACHE" "--force-download:a pull compares"; do
+  # shellcheck disable=SC2086
+  says "pull ${pair%%:*}" 2 "unknown flag ${pair%%[ :]*}[,;:] .*${pair#*:}" "$GRPO" pull org/seven ${pair%%:*}
+done
+says "an address in place of a name" 2 "is not a name of the Hub; write org/seven$" "$GRPO" pull https://huggingface.co/org/seven/tree/main
+says "also for a model" 3 "https://huggingface.co/org/seven: .*; write org/seven$" "$GRPO" generate https://huggingface.co/org/seven x
+
 # ---- what the server says is untrusted ------------------------------------------------------------------------------------------
 fresh
 # tree NAME JSON PATTERN

@@ -17,6 +17,7 @@
 --   instead_of names that are refused with this one: of earlier versions, or of other programs
 --   doc        what the flag does, beginning with a verb; completions show the words before the
 --              first of ";", ":", "(" and "."
+-- A command's field `elsewhere` says of further names of other programs what to do instead.
 -- An argument is a word without dashes.  It has name, type (or a list of types), doc, and
 --   optional   true: it may be left out; unless = NAME: it may be left out with the flag NAME
 --   repeated   true: there may be several

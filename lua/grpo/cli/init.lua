@@ -26,11 +26,14 @@ function cli.command(name)
 end
 
 -- Words that other programs have for a command, or that say what it does.
-local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "run", resume = "run",
+local resume, follow = "run --resume=RUN", "logs -f RUN"
+local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "run", grpo = "run",
+  finetune = "run", resume = resume, continue = resume,
   evaluate = "eval", validate = "eval", sample = "generate", complete = "generate",
-  infer = "generate", inference = "generate", serve = "report", tensorboard = "report",
-  plot = "report", list = "runs", ls = "runs", log = "logs", tail = "logs", kill = "stop",
-  convert = "export", merge = "export", gguf = "export", new = "init", create = "init",
+  infer = "generate", inference = "generate", predict = "generate", talk = "chat",
+  serve = "report RUN --serve", tensorboard = "report", plot = "report", list = "runs",
+  ls = "runs", status = "runs", log = "logs", tail = follow, watch = follow, follow = follow,
+  kill = "stop", convert = "export", merge = "export", gguf = "export", new = "init", create = "init",
   compare = "diff", env = "doctor", info = "doctor", benchmark = "bench", tune = "sweep",
   grid = "sweep", download = "pull", shell = "repl", lint = "check", dryrun = "check" }
 
@@ -40,7 +43,7 @@ local function command_meant(word)
   if near then return near end
   local words = {}
   for other, name in require("grpo.base.sorted")(also) do
-    if options.among(name, cli.commands) then words[#words + 1] = other end
+    if options.among(name:match "^%S+", cli.commands) then words[#words + 1] = other end
   end
   local other = options.nearest(word, words)
   return also[other], other

@@ -87,6 +87,8 @@ local function about_unknown(command, name)
   local word = name:gsub("-", "_")
   local flag = named_otherwise(command, name)
   if flag then return (", write --%s"):format(flag.name) end
+  local elsewhere = command.elsewhere and command.elsewhere[(name:gsub("_", "-"))]
+  if elsewhere then return "; " .. elsewhere end
   local names = {}
   for i, known in ipairs(all_flags(command)) do names[i] = "--" .. known.name end
   if options.among("--" .. name:gsub("_", "-"), names) then
@@ -94,10 +96,10 @@ local function about_unknown(command, name)
   end
   if not usage.takes(command, "option") then return options.hint("--" .. name, names) end
   local advice, ours = require("grpo.experiment.foreign").advice_on_name(word)
-  if advice then
+  if advice and ours ~= word then
     return ": " .. advice .. (ours and ("; options are written %s=VALUE"):format(ours) or "")
   end
-  local option = require("grpo.experiment.option_tree").whole_name(word)
+  local option = ours or require("grpo.experiment.option_tree").whole_name(word)
   return option and ("; options are written %s=VALUE"):format(option)
     or options.hint("--" .. name, names)
 end

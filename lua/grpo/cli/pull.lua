@@ -2,6 +2,7 @@ local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
+local hub = require "grpo.hub"
 local terminal = require "grpo.base.terminal"
 local text_width = require "grpo.base.text_width"
 
@@ -14,13 +15,17 @@ local command = {
         .. "branch, a tag or a commit of it" },
   },
   flags = {
-    { name = "dataset", doc = "bring a dataset; without this flag NAME is a model or an adapter" },
+    { name = "dataset", instead_of = { "repo-type" }, doc = "bring a dataset; without this flag NAME is a model or an adapter" },
     { name = "include", type = "word", value = "GLOB", repeated = true,
       doc = "bring only the files whose names match GLOB; * stands for any characters. The flag "
         .. "may be repeated. Without it, all files come but weights in other forms than "
         .. "safetensors, if a model has that" },
     flags.json,
   },
+  elsewhere = { revision = "write NAME@REVISION", token = "set HF_TOKEN, or run 'hf auth login'",
+    ["local-dir"] = "set HF_HUB_CACHE to have it elsewhere", ["cache-dir"] = "set HF_HUB_CACHE",
+    ["force-download"] = "a pull compares every file with its sum, and brings it again if it differs",
+    exclude = "name what is wanted by --include" },
   about = {
     "Downloads NAME into the Hugging Face cache, where Python tools find it too, and prints its "
       .. "directory. Then NAME can stand wherever a path to a model, a tokenizer or an adapter "
@@ -113,8 +118,9 @@ end
 function command.run(o)
   local name = o.words[1]
   if not core.hub_is_name(name) then
-    errors.raise_plain("EARG", "pull: %s is not a name of the Hub; want ORGANISATION/REPOSITORY, "
-      .. "perhaps with @REVISION", name)
+    local inner = hub.name_in(name)
+    errors.raise_plain("EARG", "pull: %s is not a name of the Hub; %s", name, inner
+      and "write " .. inner or "want ORGANISATION/REPOSITORY, perhaps with @REVISION")
   end
   local progress = new_progress(name)
   local ok, dir, commit = core.protected(require("grpo.hub.pull").run, { name = name,

@@ -26,6 +26,7 @@ local run = {
     { name = "quiet", doc = "show no progress on the screen" },
     flags.json,
   },
+  elsewhere = { config = "a file of settings is given in place of SCRIPT" },
   about = { "Runs the experiment that SCRIPT returns, and prints the run directory." },
   notes = {
     "Ctrl-C stops the run after a checkpoint; a second Ctrl-C ends it at once. SIGUSR1 writes a "

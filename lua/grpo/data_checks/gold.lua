@@ -11,8 +11,8 @@ local gold = {}
 
 local SECONDS = 10 -- for all rows of a dataset
 
--- Returns { visit = function(i, row, prompt, text), as scan.rows takes it, tried = rows,
--- failures = { [entry] = { count=, first=, message= } }, nothing = the same, of rows for which an
+-- Returns { visit = function(i, row, prompt, text), as scan.rows takes it, tried = rows, slow = not
+-- all were tried, failures = { [entry] = { count=, first=, message= } }, nothing = the same, of rows for which an
 -- entry gives nil }.
 function gold.watch(config, tokenizer)
   local entries, spent = {}, 0.0
@@ -25,7 +25,9 @@ function gold.watch(config, tokenizer)
     one.count, list[name] = one.count + 1, one
   end
   function watch.visit(i, row, prompt, text)
-    if #entries == 0 or spent > SECONDS then return end
+    if #entries == 0 then return end
+    watch.slow = spent > SECONDS
+    if watch.slow then return end
     if not text then
       watch.tried = watch.tried + 1
       return

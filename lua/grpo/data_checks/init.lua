@@ -91,7 +91,7 @@ local function report_gold(watch, name, n, out, findings)
       .. "completion out, so such rows teach nothing of this reward", name, entry,
       rows(fault.count), where)
   end
-  if #watch.entries > 0 and watch.tried < n then
+  if watch.slow then
     out("note: %s: rewards were tried on the answers of the first %s only, because they are slow",
       name, rows(watch.tried))
   end

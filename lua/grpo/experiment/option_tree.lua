@@ -92,7 +92,7 @@ local accepts = {
 local wanted_text = {
   int = "a whole number", number = "a number", boolean = "true or false", string = "a string",
   schedule = "a number or a function(p)", ["function"] = "a function", table = "a table",
-  list = "a list", dataset = "a dataset (grpo.data.jsonl, .csv, .text, .list or .generate)",
+  list = "a list", dataset = "a dataset (grpo.data.load, .text, .list or .generate)",
 }
 
 -- A bound as one writes it: 1e9 and not 1000000000.0.
@@ -135,6 +135,9 @@ function option_tree.problem(row, v)
   if not fits then
     local advice = foreign.value_advice(row.path, v)
     if advice then return "got " .. option_tree.shown(v) .. advice end
+    if row.type == "dataset" and type(v) == "string" and v ~= "" then
+      return ("got %s, want a dataset; write grpo.data.load(%q)"):format(option_tree.shown(v), v)
+    end
     return ("got %s, want %s%s"):format(option_tree.shown(v), option_tree.wanted(row),
       options.hint(v, row.choices or {}))
   end

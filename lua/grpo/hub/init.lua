@@ -25,6 +25,20 @@ function hub.pin(commits)
   for key, commit in pairs(commits or {}) do pins[key] = commit end
 end
 
+-- "; or is ORG/NAME meant, which is there?" for a name that the cache does not have.
+local function similar(name, kind)
+  local names, prefix = {}, kind .. "s--"
+  for _, entry in ipairs(fs.list(core.hub_cache()) or {}) do
+    if entry:sub(1, #prefix) == prefix then
+      names[#names + 1] = entry:sub(#prefix + 1):gsub("%-%-", "/", 1)
+    end
+  end
+  table.sort(names)
+  local wanted = name:match "^[^@]*"
+  local near = options.nearest(wanted, names)
+  return near and near ~= wanted and ("; or is %s meant, which is there?"):format(near) or ""
+end
+
 -- Calls find(name), with the commit that the name is pinned to, and notes the commit that it
 -- returns second.
 local function pinned(name, kind, find)
@@ -33,7 +47,11 @@ local function pinned(name, kind, find)
   local wanted = pin and name:match("^[^@]*") .. "@" .. pin or name
   local ok, place, commit = pcall(find, wanted)
   if not ok then
-    if not pin or type(place) ~= "table" then error(place, 0) end
+    if type(place) ~= "table" then error(place, 0) end
+    if not pin then
+      if place.code == "ENOENT" then place.message = place.message .. similar(name, kind) end
+      error(place, 0)
+    end
     errors.raise_plain(place.code, "the run began with commit %s of %s: %s", pin, name,
       place.message)
   end
@@ -41,11 +59,24 @@ local function pinned(name, kind, find)
   return place, commit
 end
 
+-- The name in an address of the Hub, such as https://huggingface.co/org/name/tree/main; nil if the
+-- text is none.
+function hub.name_in(text)
+  local rest = text:match "^https?://[^/]+/(.+)" or text:match "^hf://(.+)"
+    or text:match "^huggingface%.co/(.+)"
+  local name = rest and rest:gsub("^datasets/", ""):match "^[^/?#]+/[^/?#]+"
+  return name and core.hub_is_name(name) and name or nil
+end
+
 -- Returns where a model, a tokenizer or an adapter lies, and its commit if that is a snapshot: a
 -- path on the disk is returned as it is.  whole: the snapshot must be a complete model or adapter.
 -- Something else than a text is returned too.
 function hub.place(path, whole)
   if type(path) ~= "string" or fs.exists(path) then return path end
+  local inner = hub.name_in(path)
+  if inner then
+    errors.raise("ENOENT", "%s: an address is not opened; write %s", path, inner)
+  end
   return pinned(path, "model", function(name) return core.hub_place(name, whole) end)
 end
 

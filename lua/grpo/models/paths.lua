@@ -64,7 +64,8 @@ end
 -- Returns the snapshot that a name stands for and "NAME@COMMIT", else `path`.  For a name that is
 -- not in the cache, a run of a similar name is suggested first.
 local function of_hub(path, whole)
-  if type(path) ~= "string" or fs.exists(path) or not core.hub_is_name(path) then return path end
+  if type(path) ~= "string" or fs.exists(path) then return path end
+  if not core.hub_is_name(path) and not hub.name_in(path) then return path end
   local ok, place, commit = pcall(hub.place, path, whole)
   if ok then return place, commit and path:match("^[^@]*") .. "@" .. commit end
   model_paths.suggest_run(path)
