@@ -71,28 +71,28 @@ Status pattern_read(const Json *component, Pattern *out) {
   return out->text ? GRPO_OK : fail(GRPO_ENOMEM, "pattern");
 }
 
-static Status find_regex(const Pattern *p, const char *s, size_t n, size_t at, bool *found,
-                         size_t *start, size_t *end) {
-  for (*found = false; at < n;) {
+static Status find_regex(const Pattern *p, const char *s, size_t n, size_t at, size_t last,
+                         bool *found, size_t *start, size_t *end) {
+  for (*found = false; at <= n;) {
     bool any;
     const size_t *m;
     try(regex_exec(p->re, s, n, at, &any, &m));
     if (!any) return GRPO_OK;
-    if (m[1] > m[0] && m[0] >= at) {
+    if (m[0] >= at && (m[1] > m[0] || (m[1] == m[0] && m[0] != last))) {
       *start = m[0];
       *end = m[1];
       *found = true;
       return GRPO_OK;
     }
-    at = (m[1] > at ? m[1] : at) + 1; /* an empty match: search from the next character */
+    at = (m[1] > at ? m[1] : at) + 1; /* searches from the next character */
     while (at < n && ((unsigned char)s[at] & 0xC0) == 0x80) at++;
   }
   return GRPO_OK;
 }
 
-Status pattern_find(const Pattern *p, const char *s, size_t n, size_t from, bool *found,
-                    size_t *start, size_t *end) {
-  if (!p->text) return find_regex(p, s, n, from, found, start, end);
+Status pattern_find(const Pattern *p, const char *s, size_t n, size_t from, size_t last,
+                    bool *found, size_t *start, size_t *end) {
+  if (!p->text) return find_regex(p, s, n, from, last, found, start, end);
   const char *at = from < n ? memmem(s + from, n - from, p->text, p->len) : NULL;
   *found = at != NULL;
   *start = at ? (size_t)(at - s) : n;

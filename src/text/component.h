@@ -35,9 +35,12 @@ typedef struct Pattern {
 } Pattern;
 
 Status pattern_read(const Json *component, Pattern *out);
-/* Finds the first match at or after `from` that is not empty; *found is false if there is none. */
-Status pattern_find(const Pattern *p, const char *s, size_t n, size_t from, bool *found,
-                    size_t *start, size_t *end);
+enum { NO_MATCH = -1 };
+/* Finds the first match at or after `from`.  It may be empty, also at the end of the text, but not
+ * where the match before has ended, at `last`: (size_t)NO_MATCH at first.  *found is false if there
+ * is none. */
+Status pattern_find(const Pattern *p, const char *s, size_t n, size_t from, size_t last,
+                    bool *found, size_t *start, size_t *end);
 void pattern_free(Pattern *p);
 
 #endif

@@ -152,16 +152,16 @@ static void put_replaced(Buf *out, const char *s, size_t n, const char *what, co
 }
 
 static Status put_pattern(Buf *out, const DecStep *d, const char *s, size_t n) {
-  size_t done = 0;
-  for (bool found = true; found;) {
+  size_t done = 0, last = (size_t)NO_MATCH;
+  for (bool found = n > 0; found;) {
     size_t start, end;
-    try(pattern_find(&d->pattern, s, n, done, &found, &start, &end));
+    try(pattern_find(&d->pattern, s, n, done, last, &found, &start, &end));
     if (!found) break;
     buf_put(out, s + done, start - done);
     buf_puts(out, d->text);
     if (out->len > MAX_DECODED)
       return fail(GRPO_ELIMIT, "tokenizer: a Replace makes the text too long");
-    done = end;
+    done = last = end;
   }
   buf_put(out, s + done, n - done);
   return GRPO_OK;

@@ -198,11 +198,11 @@ static void each_char(const NormStep *z, NormText *t, Buf *out) {
 static Status replace(const NormStep *z, NormText *t, Buf *out) {
   const size_t ncontent = strlen(z->content), n = t->n, origin = t->origin;
   const char *s = t->s;
-  size_t done = 0;
+  size_t done = 0, last = (size_t)NO_MATCH;
   t->origin = 0;
   for (bool found = true; found;) {
     size_t start, end;
-    try(pattern_find(&z->pattern, s, n, done, &found, &start, &end));
+    try(pattern_find(&z->pattern, s, n, done, last, &found, &start, &end));
     if (!found) break;
     buf_put(out, s + done, start - done);
     if (done < origin) t->origin = out->len - (start > origin ? start - origin : 0);
@@ -210,7 +210,7 @@ static Status replace(const NormStep *z, NormText *t, Buf *out) {
     if (end <= origin) t->origin = out->len;
     if (out->len > MAX_GROWTH * n + (1 << 20))
       return fail(GRPO_ELIMIT, "tokenizer: a Replace makes the text too long");
-    done = end;
+    done = last = end;
   }
   if (done < origin) t->origin = out->len + origin - done;
   buf_put(out, s + done, n - done);

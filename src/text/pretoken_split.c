@@ -49,7 +49,8 @@ static Status find_match(PreCut *c) {
   bool found;
   c->looked = true;
   if (match == MATCH_PATTERN) {
-    try(pattern_find(&c->step->pattern, c->s, c->n, c->at, &found, &c->match_start, &c->match_end));
+    try(pattern_find(&c->step->pattern, c->s, c->n, c->at, c->past - 1, &found, &c->match_start,
+                     &c->match_end));
     if (!found) c->match_start = c->match_end = c->n;
     return GRPO_OK;
   }
@@ -67,7 +68,8 @@ static Status find_match(PreCut *c) {
   return GRPO_OK;
 }
 
-/* Finds the next stretch, which is a match or the text before one; false at the end of the text. */
+/* Finds the next stretch, which is a match, perhaps an empty one, or the text before one; false at
+ * the end of the text. */
 static Status next_stretch(PreCut *c, bool *more, size_t *start, size_t *end, bool *match) {
   *more = c->at < c->n;
   if (!*more) return GRPO_OK;
@@ -75,7 +77,10 @@ static Status next_stretch(PreCut *c, bool *more, size_t *start, size_t *end, bo
   *start = c->at;
   *match = c->match_start == c->at;
   *end = *match ? c->match_end : c->match_start;
-  if (*match) c->looked = false;
+  if (*match) {
+    c->looked = false;
+    c->past = 1 + *end;
+  }
   c->at = *end;
   *match ^= c->step->invert;
   return GRPO_OK;
@@ -148,10 +153,6 @@ static Status read_split(const Json *j, PreStep *step) {
   const char *regex = json_string(json_get(json_get(j, "pattern"), "Regex"));
   try(read_behavior(j, &step->behavior));
   try(component_flag(j, "invert", false, &step->invert));
-  if (regex && strcmp(regex, "\\w+|[^\\w\\s]+") == 0) {
-    step->match = MATCH_WORD; /* PCRE2's \w differs from the reference's */
-    return GRPO_OK;
-  }
   if (regex && step->behavior == CUT_ISOLATED) step->kind = pre_kind_of(regex);
   return step->kind == PRE_CUT ? pattern_read(j, &step->pattern) : GRPO_OK;
 }

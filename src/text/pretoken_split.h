@@ -17,6 +17,7 @@ typedef struct PreCut {
   const char *s;
   size_t n;
   size_t at;                     /* the next match is searched from here */
+  size_t past;                   /* 1 + the end of the match before; 0: none */
   size_t match_start, match_end; /* a match that was found and not yet reached */
   size_t start, end;             /* a piece that may grow */
   bool looked, have, matched, ended;

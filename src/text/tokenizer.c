@@ -87,7 +87,7 @@ static Status cut(TextEncoder *e, int step, const char *s, size_t n) {
   for (bool more = true; more;) {
     size_t start, end;
     try(pre_cut_next(&c, &more, &start, &end));
-    if (more) try(split(e, step + 1, s + start, end - start));
+    if (more && end > start) try(split(e, step + 1, s + start, end - start));
   }
   return GRPO_OK;
 }

@@ -1,7 +1,8 @@
-/* unicode.h - the classes that a code point is in (Unicode 15.1).
+/* unicode.h - the classes that a code point is in.
  *
- * The tables are our own, so that ids do not depend on the installed version of PCRE2, and so that
- * U+180E is not white space, as in the reference.
+ * The tables are our own, so that ids do not depend on the installed version of PCRE2.  They say of
+ * every code point what the library tokenizers says, whose parts follow different versions of
+ * Unicode; for normal forms that is 15.1 without what the library lacks.
  */
 #ifndef GRPO_TEXT_UNICODE_H
 #define GRPO_TEXT_UNICODE_H

@@ -2,7 +2,7 @@
 """tests/oracles/tokenizer_random.py [SEED] [CASES] [DIRECTORY] : random tokenizers of every component and option of the library
 tokenizers (0.23.3), with the ids and texts that the library gives.
 
-Without arguments it writes tests/cases/tokenizer_random/.  To look for differences among more of them:
+Without arguments it writes tests/cases/tokenizer_random/ (three of its BPE models come out a little otherwise each time).  To look for differences among more of them:
     python3 tests/oracles/tokenizer_random.py 7 2000 /tmp/random && make build/release/tests/text/test_random
     TOKENIZER_CASES=/tmp/random build/release/tests/text/test_random
 """
@@ -139,8 +139,8 @@ CHARSMAPS = [charsmap(rules) for rules in [
 
 def pattern(r):
     return r.choice([{"String": r.choice([" ", "▁", "the", "e", "  ", "\n", "本", "'"])},
-                     {"Regex": r.choice([r"\s+", r"[0-9]", r"\p{N}{1,3}", r"\w+", r"[aeiou]", r"\p{L}+", r"(?i:THE|fox)", r"^\s+|\s+$", r" ?\p{L}+", r"\d+",
-                                         r"\p{P}", r"[^\s\w]+", r"\n|\r\n", r"\p{Han}+", r"\S+", r"e(?=r)", r"(?<=a)b", r".", r"[\u4e00-\u9fa5]+", r"[\w&&[^aeiou]]+", r"[^\W\d]", r"\b\w", r"o\B", r"[[:punct:]]",
+                     {"Regex": r.choice([r"\s+", r"[0-9]", r"\p{N}{1,3}", r"\w+", r"\w+|[^\w\s]+", r"[aeiou]", r"\p{L}+", r"(?i:THE|fox)", r"^\s+|\s+$", r" ?\p{L}+", r"\d+",
+                                         r"\p{P}", r"[^\s\w]+", r"\n|\r\n", r"\p{Han}+", r"\S+", r"e(?=r)", r"(?<=a)b", r"^", r"$", r"\b", r"(?=[A-Z])", r"(?<=\d)(?=(?:\d{3})+(?!\d))", r"x*", r".", r"[\u4e00-\u9fa5]+", r"[\w&&[^aeiou]]+", r"[^\W\d]", r"\b\w", r"o\B", r"[[:punct:]]",
                                          r"(?m:e.)", r"[\p{L}&&\p{Lu}]", r"[a-c[x-z]]+", r"[^a-m[n-z]&&\p{L}]", r"\h+", r"[\S&&\D]", r"\W", r"^.", r".$",
                                          r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"])}])
 
