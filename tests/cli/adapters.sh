@@ -46,6 +46,7 @@ result "the ratio is exactly 1 where sampling and training meet" "$(grep -v '"ra
 result "the KL is measured against the base: 0 before the first step" "$(
   head -n 1 whole/only-001/metrics.jsonl | grep -qE '"kl": -?0[,.e]' || head -n 1 whole/only-001/metrics.jsonl)"
 exp="only" killed "a fresh adapter, kill -9 in the middle of a step" kill3 KILL_ROLLOUT=5
+exp="only" killed "a fresh adapter, kill -9 after the last checkpoint" kill6 KILL_CHECKPOINT=10
 result "a reference that is the base is not written" "$(find whole/only-001 -name reference)"
 
 # more: the adapter of `only` is trained on

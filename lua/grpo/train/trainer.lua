@@ -167,11 +167,20 @@ local function take_counters(self, dir)
   end
 end
 
+-- Was the reference of the stage that the base has under an adapter that no step had touched?  No
+-- checkpoint keeps it then.
+local function was_base(self)
+  local config, counters = self.stage.config, self.counters
+  return self.about.adapter and config.model.lora and config.reference == "initial"
+    and not config.train.sync_reference and counters.step == counters.stage_step
+end
+
 -- The stage, which is that of the checkpoint in `dir`, gets the reference that it had there.
 local function take_reference(self, dir)
   local stage = self.stage
   if not stage.reference then return end
-  if self.counters.stage_done and stage.keeps_reference and not core.fs.isdir(dir .. "/reference")
+  if self.counters.stage_done and stage.keeps_reference and not was_base(self)
+    and not core.fs.isdir(dir .. "/reference")
   then
     stage.measures_kl = false -- an older version wrote it without the reference
     return
