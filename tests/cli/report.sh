@@ -29,6 +29,7 @@ answer=$("$GRPO" report exp-001 short-001 2>err)
 page=$run/report-overlay.html
 result "runs of different lengths are on one page" "$([ "$answer" = $page ] || show err; has $page '<title>exp-001, short-001</title>' '</svg>exp-001: reward</span>' \
   '</svg>short-001: reward</span>' 'finished, step 14 of 14' 'stopped, step 9 of 14' '<title>exp-001: resumed at step 8</title>')"
+result "a count of tokens has all its digits" "$(grep -qE '<td>tokens</td><td>([0-9]{1,3}|[0-9]{1,3}(,[0-9]{3})+)</td>' $page plain.html || grep -ohE '<td>tokens</td><td>[^<]*' $page plain.html)"
 result "with the options that differ" "$(sed 's/<details>.*//' $page | tr '<' '\n' | grep -qx 'td>seed' || echo no seed; sed 's/<details>.*//' $page | grep -o 'td>sampling.group_size')"
 result "a page loads nothing" "$(grep -hoE '(src|href)=|url\(|@import|https?://' plain.html $page)"
 # what a model, a script or a name may hold
@@ -88,17 +89,19 @@ dom() {
 paths() { grep -oE '<path[^>]* d="[^"]*"' "$1" | grep -oE ' d="[^"]*"' | sed -E 's/[0-9](\.[0-9])/\1/g; s/\.[0-9]+//g'; }
 browser=$(command -v chromium || command -v chromium-browser || true)
 if [ -n "$browser" ]; then
-  for look in plain smooth log; do
+  cp "$page" several.html
+  for look in plain smooth log several; do
     dom $look.html $look.dom
     sed 's/<script.*//' $look.html >$look.drawn
     result "the page's script draws the curves that the program has drawn: $look" \
       "$([ "$(count $look.drawn '<path')" -ge 20 ] || echo few; diff <(paths $look.drawn) <(paths $look.dom) | head -n 4
+      grep -o 'id="weight" class="dim"></span>' $look.dom # the script came to its end
       diff <(grep -oE '<text[^>]*>[^<]*' $look.drawn | sed 's/.*>//') <(grep -oE '<text[^>]*>[^<]*' $look.dom | sed 's/.*>//') | head -n 4)"
   done
   dom hostile-exp-001/report.html hostile.dom
   result "a hostile text is text in the browser too" "$(grep -oE '<(img|script)' hostile.dom; has hostile.dom '&lt;img src=x onerror=alert(2)&gt;')"
 else
-  for look in plain smooth log hostile; do result "what a browser shows: $look # SKIP chromium is not installed"; done
+  for look in plain smooth log several hostile; do result "what a browser shows: $look # SKIP chromium is not installed"; done
 fi
 report=$(find . -name report.html | head -n 1) run=$(dirname "$report")
 cp "$run/run.json" run.before

@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local columns = require "grpo.report.columns"
+local display = require "grpo.runs.display"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.page"
 local panels = require "grpo.report.panels"
@@ -51,7 +52,7 @@ local function facts_of(source)
     { "stages", #run.stages > 1 and stage_options.kinds(run) },
     { "started", when(info.started) or false },
     { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
-    { "tokens", last.num_tokens or false },
+    { "tokens", last.num_tokens and display.thousands(math.tointeger(last.num_tokens)) or false },
     { "peak memory", last["memory/peak_bytes"]
       and ("%.0f MiB"):format(last["memory/peak_bytes"] / 2 ^ 20) },
     { "seed", env.seed or false }, { "threads", env.threads or false },

@@ -19,16 +19,19 @@ td,th { padding:3px 10px 3px 0; text-align:left; vertical-align:top;
   border-bottom:1px solid var(--line); overflow-wrap:anywhere }
 th { font-weight:600 }
 .facts td:first-child { color:var(--dim) } .facts td { border:0 }
+.facts td:first-child, .wide td:first-child, .wide th, .wide td.dim { white-space:nowrap }
+.wide table:not(#completions) td + td:not(.dim) { min-width:9em }
 .panels { display:grid; gap:14px;
   grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr)) }
 figure { margin:0; border:1px solid var(--line); border-radius:6px; padding:8px;
   background:var(--soft) }
 figcaption { font-weight:600; font-size:13px; overflow-wrap:anywhere }
-svg { width:100%; height:auto; display:block }
+svg { width:100%; height:auto; display:block; overflow:visible }
 svg path { stroke-width:1.4; stroke-linejoin:round } svg path:not(.band) { fill:none }
 svg path.faint { stroke-width:1; stroke-opacity:.3 }
 svg path.band { fill-opacity:.25; stroke:none }
 svg text { font-size:10px; fill:var(--dim) }
+@media (max-width:480px) { svg text { font-size:13px } }
 svg text.y { text-anchor:end } svg text.x { text-anchor:middle }
 .grid { stroke:var(--line); stroke-width:.7 }
 .mark { stroke:var(--dim); stroke-dasharray:3 3; stroke-width:.8 } .bar { stroke-width:1.2 }
@@ -147,7 +150,8 @@ function completions() {
 -- A page that follows a run asks for what is new, unless nobody looks at it.
 local start_script = [[
 var data = JSON.parse(document.getElementById('data').textContent);
-var showCurves = curves(data.sizes), showCompletions = completions(), EVERY = 2000;
+var showCurves = curves(data.sizes), EVERY = 2000;
+var showCompletions = document.getElementById('completions') && completions();
 
 function say(text) { document.getElementById('live').textContent = text; }
 
