@@ -275,7 +275,9 @@ Status engine_sample_part(Engine *e, BatchSlot slot, int n, const int *slots, co
   Batch *b = &e->batch[slot];
   try(check(e, n, o));
   try(check_part(b, n, slots, o->first, o->group));
+  const double seconds = b->seconds;
   const Status s = roll_out(e, b, slot, n, slots, o->first, prompts, o);
+  b->seconds = seconds;
   for (int i = 0; i < n; i++) b->elsewhere[slots[i]] |= s != GRPO_OK || o->group < b->group;
   return s;
 }

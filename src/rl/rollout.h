@@ -33,7 +33,7 @@ Status engine_begin_replace(Engine *e, BatchSlot slot, int n, const int *slots,
                             const Prompt *prompts, const RolloutOptions *o);
 /* Samples completions o->first .. o->first + o->group - 1 of the groups at `slots`, whose prompts
  * these are.  A status of o->on_token ends it and is returned; the part may then be sampled again,
- * or taken. */
+ * or taken.  Batch.seconds is the caller's to set. */
 Status engine_sample_part(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
                           const RolloutOptions *o);
 /* The same completions as engine_put_batch() has written them in another process, which has sampled

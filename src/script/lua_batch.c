@@ -150,6 +150,12 @@ static int l_bytes(lua_State *L) {
   return 1;
 }
 
+/* took(seconds): that sampling it has taken, here and elsewhere */
+static int l_took(lua_State *L) {
+  check_batch(L, 1, NULL)->seconds += check_number(L, 2);
+  return 0;
+}
+
 static int l_len(lua_State *L) {
   lua_pushinteger(L, batch_size(check_batch(L, 1, NULL)));
   return 1;
@@ -165,7 +171,7 @@ CORE_PART(batch) {
   static const luaL_Reg methods[] = {
       FN(ids),     FN(logprobs),      FN(entropies), FN(ref_logprobs), FN(target_logprobs),
       FN(sampled), FN(sampling_mask), FN(length),    FN(finish),       FN(prompt),
-      FN(text),    FN(bytes),         {NULL, NULL}};
+      FN(text),    FN(bytes),         FN(took),      {NULL, NULL}};
   static const luaL_Reg meta[] = {META(len), META(tostring), {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);
 }

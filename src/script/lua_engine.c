@@ -146,6 +146,17 @@ static int l_reserve(lua_State *L) {
   return 1;
 }
 
+/* sizes() -> { prompts_per_step=, group_size=, max_prompt_tokens=, max_new_tokens= } */
+static int l_sizes(lua_State *L) {
+  const EngineOptions *o = engine_options(check_engine(L, 1));
+  lua_createtable(L, 0, 4);
+  set_integer(L, "prompts_per_step", o->prompts_per_step);
+  set_integer(L, "group_size", o->group_size);
+  set_integer(L, "max_prompt_tokens", o->max_prompt_tokens);
+  set_integer(L, "max_new_tokens", o->max_new_tokens);
+  return 1;
+}
+
 static int l_eval_capacity(lua_State *L) {
   check_engine(L, 1);
   lua_pushinteger(L, EVAL_SEQUENCES);
@@ -276,9 +287,17 @@ static int l_tostring(lua_State *L) {
 CORE_PART(engine) {
   static const luaL_Reg functions[] = {FN(engine), FN(engine_estimate), {NULL, NULL}};
   static const luaL_Reg methods[] = {
-      FN(save),          FN(load),  FN(reserve),         FN(estimate),
-      FN(eval_capacity), FN(close), FN(optimizer_steps), FN(update_tokens),
-      FN(largest_gradient), {NULL, NULL},
+      FN(save),
+      FN(load),
+      FN(reserve),
+      FN(estimate),
+      FN(eval_capacity),
+      FN(close),
+      FN(optimizer_steps),
+      FN(update_tokens),
+      FN(largest_gradient),
+      FN(sizes),
+      {NULL, NULL},
   };
   static const luaL_Reg meta[] = {META(gc), META(close), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

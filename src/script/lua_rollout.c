@@ -144,6 +144,65 @@ static void turns_end(LuaTurns *t, Status s) {
   want_ok(L, s);
 }
 
+/* ---- while it samples ------------------------------------------------------------------ */
+
+/* While the engine samples, poll() is called every few milliseconds; true ends the sampling. */
+typedef struct LuaPoll {
+  lua_State *L;
+  int function; /* stack index */
+  double next;  /* time of the next call */
+  bool ended;
+  int error; /* registry reference of what it raised, or LUA_NOREF */
+} LuaPoll;
+
+enum { POLLS_A_SECOND = 200 };
+
+static int protected_poll(lua_State *L) {
+  lua_call(L, 0, 1);
+  return 1;
+}
+
+static Status on_token(void *user, const Completion *c) {
+  LuaPoll *p = user;
+  lua_State *L = p->L;
+  (void)c;
+  const double now = clock_seconds();
+  if (now < p->next) return GRPO_OK;
+  luaL_checkstack(L, 8, "poll");
+  lua_pushcfunction(L, protected_poll);
+  lua_pushvalue(L, p->function);
+  if (!call_protected(L, 1, 1)) {
+    p->error = luaL_ref(L, LUA_REGISTRYINDEX);
+    return fail(GRPO_ESCRIPT, "rollout: the poll function raised an error");
+  }
+  p->ended = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  p->next = clock_seconds() + 1.0 / POLLS_A_SECOND;
+  return p->ended ? fail(GRPO_ELIMIT, "rollout: the part is not wanted any more") : GRPO_OK;
+}
+
+static void poll_begin(lua_State *L, int function, RolloutOptions *o, LuaPoll *p) {
+  *p = (LuaPoll){.L = L, .function = function, .error = LUA_NOREF};
+  if (lua_isnoneornil(L, function)) return;
+  check_function(L, function);
+  o->on_token = on_token;
+  o->on_token_user = p;
+}
+
+/* Raises what the function has raised, or the failure of the sampling; returns whether it is
+ * done. */
+static bool poll_end(LuaPoll *p, Status s) {
+  lua_State *L = p->L;
+  if (p->error != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, p->error);
+    luaL_unref(L, LUA_REGISTRYINDEX, p->error);
+    lua_error(L);
+  }
+  if (p->ended) return false;
+  want_ok(L, s);
+  return true;
+}
+
 /* ---- the methods -------------------------------------------------------------------- */
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
@@ -168,25 +227,28 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   *slot = (BatchSlot)stream;
 }
 
-/* engine:rollout{ prompts=, n=, first=, sampling=, seed=, step=, stream=, index=, targets=,
- * on_turn= } -> batch */
+/* engine:rollout({ prompts=, n=, first=, sampling=, seed=, step=, stream=, index=, targets=,
+ * on_turn= }, poll) -> batch, or nil: poll has ended it */
 static int l_rollout(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   RolloutOptions o;
   BatchSlot slot = BATCH_SAMPLE;
   int n;
+  LuaPoll poll;
   check_table(L, 2);
-  lua_settop(L, 2);
+  lua_settop(L, 3);
   check_rollout(L, 2, e, &o, &slot);
   lua_getfield(L, 2, "prompts");
   IntBuf *ids;
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
   LuaTurns turns;
   turns_begin(L, 2, &o, &turns);
+  poll_begin(L, 3, &o, &poll);
   set_engine_busy(L, 1, true);
   const Status s = engine_rollout(e, slot, n, p, &o);
   set_engine_busy(L, 1, false);
   keep_ints(L, ids);
+  if (turns.error == LUA_NOREF && !poll_end(&poll, s)) return 0;
   turns_end(&turns, s);
   push_batch(L, 1, slot);
   return 1;
@@ -268,63 +330,6 @@ static int l_begin_replace(lua_State *L) {
   want_ok(L, engine_begin_replace(e, r.slot, r.n, r.slots, r.prompts, &r.o));
   keep_ints(L, r.ids);
   return 0;
-}
-
-/* While the engine samples, poll() is called every few milliseconds; true ends the sampling. */
-typedef struct LuaPoll {
-  lua_State *L;
-  int function; /* stack index */
-  double next;  /* time of the next call */
-  bool ended;
-  int error; /* registry reference of what it raised, or LUA_NOREF */
-} LuaPoll;
-
-enum { POLLS_A_SECOND = 200 };
-
-static int protected_poll(lua_State *L) {
-  lua_call(L, 0, 1);
-  return 1;
-}
-
-static Status on_token(void *user, const Completion *c) {
-  LuaPoll *p = user;
-  lua_State *L = p->L;
-  (void)c;
-  const double now = clock_seconds();
-  if (now < p->next) return GRPO_OK;
-  luaL_checkstack(L, 8, "poll");
-  lua_pushcfunction(L, protected_poll);
-  lua_pushvalue(L, p->function);
-  if (!call_protected(L, 1, 1)) {
-    p->error = luaL_ref(L, LUA_REGISTRYINDEX);
-    return fail(GRPO_ESCRIPT, "rollout: the poll function raised an error");
-  }
-  p->ended = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  p->next = clock_seconds() + 1.0 / POLLS_A_SECOND;
-  return p->ended ? fail(GRPO_ELIMIT, "rollout: the part is not wanted any more") : GRPO_OK;
-}
-
-static void poll_begin(lua_State *L, int function, RolloutOptions *o, LuaPoll *p) {
-  *p = (LuaPoll){.L = L, .function = function, .error = LUA_NOREF};
-  if (lua_isnoneornil(L, function)) return;
-  check_function(L, function);
-  o->on_token = on_token;
-  o->on_token_user = p;
-}
-
-/* Raises what the function has raised, or the failure of the sampling; returns whether it is
- * done. */
-static bool poll_end(LuaPoll *p, Status s) {
-  lua_State *L = p->L;
-  if (p->error != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, p->error);
-    luaL_unref(L, LUA_REGISTRYINDEX, p->error);
-    lua_error(L);
-  }
-  if (p->ended) return false;
-  want_ok(L, s);
-  return true;
 }
 
 /* engine:sample_part(batch, slots, options, poll) -> true, or false: poll has ended it

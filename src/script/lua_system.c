@@ -37,6 +37,15 @@ static const char *editline(void) {
 #endif
 }
 
+/* The C library, whose functions of mathematics the bits of a run depend on. */
+static const char *libc(void) {
+  static char text[64] = "unknown";
+#ifdef _CS_GNU_LIBC_VERSION
+  confstr(_CS_GNU_LIBC_VERSION, text, sizeof text);
+#endif
+  return text;
+}
+
 static const char *yaml(void) { return yaml_available() ? "libyaml" : "none"; }
 
 static const char *codec(Codec c) { return codec_library(c) ? codec_library(c) : "none"; }
@@ -56,6 +65,7 @@ static int l_version(lua_State *L) {
   set_string(L, "yaml", yaml());
   set_string(L, "gzip", codec(CODEC_GZIP));
   set_string(L, "zstd", codec(CODEC_ZSTD));
+  set_string(L, "libc", libc());
 #ifdef __SANITIZE_ADDRESS__
   set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
 #endif

@@ -14,13 +14,14 @@ local reward_factory = require "grpo.train.reward_factory"
 local steps = require "grpo.train.steps"
 local row_sampler = require "grpo.train.row_sampler"
 local chat_templates = require "grpo.models.chat_templates"
+local messages = require "grpo.workers.messages"
 local tools = require "grpo.dialogue.tools"
 
 local option_rules = {}
 
 -- Options that describe the run as a whole: a stage cannot have its own.
 local of_the_run = {
-  "name", "threads", "compute", "extends", "stages", "model.path", "model.config",
+  "name", "threads", "compute", "extends", "stages", "workers", "model.path", "model.config",
     "model.tokenizer", "model.dtype",
   "model.quantize", "model.lora",
 }
@@ -209,6 +210,18 @@ local function check_turns(kind, config, complain)
   end
 end
 
+local function check_workers(kind, config, complain)
+  local listen = config.workers.listen
+  if not listen then return end
+  if not messages.address(listen) then
+    complain("workers.listen", "got %q, want HOST:PORT, such as 0.0.0.0:7000", listen)
+  end
+  if steps[kind].samples and (config.tools or config.environment) then
+    complain("workers.listen", "workers sample completions of one turn; remove it, or the %s",
+      config.tools and "tools" or "environment")
+  end
+end
+
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function option_rules.check(kind, config, origin, complain)
   check_texts(config, complain)
@@ -222,6 +235,7 @@ function option_rules.check(kind, config, origin, complain)
   check_rewards(config, complain)
   engine_rules.sampling(config.sampling, complain)
   check_turns(kind, config, complain)
+  check_workers(kind, config, complain)
   engine_rules.engine(steps.engine_options(kind, config), config.model.lora, complain)
   for _, what in ipairs(config.train.optimizer.no_decay) do
     if what ~= "bias" and what ~= "norm" then

@@ -94,7 +94,7 @@ local function generate(tr, config, list, n, temperature, kl, visit)
   for first = 1, #list, slice do
     local part = table.move(list, first, math.min(first + slice - 1, #list), 1, {})
     local o, ids = rollout.options(config, part, n, context, "eval", sampling)
-    local batch = rollout.sample(tr.engine, part, o, ids)
+    local batch = rollout.sample(tr, part, o, ids)
     local cs = rollout.all(batch, part, n, context)
     if kl then add_kl(tr, batch, cs, kl) end
     ranks.score(config.reward_entries, cs, function(own)

@@ -21,12 +21,13 @@ end
 
 -- Samples completions of the prompts of a list, with the options of rollout.options; with slots,
 -- those groups of the batch `record` again.  Returns the batch.
-function rollout.sample(engine, list, options, ids, record, slots)
+function rollout.sample(tr, list, options, ids, record, slots)
+  local sampler = tr.workers or tr.engine
   if record then
-    engine:replace(record, slots, ids, options)
+    sampler:replace(record, slots, ids, options)
   else
     options.prompts = ids
-    record = engine:rollout(options)
+    record = sampler:rollout(options)
   end
   if options.on_turn then ranks.share_episodes(list) end
   return record

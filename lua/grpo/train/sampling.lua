@@ -26,7 +26,7 @@ function sampling.sample(stage)
   local batch = { prompts = prompts, step = stage.tr.step_count }
   stage.work = { batch = batch }
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
-  batch.record = rollout.sample(stage.engine, prompts, options, ids)
+  batch.record = rollout.sample(stage.tr, prompts, options, ids)
   batch.completions = rollout.all(batch.record, prompts, n, context(stage))
   stage.tr:check_interrupt()
   return batch
@@ -37,7 +37,7 @@ local function sample_again(stage, batch, slots)
   local config, n = stage.config, stage.config.sampling.group_size
   local prompts = stage.source:take(#slots)
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
-  rollout.sample(stage.engine, prompts, options, ids, batch.record, slots)
+  rollout.sample(stage.tr, prompts, options, ids, batch.record, slots)
   local groups = {}
   for k, slot in ipairs(slots) do
     batch.prompts[slot] = prompts[k]

@@ -57,7 +57,7 @@ local fields = set_of [[ about best best_step beyond busy counters directory eva
   evaluations events events_held extra in_hook interrupted last_report noted on_option only_follows
   paused recorder restored_from save_now saved_step services settings stage stage_index
   state state_recorded step_limit step_seconds stop_reason tables update_count update_tokens
-  update_tokens_before updates_before view watch ]]
+  update_tokens_before updates_before view watch workers ]]
 
 function Trainer.__newindex(tr, key, value)
   if read_only[key] or methods[key] then

@@ -1,0 +1,317 @@
+-- A trainer's workers: who has joined, what they are sent, and who is dropped.
+--
+-- Nothing here waits.  serve() is called between two steps and, every few milliseconds, while the
+-- engine samples; an update is not interrupted for workers.
+
+local core = require "grpo.core"
+local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
+local messages = require "grpo.workers.messages"
+local ranks = require "grpo.train.ranks"
+local shares = require "grpo.workers.shares"
+local shipping = require "grpo.workers.shipping"
+
+local kinds = messages.kinds
+
+local MOST = 64 -- connections
+local MESSAGES = 64 -- of one worker that are taken before the others have their turn
+local WAITING = 4 * messages.PIECE -- bytes on the way to a worker
+local BEHIND = 3 -- updates of the weights that a worker may have waiting
+local HANDSHAKE = 10 -- seconds
+local REFUSALS = 20 -- lines about connections that were refused
+
+local pool = {}
+
+local Pool = {}
+Pool.__index = Pool
+
+-- ---- opening and closing ---------------------------------------------------------------------
+
+function Pool:say(format, ...)
+  local line = display.clean(format:format(...))
+  self.tr.view:line(line)
+  if self.tr.directory then self.tr.directory:note(line) end
+end
+
+-- Begins to listen where workers.listen says.
+function pool.open(tr)
+  local options = tr.experiment.config.workers
+  if ranks.size() > 1 then
+    errors.raise_plain("EARG", "workers.listen: a launcher has started %d ranks, which share the "
+      .. "sampling already; use workers or ranks", ranks.size())
+  end
+  local host, port = messages.address(options.listen)
+  local self = setmetatable({ tr = tr, options = options, peers = {}, shipping = shipping.new(tr),
+    token = messages.token(options.token_file, "workers.token_file"), next_task = 1,
+    refusals = 0, speed = nil }, Pool)
+  local listener, message, code = core.messages.listen(host, port)
+  if not listener then errors.raise_plain(code, "workers.listen: %s", message) end
+  self.listener, self.host = listener, host
+  return self
+end
+
+-- Says where workers can join.
+function Pool:announce()
+  local host = self.host:find(":", 1, true) and "[" .. self.host .. "]" or self.host
+  self:say("workers can join: grpo worker --connect %s:%d", host, self.listener:port())
+end
+
+function Pool:close()
+  for _, peer in ipairs(self:joined()) do
+    peer.wire:send(kinds.over, messages.encode { why = "the run is over" })
+    peer.wire:next()
+  end
+  for _, peer in ipairs(self.peers) do peer.wire:close() end
+  self.peers = {}
+  self.listener:close()
+  self.shipping:forget()
+end
+
+-- ---- who is there ----------------------------------------------------------------------------
+
+-- Those that have shown the token; state "ready": they take tasks.
+function Pool:joined(state)
+  local list = {}
+  for _, peer in ipairs(self.peers) do
+    if peer.name and (not state or peer.state == state) then list[#list + 1] = peer end
+  end
+  return list
+end
+
+function Pool:forget(peer)
+  for i, one in ipairs(self.peers) do
+    if one == peer then table.remove(self.peers, i) end
+  end
+  peer.state = "gone"
+  peer.wire:close()
+  if #self:joined() == 0 then self.shipping:forget() end
+  if self.share then self.share:lost(peer) end
+end
+
+local function name_of(peer)
+  local address = peer.wire:address()
+  return peer.name and ("%s (%s)"):format(peer.name, address) or address
+end
+
+-- The worker goes, for a reason that is its own or its network's.
+function Pool:lose(peer, why)
+  local name = name_of(peer)
+  if peer.state == "gone" then return end
+  self:forget(peer)
+  if peer.name then
+    self:say("worker %s: %s; its work goes to others", name, why)
+  else
+    self:count_refusal("a connection from %s was closed: %s", name, why)
+  end
+end
+
+-- The worker is told to go.
+function Pool:dismiss(peer, why, line)
+  local name = peer.state == "gone" and peer.name or name_of(peer)
+  if peer.state ~= "gone" then
+    peer.wire:send(kinds.over, messages.encode { why = why })
+    self:forget(peer)
+  end
+  self:say("worker %s was dropped: %s", name, line or why)
+end
+
+function Pool:count_refusal(format, ...)
+  self.refusals = self.refusals + 1
+  if self.refusals <= REFUSALS then self:say(format, ...) end
+  if self.refusals == REFUSALS then self:say("further connections are refused without a line") end
+end
+
+function Pool:refuse(peer, why)
+  local name = name_of(peer)
+  peer.wire:send(kinds.refused, messages.encode { why = why })
+  self:forget(peer)
+  self:count_refusal("a worker at %s was refused: %s", name, why)
+end
+
+-- ---- messages of workers ---------------------------------------------------------------------
+
+local MALFORMED = "it has sent what is no message of this version"
+
+-- Each takes the text of a message; returns a word if that is wrong.
+local take = {}
+
+take[kinds.join] = function(self, peer, text)
+  if peer.state ~= "hello" then return MALFORMED end
+  local t = messages.read(text, { protocol = "integer", nonce = "string", facts = "table",
+    proof = "string", has_base = "boolean" })
+  if not t or type(t.facts.host) ~= "string" or #t.nonce ~= 32 then return MALFORMED end
+  local proof = messages.proof(self.token, "worker", t.nonce, peer.nonce, t.facts)
+  if not messages.is_proof(t.proof, proof) then
+    self:refuse(peer, "its token is not the trainer's; give both the same one")
+    return
+  end
+  local other = t.protocol ~= messages.PROTOCOL and "it speaks another version of the protocol; "
+    .. "install the same version" or messages.other_facts(t.facts)
+  if other then return self:refuse(peer, other) end
+  if t.has_base and not select(2, core.weights.config(self.tr.model)) then
+    self:refuse(peer, "--model names a base, but the run trains all weights; leave it out")
+    return
+  end
+  self:welcome(peer, t)
+end
+
+take[kinds.ready] = function(self, peer)
+  if peer.state ~= "receiving" then return MALFORMED end
+  peer.state = "ready"
+  self:say("worker %s has joined", name_of(peer))
+end
+
+take[kinds.result] = function(self, peer, text)
+  if peer.state ~= "ready" or #text < 8 then return MALFORMED end
+  if self.share then self.share:result(peer, (("<I8"):unpack(text)), text:sub(9)) end
+end
+
+take[kinds.failed] = function(self, peer, text)
+  local t = messages.read(text, { id = "integer", why = "string" })
+  if not t or peer.state ~= "ready" then return MALFORMED end
+  if self.share then self.share:failed(peer, t.id, t.why:sub(1, 200)) end
+end
+
+take[kinds.pong] = function(_, peer)
+  if not peer.name then return MALFORMED end
+end
+
+take[kinds.over] = function(self, peer, text)
+  local t = messages.read(text, { why = "string" })
+  self:lose(peer, t and t.why:sub(1, 200) or "it has left")
+end
+
+-- The worker has the token and computes as we do: it gets the model.
+function Pool:welcome(peer, join)
+  local host = join.facts.host:sub(1, 60)
+  self:update_weights()
+  if #self:joined() == 0 then self.shipping:update() end
+  peer.name, peer.state = host, "receiving"
+  peer.wire:send(kinds.welcome, messages.encode { model = self.shipping:describe(join.has_base),
+    proof = messages.proof(self.token, "trainer", join.nonce, peer.nonce) })
+  self:put(peer, self.shipping:image(join.has_base))
+end
+
+local function read(self, peer)
+  for _ = 1, MESSAGES do
+    local kind, text = peer.wire:next()
+    if kind == nil then return end
+    if kind == false then return self:lose(peer, text) end
+    local problem = MALFORMED
+    if take[kind] then problem = take[kind](self, peer, text) end
+    if problem then return self:lose(peer, problem) end
+    if peer.state == "gone" then return end
+  end
+end
+
+-- ---- what workers are sent ---------------------------------------------------------------------
+
+-- Messages go to a worker in their order, as it takes them.
+function Pool:put(peer, items)
+  for _, item in ipairs(items) do peer.queue[#peer.queue + 1] = item end
+  self:pump(peer)
+end
+
+function Pool:pump(peer)
+  local queue, wire = peer.queue, peer.wire
+  while peer.first <= #queue and wire:waiting() < WAITING do
+    local item = queue[peer.first]
+    local kind, text
+    if type(item) == "function" then kind, text = item() else kind, text = item[1], item[2] end
+    if kind then wire:send(kind, text) end
+    if type(item) == "table" or not kind then queue[peer.first], peer.first = false, peer.first + 1 end
+    if kind == kinds.version then peer.behind = math.max(0, peer.behind - 1) end
+  end
+  if peer.first > #queue then peer.queue, peer.first = {}, 1 end
+end
+
+-- All who have a copy of the weights get those of now.
+function Pool:update_weights()
+  local joined = self:joined()
+  if #joined == 0 then return end
+  local items = self.shipping:update()
+  for _, peer in ipairs(items and joined or {}) do
+    peer.behind = peer.behind + 1
+    if peer.behind > BEHIND then
+      self:dismiss(peer, "it takes the weights more slowly than they change")
+    else
+      self:put(peer, items)
+    end
+  end
+end
+
+-- ---- serving ---------------------------------------------------------------------------------
+
+local function accept(self)
+  while true do
+    local wire = self.listener:accept()
+    if not wire then return end
+    if #self.peers >= MOST then
+      wire:close()
+    else
+      local peer = { wire = wire, state = "hello", nonce = messages.nonce(), queue = {}, first = 1,
+        heard = core.clock(), opened = core.clock(), came = 0, sent = 0, behind = 0 }
+      self.peers[#self.peers + 1] = peer
+      wire:send(kinds.hello, messages.encode { protocol = messages.PROTOCOL, nonce = peer.nonce })
+    end
+  end
+end
+
+-- Drops who says nothing.  What it takes of a queue shows that it is there, too.
+local function watch(self, peer, now)
+  local wire, silence = peer.wire, self.options.silence
+  local came, sent = wire:came(), wire:sent()
+  if came ~= peer.came or (peer.was_waiting and sent ~= peer.sent) then
+    peer.heard, peer.asked = now, nil
+  end
+  peer.came, peer.sent, peer.was_waiting = came, sent, wire:waiting() > 0
+  if not peer.name then
+    if now - peer.opened > HANDSHAKE then self:lose(peer, "it has not shown a token") end
+  elseif peer.asked and now - peer.asked > silence then
+    self:lose(peer, ("it has said nothing for %.0f s"):format(now - peer.heard))
+  elseif not peer.asked and now - peer.heard > silence / 2 then
+    peer.asked = now
+    wire:send(kinds.ping, messages.encode {})
+  end
+end
+
+-- Takes what has come, sends what can go.
+function Pool:serve()
+  accept(self)
+  for _, peer in ipairs(table.move(self.peers, 1, #self.peers, 1, {})) do
+    if peer.state ~= "gone" then read(self, peer) end
+    if peer.state ~= "gone" then self:pump(peer) end
+    if peer.state ~= "gone" then watch(self, peer, core.clock()) end
+  end
+end
+
+-- ---- rollouts --------------------------------------------------------------------------------
+
+local function sample(self, engine, record, slots, options)
+  local started = core.clock()
+  self:serve()
+  self:update_weights()
+  self.share = shares.new(self, engine, record, slots, options)
+  local ok, err = pcall(self.share.run, self.share)
+  self.share:finish()
+  self.share = nil
+  if not ok then error(err, 0) end
+  record:took(core.clock() - started)
+end
+
+-- As engine:rollout(options), with the workers that there are.
+function Pool:rollout(engine, options)
+  local record, slots = engine:begin_rollout(options), {}
+  for slot = 1, #options.prompts do slots[slot] = slot end
+  sample(self, engine, record, slots, options)
+  return record
+end
+
+-- As engine:replace(record, slots, prompts, options).
+function Pool:replace(engine, record, slots, prompts, options)
+  if #slots == 0 then return end
+  engine:begin_replace(record, slots, prompts, options)
+  sample(self, engine, record, slots, setmetatable({ prompts = prompts }, { __index = options }))
+end
+
+return pool
