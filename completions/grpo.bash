@@ -18,8 +18,8 @@ _grpo_words() {
     model) compgen -d -- "$2"; compgen -f -X '!*.gguf' -- "$2" ;;
     dir) compgen -d -- "$2" ;;
     file) compgen -f -- "$2" ;;
-    command) compgen -W "run sweep check test repl attach eval generate chat pull export runs logs stop report replay diff init bench doctor help" -- "$2" ;;
-    option) compgen -S = -W "name seed threads compute extends model.path model.config model.tokenizer model.dtype model.quantize model.lora.rank model.lora.alpha model.lora.dropout model.lora.targets model.chat_template model.gradient_checkpointing reference data.shuffle data.too_long data.max_prompt_tokens sampling.group_size sampling.max_new_tokens sampling.temperature sampling.top_p sampling.top_k sampling.min_p sampling.repetition_penalty sampling.stop sampling.stop_regex reward.aggregate reward.on_error limits.reward.instructions limits.reward.memory limits.reward.seconds limits.tool.instructions limits.tool.memory limits.tool.seconds limits.hook.instructions limits.hook.memory limits.hook.seconds limits.schedule.instructions limits.schedule.memory limits.schedule.seconds turns.max turns.format train.steps train.epochs train.prompts_per_step train.iterations train.micro_batch_tokens train.gradient_blocks train.lr train.max_grad_norm train.on_nonfinite train.optimizer.name train.optimizer.beta1 train.optimizer.beta2 train.optimizer.eps train.optimizer.weight_decay train.reuse_rollout train.skip_zero_std_groups train.advantage.scale train.advantage.baseline train.advantage.normalize train.loss train.kl_in train.clip train.clip_high train.delta train.importance train.kl train.kl_estimator train.kl_bias_correction train.off_policy_mask train.sampler_correction.mode train.sampler_correction.min train.sampler_correction.max train.entropy train.top_entropy_quantile train.mask_truncated train.sapo.pos train.sapo.neg train.vespo.k_pos train.vespo.lambda_pos train.vespo.k_neg train.vespo.lambda_neg train.cispo_cap train.sync_reference.every train.sync_reference.mixup train.ppo.critic train.ppo.gamma train.ppo.lambda train.ppo.value_coef train.ppo.clip_value train.ppo.minibatches train.ppo.whiten_rewards train.ppo.kl_coef train.ppo.kl_estimator train.denoise.mask_ratio train.denoise.random train.denoise.keep train.denoise.mask_prompt train.denoise.sample_steps train.denoise.sample_order eval.every eval.every_epochs eval.samples eval.group_size eval.temperature eval.mask_ratio log.every log.completions log.tensorboard log.segment_mib log.keep_segments checkpoint.every checkpoint.every_epochs checkpoint.keep checkpoint.best" -- "$2" ;;
+    command) compgen -W "run sweep check test repl attach worker eval generate chat pull export runs logs stop report replay diff init bench doctor help" -- "$2" ;;
+    option) compgen -S = -W "name seed threads compute extends model.path model.config model.tokenizer model.dtype model.quantize model.lora.rank model.lora.alpha model.lora.dropout model.lora.targets model.chat_template model.gradient_checkpointing reference data.shuffle data.too_long data.max_prompt_tokens sampling.group_size sampling.max_new_tokens sampling.temperature sampling.top_p sampling.top_k sampling.min_p sampling.repetition_penalty sampling.stop sampling.stop_regex reward.aggregate reward.on_error limits.reward.instructions limits.reward.memory limits.reward.seconds limits.tool.instructions limits.tool.memory limits.tool.seconds limits.hook.instructions limits.hook.memory limits.hook.seconds limits.schedule.instructions limits.schedule.memory limits.schedule.seconds turns.max turns.format train.steps train.epochs train.prompts_per_step train.iterations train.micro_batch_tokens train.gradient_blocks train.lr train.max_grad_norm train.on_nonfinite train.optimizer.name train.optimizer.beta1 train.optimizer.beta2 train.optimizer.eps train.optimizer.weight_decay train.reuse_rollout train.skip_zero_std_groups train.advantage.scale train.advantage.baseline train.advantage.normalize train.loss train.kl_in train.clip train.clip_high train.delta train.importance train.kl train.kl_estimator train.kl_bias_correction train.off_policy_mask train.sampler_correction.mode train.sampler_correction.min train.sampler_correction.max train.entropy train.top_entropy_quantile train.mask_truncated train.sapo.pos train.sapo.neg train.vespo.k_pos train.vespo.lambda_pos train.vespo.k_neg train.vespo.lambda_neg train.cispo_cap train.sync_reference.every train.sync_reference.mixup train.ppo.critic train.ppo.gamma train.ppo.lambda train.ppo.value_coef train.ppo.clip_value train.ppo.minibatches train.ppo.whiten_rewards train.ppo.kl_coef train.ppo.kl_estimator train.denoise.mask_ratio train.denoise.random train.denoise.keep train.denoise.mask_prompt train.denoise.sample_steps train.denoise.sample_order eval.every eval.every_epochs eval.samples eval.group_size eval.temperature eval.mask_ratio log.every log.completions log.tensorboard log.segment_mib log.keep_segments checkpoint.every checkpoint.every_epochs checkpoint.keep checkpoint.best workers.listen workers.token_file workers.check workers.silence" -- "$2" ;;
   esac
 }
 
@@ -95,6 +95,17 @@ _grpo() {
         flags='--help -h --trace'
         case $before in
           *) kinds='run' ;;
+        esac ;;
+      worker)
+        flags='--connect --token-file --model --wait --memory --threads --quiet --help -h --trace'
+        case $before in
+          --connect) : ;;
+          --token-file) kinds=file ;;
+          --model) kinds=model ;;
+          --wait) : ;;
+          --memory) : ;;
+          --threads) : ;;
+          *) kinds='' ;;
         esac ;;
       eval)
         flags='--arg --rows --completions --memory --threads --json --help -h --trace'

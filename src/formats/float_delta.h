@@ -17,7 +17,7 @@ enum { FLOAT_DELTA_GROUP = 32 };
 
 /* Appends what makes `now` of `was`. */
 void float_delta_put(Buf *to, const float *was, const float *now, size_t n);
-/* x [n] changes.  EFORMAT, and x is as before: these are no n differences. */
+/* x [n] changes.  EFORMAT, and x is as before: these are not n differences. */
 Status float_delta_apply(const char *bytes, size_t len, float *x, size_t n);
 
 #endif

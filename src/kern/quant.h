@@ -85,8 +85,8 @@ ptrdiff_t quant_stride(const QuantWeight *m); /* see above */
 void quant_nf4_export(const QuantWeight *m, uint8_t *packed);
 void quant_nf4_import(QuantWeight *m, const uint8_t *packed, const uint8_t *absmax,
                       const float *scale, float offset);
-/* The memory of a weight's values, for a copy of the same type and shape in another process; returns
- * how many parts there are.  Not for QUANT_F32, whose layout is that of the kernels in use. */
+/* The memory of a weight's values, for a copy of the same type and shape in another process;
+ * returns how many parts there are.  QUANT_F32 has the layout of the kernels in use. */
 typedef struct QuantPart {
   void *data;
   size_t bytes;

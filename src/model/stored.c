@@ -15,10 +15,12 @@ enum { PIECE = 1 << 20 };
 static bool packed_in_place(const Param *p) { return p->t.quant && p->t.quant->borrowed; }
 
 const char *stored_type(const Param *p) {
-  static const char *const names[] = {
-      [QUANT_F32] = "f32", [QUANT_BF16] = "bf16", [QUANT_F16] = "f16", [QUANT_INT8] = "int8"};
+  static const char *const names[] = {[QUANT_F32] = "f32 packed",
+                                      [QUANT_BF16] = "bf16",
+                                      [QUANT_F16] = "f16",
+                                      [QUANT_INT8] = "int8"};
   const QuantWeight *w = p->t.quant;
-  if (!w) return "f32";
+  if (!w || w->borrowed) return "f32";
   if (w->type != QUANT_NF4) return names[w->type];
   return w->plain_absmax ? "nf4 plain" : "nf4";
 }
@@ -114,11 +116,8 @@ static Status set_type(Model *m, int i, const char *type) {
   static const struct {
     const char *name;
     QuantType type;
-  } types[] = {{"bf16", QUANT_BF16},
-               {"f16", QUANT_F16},
-               {"int8", QUANT_INT8},
-               {"nf4", QUANT_NF4},
-               {"nf4 plain", QUANT_NF4}};
+  } types[] = {{"f32 packed", QUANT_F32}, {"bf16", QUANT_BF16}, {"f16", QUANT_F16},
+               {"int8", QUANT_INT8},      {"nf4", QUANT_NF4},   {"nf4 plain", QUANT_NF4}};
   if (strcmp(type, "f32") == 0) return GRPO_OK;
   for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
     if (strcmp(type, types[k].name) != 0) continue;

@@ -5,8 +5,8 @@
 
 #include "model/model.h"
 
-/* How a parameter is stored: "f32", "bf16", "f16", "int8", "nf4", "nf4 plain" (without double
- * quantisation). */
+/* How a parameter is stored: "f32", "f32 packed" (in the kernels' order), "bf16", "f16", "int8",
+ * "nf4", "nf4 plain" (without double quantisation).  One that is packed in place is "f32". */
 const char *stored_type(const Param *p);
 size_t stored_bytes(const Param *p);
 /* Bytes from .. from + n - 1 of a parameter, which has them. */
@@ -19,7 +19,7 @@ Status stored_sum(const Ctx *cx, const Param *p, uint32_t *out);
 Status stored_new(Model **out, Pool *pool, const Config *c, Compute compute, int ntypes,
                   const char *const *types);
 
-/* ---- the trained numbers, parameter after parameter ------------------------------------------- */
+/* ---- the trained numbers, parameter after parameter --------------------------------------- */
 
 /* The parameters that training changes: of the adapter, or else all, which are float32 then. */
 size_t stored_trained(const Model *m);

@@ -213,7 +213,7 @@ static void flush_out(MessagePeer *p) {
         send(p->fd, queue_data(&p->out), queue_len(&p->out), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && later(errno)) return;
     if (n < 0) {
-      fail_peer(p, "it has gone");
+      fail_peer(p, "the connection has ended");
       return;
     }
     p->sent += (uint64_t)n;
@@ -238,7 +238,7 @@ static bool take(MessagePeer *p, Message *m) {
   if (queue_len(&p->in) < MESSAGES_HEADER) return false;
   const uint32_t len = number_at(data), kind = number_at(data + 4);
   if (kind > 255 || len > p->longest) {
-    snprintf(why, sizeof why, "it has sent what is no message of ours, or one of %u bytes", len);
+    snprintf(why, sizeof why, "it has sent a message of another program, or one of %u bytes", len);
     fail_peer(p, why);
     return false;
   }
@@ -258,7 +258,7 @@ static bool receive(MessagePeer *p) {
   const ssize_t n = recv(p->fd, chunk, sizeof chunk, MSG_DONTWAIT);
   if (n < 0 && later(errno)) return false;
   if (n <= 0) {
-    fail_peer(p, "it has gone");
+    fail_peer(p, "the connection has ended");
     return false;
   }
   p->came += (uint64_t)n;

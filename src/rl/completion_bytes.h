@@ -9,7 +9,7 @@
 /* target_len: of the prompt's target, as in Request. */
 void completion_put(Buf *to, Completion *c, int target_len);
 
-/* What a completion can be. */
+/* The completions that there can be. */
 typedef struct CompletionLimits {
   int vocab, max_new;
   int target_len;

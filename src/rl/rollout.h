@@ -24,9 +24,9 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
 Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
                       const RolloutOptions *o);
 
-/* ---- in parts, some of which are sampled elsewhere -------------------------------------------- */
+/* ---- in parts, some of which are sampled elsewhere ------------------------------------- */
 
-/* As engine_rollout and engine_replace, but for sampling. */
+/* They do what engine_rollout and engine_replace do before sampling. */
 Status engine_begin_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
                             const RolloutOptions *o);
 Status engine_begin_replace(Engine *e, BatchSlot slot, int n, const int *slots,

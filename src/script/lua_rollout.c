@@ -381,7 +381,8 @@ static int l_take_part(lua_State *L) {
   return 1;
 }
 
-/* engine:check_samples(batch, which, options, poll) -> list of booleans, or false: poll has ended it
+/* engine:check_samples(batch, which, options, poll) -> list of booleans, or false: poll has ended
+ * it
  *
  * Samples the completions whose numbers are in `which` once more, one for each prompt of the
  * options: are they the same, bit for bit? */

@@ -37,7 +37,7 @@ TEST(a_group_that_is_cut_into_units_may_be_in_parts) {
                       .reuse = REUSE_ON});
 }
 
-/* ---- completions that are sampled once more ---------------------------------------------------- */
+/* ---- completions that are sampled once more --------------------------------------- */
 
 static void prompts_and_options(Tiny *t, Prompt *prompts, int32_t ids[][MOST_TOKENS],
                                 RolloutOptions *o) {
@@ -80,7 +80,7 @@ TEST_BOTH(a_completion_sampled_once_more_has_the_same_bits_or_is_noticed) {
   check_once_more(true);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------------------- */
 
 enum { MOST = 12, WORDS = 64 };
 
@@ -144,7 +144,7 @@ TEST(a_completion_survives_as_bytes) {
   }
 }
 
-/* What comes of bytes with one 32-bit number replaced. */
+/* Reads bytes in which one 32-bit number was replaced. */
 static Status changed(int vocab, int max_new, size_t place, uint32_t value) {
   Room from, to;
   Buf bytes = {0};

@@ -13,9 +13,9 @@ local usage = require "grpo.cli.usage"
 local cli = {}
 
 -- In the order of `grpo help`.
-cli.commands = { "run", "sweep", "check", "test", "repl", "attach", "worker", "eval", "generate", "chat",
-  "pull", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench", "doctor",
-  "help" }
+cli.commands = { "run", "sweep", "check", "test", "repl", "attach", "worker", "eval", "generate",
+  "chat", "pull", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench",
+  "doctor", "help" }
 
 local module_of = { init = "grpo.cli.init_project" }
 

@@ -55,10 +55,9 @@ local function receive(self)
     elseif kind == kinds.over or kind == kinds.refused then
       local t = messages.read(text, { why = "string" })
       ends(kind == kinds.over and "over" or "refused", t and t.why:sub(1, 300) or "no reason")
-    elseif kind == kinds.drop then -- of a task that is done already
-    elseif kind then
+    elseif kind and kind ~= kinds.drop then -- a task that is not wanted any more is done already
       return kind, text
-    else
+    elseif not kind then
       if core.signal_count() > 0 then ends(STOPPED) end
       core.messages.wait(WAIT, nil, { self.wire })
     end
@@ -86,30 +85,28 @@ local function shake_hands(self)
   self.wire:send(kinds.join, messages.encode { protocol = messages.PROTOCOL, nonce = nonce,
     facts = facts, has_base = self.options.model ~= nil,
     proof = messages.proof(self.token, "worker", nonce, hello.nonce, facts) })
-  self.wire:limit(messages.LONG)
-  local welcome = want(self, kinds.welcome, { proof = "string", model = "table" })
+  local welcome = want(self, kinds.welcome, { proof = "string" })
   if not messages.is_proof(welcome.proof, messages.proof(self.token, "trainer", nonce,
     hello.nonce)) then
     ends("refused", "the trainer does not know our token")
   end
-  return welcome.model
+  self.wire:limit(messages.LONG)
+  return want(self, kinds.model, { config = "string", adapter = "string?", compute = "string",
+    types = "table", names = "table", sizes = "table", sums = "table?", trained = "integer",
+    tokenizer = "table", dtype = "string?", quantize = "string?" })
 end
 
--- ---- the model -----------------------------------------------------------------------------------
+-- ---- the model ----------------------------------------------------------------------------------
+
+local tokenizer_names = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json" }
 
 local function tokenizer_of(files)
-  local dir = ("%s/grpo-%s"):format(os.getenv("TMPDIR") or "/tmp",
-    core.messages.hmac("", messages.nonce()):sub(1, 24))
-  core.fs.mkdirs(dir)
-  local ok, result = pcall(function()
-    for _, name in ipairs { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json" } do
+  return messages.with_directory(function(dir)
+    for _, name in ipairs(tokenizer_names) do
       if files[name] then errors.must(core.fs.write(dir .. "/" .. name, files[name])) end
     end
     return core.tokenizer_load(dir)
   end)
-  core.fs.remove_tree(dir)
-  if not ok then error(result, 0) end
-  return result
 end
 
 -- The base that the worker has itself; every parameter must have the trainer's bytes.
@@ -139,11 +136,19 @@ local function make_model(self, about)
   else
     model = weights.new(about.config, about.compute, about.types)
   end
-  if about.adapter then weights.adapt(model, about.adapter) end
-  self.model, self.tokenizer = model, tokenizer_of(about.tokenizer)
+  self.model, self.tokenizer, self.adapter = model, tokenizer_of(about.tokenizer), about.adapter
   local bytes = 4 * about.trained
   for _, n in ipairs(self.options.model and {} or about.sizes) do bytes = bytes + n end
   say(self, "joined %s, which sends %.1f MiB of weights", self.options.connect, bytes / 2 ^ 20)
+end
+
+-- The base is whole when the first trained weights come: the adapter may then be beside it.
+local function begin_trained(self)
+  if self.adapter then
+    weights.changed(self.model)
+    weights.adapt(self.model, self.adapter)
+  end
+  self.adapter = nil
 end
 
 -- Weights that come, one kind of message each.
@@ -153,6 +158,7 @@ local load = {
     weights.write(self.model, i, at, text:sub(from))
   end,
   [kinds.numbers] = function(self, text)
+    begin_trained(self)
     local at, from = ("<I8"):unpack(text)
     weights.set(self.model, at, text:sub(from))
   end,
@@ -169,7 +175,7 @@ local load = {
   end,
 }
 
--- ---- tasks ---------------------------------------------------------------------------------------
+-- ---- tasks --------------------------------------------------------------------------------------
 
 -- Looks at what has come while we sample; true: the task is not wanted any more.
 local function look(self, id)
@@ -232,11 +238,12 @@ local function do_task(self, text)
     say(self, "a task failed: %s", tostring(batch))
   elseif batch then
     self.wire:send(kinds.result, ("<I8"):pack(task.id) .. batch:bytes())
-    self.completions, self.seconds = self.completions + #batch, self.seconds + core.clock() - started
+    self.completions = self.completions + #batch
+    self.seconds = self.seconds + core.clock() - started
   end
 end
 
--- ---- a session -----------------------------------------------------------------------------------
+-- ---- a session ----------------------------------------------------------------------------------
 
 local function session(self)
   make_model(self, shake_hands(self))
@@ -305,7 +312,9 @@ function client.run(options)
       say(self, "%s; %d completions in %.1f s", why, self.completions, self.seconds)
       return 0
     end
-    if options.wait == 0 then fail("EIO", "the trainer at %s has gone: %s", options.connect, why) end
+    if options.wait == 0 then
+      fail("EIO", "the trainer at %s has gone: %s", options.connect, why)
+    end
     say(self, "the trainer has gone; waiting for it for %g s", options.wait)
     since = core.clock()
   end

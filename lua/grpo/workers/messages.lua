@@ -1,5 +1,5 @@
--- What a trainer and its workers say to one another: the kinds of messages, how they are written
--- and read, and how each side shows that it knows the token.  docs/workers.md has the whole of it.
+-- The messages of a trainer and its workers: their kinds, how they are written and read, and how
+-- each side shows that it knows the token.  docs/workers.md has the whole of it.
 --
 -- A message is a kind and bytes (core.messages).  Most have a table (core.state_encode); those with
 -- weights and completions begin with numbers, and the rest is binary.
@@ -18,7 +18,8 @@ messages.kinds = {
   hello = 1, -- trainer: { protocol, nonce }
   join = 2, -- worker: { protocol, nonce, facts, has_base, proof }
   refused = 3, -- trainer: { why }; the connection ends
-  welcome = 4, -- trainer: { proof, model }
+  welcome = 4, -- trainer: { proof }
+  model = 17, -- trainer: what to make a model of (Shipping:describe)
   param = 5, -- trainer: number of a parameter, first byte, bytes
   numbers = 6, -- trainer: number of the first trained weight, weights
   difference = 7, -- trainer: number of the first, how many, differences (float_delta.h)
@@ -39,7 +40,7 @@ function messages.encode(t)
 end
 
 -- The table of a message whose fields have these types; a "?" behind a type: it may be missing.
--- nil: it is no such message.
+-- nil: it is another one.
 function messages.read(text, fields)
   local ok, t = pcall(core.state_decode, text)
   if not ok or type(t) ~= "table" then return nil end
@@ -49,6 +50,19 @@ function messages.read(text, fields)
     if given ~= wanted and not (v == nil and wanted ~= kind) then return nil end
   end
   return t
+end
+
+-- ---- files ------------------------------------------------------------------------------------
+
+-- Returns what f(directory) returns, with a fresh directory that is removed afterwards.
+function messages.with_directory(f)
+  local dir = ("%s/grpo-%s"):format(os.getenv("TMPDIR") or "/tmp",
+    core.messages.hmac("", messages.nonce()):sub(1, 24))
+  errors.must(core.fs.mkdirs(dir))
+  local ok, result = pcall(f, dir)
+  core.fs.remove_tree(dir)
+  if not ok then error(result, 0) end
+  return result
 end
 
 -- ---- lists of tokens -------------------------------------------------------------------------
@@ -114,15 +128,18 @@ end
 
 -- ---- what bits depend on ---------------------------------------------------------------------
 
-local advice = {
-  version = "install the same version", commit = "build both from the same source",
-  libc = "use the same system, or one container image, on both",
-  kernels = "set GRPO_CPU to the same class for both",
-  blas = "use the same OpenBLAS on both",
+local phrases = {
+  version = { "it is grpo %s and the trainer is %s", "install the same version" },
+  commit = { "it was built from %s and the trainer from %s", "build both from the same source" },
+  kernels = { "its kernels are %s and the trainer's %s",
+    "set GRPO_CPU to the same class for both" },
+  blas = { "its OpenBLAS is %s and the trainer's %s", "use the same one for both" },
+  libc = { "its C library is %s and the trainer's %s",
+    "use the same system, or container, for both" },
 }
 local order = { "version", "commit", "kernels", "blas", "libc" }
 
--- What two processes must have in common to compute the same bits.
+-- Returns the facts that two processes must have in common to compute the same bits.
 function messages.facts()
   local v = core.version()
   return { version = v.version, commit = v.commit, kernels = v.kernels, libc = v.libc,
@@ -134,8 +151,8 @@ function messages.other_facts(theirs)
   local ours = messages.facts()
   for _, name in ipairs(order) do
     if theirs[name] ~= ours[name] then
-      return ("its %s is %s and the trainer's is %s, so it would compute other bits; %s"):format(
-        name, tostring(theirs[name]):sub(1, 60), ours[name], advice[name])
+      local what = phrases[name][1]:format(tostring(theirs[name]):sub(1, 60), ours[name])
+      return ("%s, so its bits could differ; %s"):format(what, phrases[name][2])
     end
   end
 end

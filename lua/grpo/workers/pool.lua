@@ -28,7 +28,7 @@ Pool.__index = Pool
 -- ---- opening and closing ---------------------------------------------------------------------
 
 function Pool:say(format, ...)
-  local line = display.clean(format:format(...))
+  local line = display.clean(format:format(...)):gsub("%c", " ") -- a worker may have sent it
   self.tr.view:line(line)
   if self.tr.directory then self.tr.directory:note(line) end
 end
@@ -41,13 +41,18 @@ function pool.open(tr)
       .. "sampling already; use workers or ranks", ranks.size())
   end
   local host, port = messages.address(options.listen)
-  local self = setmetatable({ tr = tr, options = options, peers = {}, shipping = shipping.new(tr),
-    token = messages.token(options.token_file, "workers.token_file"), next_task = 1,
-    refusals = 0, speed = nil }, Pool)
+  local token = messages.token(options.token_file, "workers.token_file")
   local listener, message, code = core.messages.listen(host, port)
   if not listener then errors.raise_plain(code, "workers.listen: %s", message) end
-  self.listener, self.host = listener, host
-  return self
+  return pool.new(tr, options, token, listener, host)
+end
+
+-- options: those of the section workers.  listener: has accept, port and close, as core.messages
+-- gives them.
+function pool.new(tr, options, token, listener, host)
+  return setmetatable({ tr = tr, options = options, token = token, listener = listener,
+    host = host, peers = {}, shipping = shipping.new(tr), next_task = 1, refusals = 0,
+    completions = 0, from_workers = 0, checked = 0, sent = 0, came = 0 }, Pool)
 end
 
 -- Says where workers can join.
@@ -61,10 +66,20 @@ function Pool:close()
     peer.wire:send(kinds.over, messages.encode { why = "the run is over" })
     peer.wire:next()
   end
-  for _, peer in ipairs(self.peers) do peer.wire:close() end
+  for _, peer in ipairs(self.peers) do self:close_wire(peer) end
   self.peers = {}
   self.listener:close()
   self.shipping:forget()
+  if self.from_workers > 0 then
+    self:say("workers sampled %d of %d completions, %d of which were sampled once more; %.2f MiB "
+      .. "went to them and %.2f MiB came", self.from_workers, self.completions, self.checked,
+      self.sent / 2 ^ 20, self.came / 2 ^ 20)
+  end
+end
+
+function Pool:close_wire(peer)
+  self.sent, self.came = self.sent + peer.wire:sent(), self.came + peer.wire:came()
+  peer.wire:close()
 end
 
 -- ---- who is there ----------------------------------------------------------------------------
@@ -83,7 +98,7 @@ function Pool:forget(peer)
     if one == peer then table.remove(self.peers, i) end
   end
   peer.state = "gone"
-  peer.wire:close()
+  self:close_wire(peer)
   if #self:joined() == 0 then self.shipping:forget() end
   if self.share then self.share:lost(peer) end
 end
@@ -130,7 +145,7 @@ end
 
 -- ---- messages of workers ---------------------------------------------------------------------
 
-local MALFORMED = "it has sent what is no message of this version"
+local MALFORMED = "it has sent a message that this version does not know"
 
 -- Each takes the text of a message; returns a word if that is wrong.
 local take = {}
@@ -187,8 +202,9 @@ function Pool:welcome(peer, join)
   self:update_weights()
   if #self:joined() == 0 then self.shipping:update() end
   peer.name, peer.state = host, "receiving"
-  peer.wire:send(kinds.welcome, messages.encode { model = self.shipping:describe(join.has_base),
+  peer.wire:send(kinds.welcome, messages.encode {
     proof = messages.proof(self.token, "trainer", join.nonce, peer.nonce) })
+  peer.wire:send(kinds.model, messages.encode(self.shipping:describe(join.has_base)))
   self:put(peer, self.shipping:image(join.has_base))
 end
 
@@ -206,23 +222,25 @@ end
 
 -- ---- what workers are sent ---------------------------------------------------------------------
 
--- Messages go to a worker in their order, as it takes them.
-function Pool:put(peer, items)
-  for _, item in ipairs(items) do peer.queue[#peer.queue + 1] = item end
-  self:pump(peer)
-end
-
-function Pool:pump(peer)
+local function pump(peer)
   local queue, wire = peer.queue, peer.wire
   while peer.first <= #queue and wire:waiting() < WAITING do
     local item = queue[peer.first]
     local kind, text
     if type(item) == "function" then kind, text = item() else kind, text = item[1], item[2] end
     if kind then wire:send(kind, text) end
-    if type(item) == "table" or not kind then queue[peer.first], peer.first = false, peer.first + 1 end
+    if type(item) == "table" or not kind then
+      queue[peer.first], peer.first = false, peer.first + 1
+    end
     if kind == kinds.version then peer.behind = math.max(0, peer.behind - 1) end
   end
   if peer.first > #queue then peer.queue, peer.first = {}, 1 end
+end
+
+-- Messages go to a worker in their order, as it takes them.
+function Pool.put(_, peer, items)
+  for _, item in ipairs(items) do peer.queue[#peer.queue + 1] = item end
+  pump(peer)
 end
 
 -- All who have a copy of the weights get those of now.
@@ -280,7 +298,7 @@ function Pool:serve()
   accept(self)
   for _, peer in ipairs(table.move(self.peers, 1, #self.peers, 1, {})) do
     if peer.state ~= "gone" then read(self, peer) end
-    if peer.state ~= "gone" then self:pump(peer) end
+    if peer.state ~= "gone" then pump(peer) end
     if peer.state ~= "gone" then watch(self, peer, core.clock()) end
   end
 end
@@ -299,17 +317,19 @@ local function sample(self, engine, record, slots, options)
   record:took(core.clock() - started)
 end
 
--- As engine:rollout(options), with the workers that there are.
-function Pool:rollout(engine, options)
-  local record, slots = engine:begin_rollout(options), {}
+-- Does engine:rollout(options) with the workers that there are.
+function Pool:rollout(options)
+  local engine, slots = self.tr.engine, {}
+  local record = engine:begin_rollout(options)
   for slot = 1, #options.prompts do slots[slot] = slot end
   sample(self, engine, record, slots, options)
   return record
 end
 
--- As engine:replace(record, slots, prompts, options).
-function Pool:replace(engine, record, slots, prompts, options)
+-- Does engine:replace(record, slots, prompts, options) with them.
+function Pool:replace(record, slots, prompts, options)
   if #slots == 0 then return end
+  local engine = self.tr.engine
   engine:begin_replace(record, slots, prompts, options)
   sample(self, engine, record, slots, setmetatable({ prompts = prompts }, { __index = options }))
 end

@@ -134,8 +134,8 @@ end
 local function result_bytes(self, task)
   local tasked = task.options.sampling
   local filtered = self.options.stream ~= "eval" and truncated.mask_tokens(tasked) or 0
-  local words = filtered > 0 and 1 + math.min(filtered, self.pool.tr.model.config.vocab_size // 32 + 1)
-    or 0
+  local bitmap = self.pool.tr.model.config.vocab_size // 32 + 1
+  local words = filtered > 0 and 1 + math.min(filtered, bitmap) or 0
   return 64 + task.size * (16 + tasked.max_new_tokens * (13 + 4 * words))
 end
 
@@ -193,7 +193,7 @@ function Share:failed(peer, id, why)
 end
 
 -- A worker has gone.
-function Share:lost(peer)
+function Share.lost(_, peer)
   local task = peer.task
   if task then peer.task, task.holders[peer] = nil, nil end
 end
@@ -250,6 +250,7 @@ function Share:check()
   end
   self.checks = {}
   if #list == 0 then return end
+  self.pool.checked = self.pool.checked + #list
   local same = self.engine:check_samples(self.record, numbers, self:options_of(places, 0, 1),
     function() self:poll() end)
   for i, check in ipairs(list) do
@@ -335,7 +336,12 @@ end
 
 -- However it ended: nobody works on it any more.
 function Share:finish()
-  for _, task in ipairs(self.tasks) do self:release(task) end
+  local pool = self.pool
+  for _, task in ipairs(self.tasks) do
+    self:release(task)
+    pool.completions = pool.completions + task.size
+    if task.by then pool.from_workers = pool.from_workers + task.size end
+  end
 end
 
 return shares

@@ -21,20 +21,16 @@ end
 
 -- The files of a tokenizer, by their names.
 local function tokenizer_files(tokenizer)
-  local dir = ("%s/grpo-%s"):format(os.getenv("TMPDIR") or "/tmp",
-    core.messages.hmac("", messages.nonce()):sub(1, 24))
-  local files = {}
-  core.fs.mkdirs(dir)
-  local ok, err = pcall(function()
+  return messages.with_directory(function(dir)
+    local files = {}
     tokenizer:save(dir)
     for _, name in ipairs(core.fs.list(dir)) do files[name] = core.fs.read(dir .. "/" .. name) end
+    return files
   end)
-  core.fs.remove_tree(dir)
-  if not ok then error(err, 0) end
-  return files
 end
 
--- What a worker makes an empty model of.  sums: it has a base of its own, which must be ours.
+-- Describes the model, for a worker to make an empty one.  sums: it has a base of its
+-- own, which must be ours.
 function Shipping:describe(sums)
   local tr = self.tr
   local model, list = tr.model, weights.list(tr.model)
@@ -42,7 +38,7 @@ function Shipping:describe(sums)
   local about = { config = config, adapter = adapter, compute = model.compute, types = {},
     names = {}, sizes = {}, sums = sums and {} or nil, trained = weights.trained(model),
     tokenizer = tokenizer_files(tr.tokenizer), dtype = tr.settings.model.dtype,
-    quantize = tr.settings.model.quantize, own_storage = adapter ~= nil }
+    quantize = tr.settings.model.quantize }
   local count = 0
   for i, param in ipairs(list) do
     if not (adapter and param.trained) then

@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# Workers sample for a trainer: the files of the run are those of a run alone, byte for byte, whatever becomes of them.
+# TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+export GRPO_WORKER_TOKEN=a-token-for-the-tests
+
+# train DIR WORD... : a run with workers begins in the background, as $trainer; it listens at $port
+train() {
+  local dir=$1; shift
+  GRPO_CPU=${cpu:-} "$GRPO" run "$@" --dir "$dir" --threads 1 workers.listen=127.0.0.1:"${port:-0}" >"$dir.out" 2>"$dir.err" & trainer=$!
+  port=
+  for _ in $(seq 500); do
+    port=$(sed -n 's/^workers can join: .*:\([0-9]*\)$/\1/p' "$dir.err" 2>/dev/null)
+    [ -n "$port" ] && return
+    kill -0 $trainer 2>/dev/null || return
+    sleep 0.02
+  done
+}
+
+# work NAME [WORD...] : a worker begins in the background, as $worker
+work() {
+  local name=$1; shift
+  timeout 100 "$GRPO" worker --connect 127.0.0.1:$port --threads 1 "$@" >"$name.out" 2>"$name.err" & worker=$!
+}
+
+# wait_for FILE TEXT : until a line of the file has the text, at most some seconds
+wait_for() {
+  for _ in $(seq 500); do
+    grep -q -- "$2" "$1" 2>/dev/null && return
+    sleep 0.02
+  done
+  return 1
+}
+
+# changed NAME FROM TO : a directory for GRPO_LUA in which a worker has another line
+changed() {
+  mkdir -p "$1/lua/grpo/workers"
+  sed "s|$2|$3|" "$root/lua/grpo/workers/client.lua" >"$1/lua/grpo/workers/client.lua"
+  cmp -s "$root/lua/grpo/workers/client.lua" "$1/lua/grpo/workers/client.lua" && echo "$1 changes nothing"
+}
+
+# completions NAME : how many a worker has sampled in a run that is over
+completions() { sed -n 's/.*the run is over; \([0-9]*\) completions.*/\1/p' "$1.err"; }
+
+write_experiment exp.lua
+"$GRPO" run exp.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
+flipped='local b = batch:bytes(); b ='
+result "the tests' own workers lie" "$(
+  changed ids 'batch:bytes()' '(function(b) return b:sub(1, 16) .. string.char(b:byte(17) ~ 1) .. b:sub(18) end)(batch:bytes())'
+  changed bits 'batch:bytes()' '(function(b) return b:sub(1, -2) .. string.char(b:byte(-1) ~ 1) end)(batch:bytes())'
+  changed short 'batch:bytes()' 'batch:bytes():sub(2)'
+  changed slow 'local ok, batch = pcall(sample, self, task)' 'core.process.sleep(1) local ok, batch = pcall(sample, self, task)')"
+
+# ---- the same bits -----------------------------------------------------------------------------
+
+SLOW=0.15 train two exp.lua workers.check=1
+work a; killed=$worker
+work b; steady=$worker
+GRPO_LUA=slow work c; slow=$worker
+GRPO_LUA=bits work d; liar=$worker
+wait_for two.err 'other bits'
+wait_for a.err ready; sleep 0.3; kill -9 "$(pgrep -P $killed)" 2>/dev/null
+wait $trainer; status=$?
+wait $liar; liar_status=$?
+wait $steady $slow $killed 2>/dev/null
+result "one of them is killed, one lies, one is slow: the bytes of a run alone" "$([ $status = 0 ] || show two.err; different one/exp-001 two/exp-001)"
+result "the liar is dropped with a line of the trainer's and one of its own" "$(
+  { [ "$(grep -c 'was dropped: completion [0-9]* of prompt [0-9]* at step [0-9]* has other bits' two.err)" = 1 ] && [ $liar_status = 1 ] \
+    && [ "$(grep -c '^grpo: worker: .* dropped us: what it has sampled has other bits' d.err)" = 1 ]; } || show two.err d.err)"
+result "so is the one that is killed" "$([ "$(grep -c 'worker .* the connection has ended; its work goes to others' two.err)" = 1 ] || show two.err)"
+result "the steady one has sampled, and ends with the run" "$([ "$(completions b)" -gt 0 ] || show b.err)"
+result "the slow one waits for nobody and ends with the run" "$(grep -q 'the run is over' c.err || show c.err)"
+
+SLOW=0.1 train ids exp.lua workers.check=1
+GRPO_LUA=ids work a; liar=$worker
+GRPO_LUA=short work b; wait $worker; status=$?
+wait $liar $trainer
+result "other tokens and cut messages are noticed too" "$(different one/exp-001 ids/exp-001
+  { grep -q 'worker .* dropped: completion' ids.err && grep -Eq 'worker .* was dropped: (a completion|there is more)' ids.err && [ $status = 1 ]; } || show ids.err)"
+
+# ---- who may join --------------------------------------------------------------------------------
+
+SLOW=0.2 train three exp.lua
+exec 3<>/dev/tcp/127.0.0.1/$port # it says nothing
+printf 'GET / HTTP/1.1\r\nHost: x\r\n\r\n' >/dev/tcp/127.0.0.1/$port
+head -c 100000 /dev/urandom >/dev/tcp/127.0.0.1/$port 2>/dev/null
+GRPO_WORKER_TOKEN=another-token-than-the-trainers work a; wait $worker; status=$?
+result "another token is refused with a line on both sides" "$(
+  { [ $status = 2 ] && grep -q '^grpo: worker: .* refused us: its token is not' a.err && grep -q 'was refused: its token' three.err; } || show a.err three.err)"
+result "no token is in what they write" "$(grep -rl 'another-token\|a-token-for' three three.err a.err)"
+GRPO_CPU=generic work b; wait $worker; status=$?
+result "so are other kernels" "$(
+  { [ $status = 2 ] && grep -q '^grpo: worker: .* refused us: its kernels are generic' b.err; } || show b.err)"
+work c --model one/exp-001; wait $worker; status=$?
+result "so is a base where all weights are trained" "$({ [ $status = 2 ] && grep -q 'leave it out' c.err; } || show c.err)"
+wait $trainer; status=$?
+exec 3>&-
+result "garbage at the port does nothing: the bytes of a run alone" "$(
+  [ $status = 0 ] || show three.err; different one/exp-001 three/exp-001; [ "$(grep -c 'a connection from' three.err)" -ge 2 ] || show three.err)"
+
+SLOW=0.4 train silent exp.lua workers.silence=1
+work d; silent=$worker
+wait_for d.err ready; kill -STOP "$(pgrep -P $silent)"
+wait_for silent.err 'has said nothing'
+kill -CONT "$(pgrep -P $silent)"; wait $silent; status=$?
+wait $trainer
+result "one that says nothing is dropped: the bytes of a run alone" "$(different one/exp-001 silent/exp-001
+  { grep -q 'it has said nothing for . s' silent.err && [ $status != 0 ] && [ "$(grep -c '^grpo: worker: .*gone' d.err)" = 1 ]; } || show silent.err d.err)"
+
+port=1 work a; wait $worker; status=$?
+result "nobody listens there: one line" "$({ [ "$status" = 5 ] && [ "$(grep -c '^grpo: worker: 127.0.0.1:1: ' a.err)" = 1 ]; } || show a.err)"
+env -u GRPO_WORKER_TOKEN "$GRPO" worker --connect 127.0.0.1:1 >out 2>err; status=$?
+result "no token: one line" "$({ [ $status = 2 ] && grep -q '^grpo: --token-file: missing, and so is GRPO_WORKER_TOKEN' err; } || show err)"
+echo short >token
+env -u GRPO_WORKER_TOKEN "$GRPO" run exp.lua --dir x workers.listen=127.0.0.1:0 workers.token_file=token >out 2>err; status=$?
+result "a short token: one line, and no run directory" "$({ [ $status = 2 ] && grep -q 'token has 5 bytes, want 16 or more' err && [ ! -e x ]; } || show err)"
+"$GRPO" run exp.lua --dir x workers.listen=nowhere >out 2>err; status=$?
+result "no address: one line" "$({ [ $status = 2 ] && grep -q 'workers.listen: got "nowhere", want HOST:PORT' err; } || show err)"
+"$GRPO" worker --connect nowhere >out 2>err; status=$?
+result "nor for the worker" "$({ [ $status = 2 ] && grep -q '^grpo: worker: --connect: got "nowhere"' err; } || show err)"
+experiment tools.lua 'tools = { add = { description = "adds", parameters = {}, fn = function() return "1" end } }'
+"$GRPO" check tools.lua workers.listen=127.0.0.1:0 >out 2>err; status=$?
+result "tools are refused" "$({ [ $status = 2 ] && grep -q 'workers.listen: workers sample completions of one turn; remove it, or the tools' err; } || show err)"
+
+# ---- the trainer dies ------------------------------------------------------------------------------
+
+SLOW=0.2 train four exp.lua
+kept=$port
+work a; short=$worker
+work b --wait 60; long=$worker
+wait_for b.err ready; wait_for_step four/exp-001 7
+kill -9 $trainer; wait $trainer 2>/dev/null
+wait $short; status=$?
+result "the trainer dies: a worker ends with one line" "$({ [ $status = 5 ] && [ "$(grep -c '^grpo: worker: the trainer at .* has gone' a.err)" = 1 ]; } || show a.err)"
+port=$kept SLOW=0.1 train four --resume=four/exp-001
+wait $trainer; status=$?
+wait $long; long_status=$?
+result "with --wait it joins the run that is resumed: the same bytes" "$(
+  [ $status = 0 ] || show four.err; different one/exp-001 four/exp-001
+  { [ $long_status = 0 ] && [ "$(grep -c ready b.err)" = 2 ] && [ "$(completions b)" -gt 0 ]; } || show b.err)"
+port=
+
+# ---- adapters, filters, other kinds of steps ---------------------------------------------------------
+
+# same NAME SCRIPT WORKER'S-WORDS WORD... : a run with a worker has the bytes of one without; it has sampled some
+same() {
+  local name=$1 script=$2 words=$3; shift 3
+  rm -rf alone with
+  "$GRPO" run "$script.lua" --quiet --dir alone --threads 1 "$@" >/dev/null 2>err || cat err
+  SLOW=0.1 train with "$script.lua" workers.check=1 "$@"
+  # shellcheck disable=SC2086  # several words
+  work a $words
+  wait $trainer; local status=$?
+  wait $worker
+  result "$name" "$([ $status = 0 ] || show with.err; different alone/$script-001 with/$script-001
+    [ "$(completions a)" -gt 0 ] || show a.err; grep 'dropped' with.err)"
+}
+slow='hooks = { on_step = function() if os.getenv("SLOW") then os.execute("sleep 0.1") end end }'
+base=$PWD/one/exp-001
+experiment lora.lua 'train = { lr = 1e-3, prompts_per_step = 5, skip_zero_std_groups = true, steps = 12, reuse_rollout = true }, '"$slow"
+experiment ppo.lua 'stages = { { kind = "ppo", train = { steps = 12, prompts_per_step = 3, lr = 1e-3 } } }, '"$slow"
+adapter="model.path=$base model.lora={\"rank\":2} model.config=null model.tokenizer=null"
+# shellcheck disable=SC2086
+{
+  same "activations that are used again, and groups that are replaced" lora ""
+  same "filters of sampling" lora "" sampling.top_p=0.8 sampling.temperature=0.7
+  same "bf16" lora "" compute=bf16 train.reuse_rollout=false
+  same "an adapter" lora "" $adapter train.kl=0.1
+  same "an adapter beside a base in 8 bits" lora "" $adapter model.quantize=int8
+  same "an adapter beside a base in 4 bits" lora "" $adapter model.quantize=nf4
+  same "a base in bf16 that the worker has itself" lora "--model $base" $adapter model.dtype=bf16
+  same "PPO" ppo ""
+  same "fewer prompts than workers" lora "" train.prompts_per_step=1 sampling.group_size=16
+}
+"$GRPO" run lora.lua --quiet --dir others seed=5 train.steps=1 >/dev/null 2>err || cat err
+SLOW=1 train other lora.lua $adapter
+work a --model others/lora-001; wait $worker; status=$?
+wait $trainer
+result "a worker with another base than the trainer's is refused with one line" "$(
+  { [ $status = 2 ] && grep -q '^grpo: worker: others/lora-001 is not the trainer.s model: its model' a.err; } || show a.err)"
+finish
