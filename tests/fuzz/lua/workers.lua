@@ -1,7 +1,8 @@
 -- Any messages from any worker to a trainer: each is taken, or the worker goes with one line; the
--- trainer goes on, and only who has shown the token is sent the model.
+-- trainer lives, and only who has shown the token is sent the model.
 --
--- Input: a byte that is the state of the worker at first, then messages: kind, 16-bit length, bytes.
+-- Input: a byte that is the state of the worker at first, then messages: kind, 16-bit length,
+-- bytes.
 local core = require "grpo.core"
 local messages = require "grpo.workers.messages"
 local pool = require "grpo.workers.pool"
