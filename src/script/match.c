@@ -202,7 +202,8 @@ static const char *match_back(Matcher *m, const char *s, int digit) {
   int l = digit - '1';
   if (l < 0 || l >= m->level || m->capture[l].len == OPEN)
     raise_new(m->L, GRPO_EARG, "invalid capture index %%%d", l + 1);
-  size_t n = m->capture[l].len == POSITION ? 0 : (size_t)m->capture[l].len;
+  if (m->capture[l].len == POSITION) return NULL; /* a place is no text, and matches none */
+  const size_t n = (size_t)m->capture[l].len;
   step(m, n);
   if ((size_t)(m->s_end - s) < n || memcmp(m->capture[l].at, s, n) != 0) return NULL;
   return s + n;

@@ -12,6 +12,16 @@ local function both(f)
   return plain(pcall(f)), inside
 end
 
+describe("a place that a pattern has captured", function()
+  it("matches no text, as in Lua", function()
+    for _, pattern in ipairs { "()%1", "()a%1", "(a)()%2", "(a)()%1" } do
+      local found = select(2, core.limited({}, "f", string.find, "aab", pattern))
+      assert.equal(string.find("aab", pattern), found)
+      assert.equal(pattern == "(a)()%1" and 1 or nil, found)
+    end
+  end)
+end)
+
 describe("patterns under limits", function()
   it("have Lua's classes, for each byte", function()
     for class in ("acdglpsuwxzACDGLPSUWXZ"):gmatch(".") do
