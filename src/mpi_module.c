@@ -92,8 +92,10 @@ static int exchange(const void *to, const size_t *to_at, void *from, const size_
     from_first[r] = (int)from_at[r];
     from_count[r] = (int)(from_at[r + 1] - from_at[r]);
   }
-  return MPI_Alltoallv(to, to_count, to_first, MPI_BYTE, from, from_count, from_first, MPI_BYTE,
-                       MPI_COMM_WORLD);
+  MPI_Request request;
+  return complete(MPI_Ialltoallv(to, to_count, to_first, MPI_BYTE, from, from_count, from_first,
+                                 MPI_BYTE, MPI_COMM_WORLD, &request),
+                  &request);
 }
 
 static int send_to(int to, const void *data, size_t bytes) {
