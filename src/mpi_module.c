@@ -92,6 +92,8 @@ static int exchange(const void *to, const size_t *to_at, void *from, const size_
     from_first[r] = (int)from_at[r];
     from_count[r] = (int)(from_at[r + 1] - from_at[r]);
   }
+  if (!to_at[size]) to = to_first; /* for Open MPI equal addresses mean MPI_IN_PLACE */
+  if (!from_at[size]) from = from_first;
   MPI_Request request;
   return complete(MPI_Ialltoallv(to, to_count, to_first, MPI_BYTE, from, from_count, from_first,
                                  MPI_BYTE, MPI_COMM_WORLD, &request),
