@@ -315,6 +315,7 @@ check:
 	STRIDE=60 tools/check-damage
 	POINTS=400 tools/check-memory
 	tools/check-long
+	RANKS=3 THREADS=1 tools/check-ranks grpo ppo_separate lua_loss tools nf4
 	KILLS=14 tools/check-ranks-kill
 	tools/check-hosts
 	GRPO_POINTS=2000 $(BUILD)/tests/api/test_memory

@@ -68,6 +68,8 @@ Status quant_new(QuantWeight **out, QuantType type, int n, int k) {
   return GRPO_OK;
 }
 
+size_t quant_data_bytes(const QuantWeight *m) { return data_bytes(m->type, m->n, m->k); }
+
 void quant_free(QuantWeight *m) {
   if (!m) return;
   if (!m->borrowed) mem_free_aligned(m->data);

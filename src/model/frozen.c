@@ -72,6 +72,24 @@ static Status unpack_in_place(Model *m) {
   return s == GRPO_OK ? panels_allocate(m) : s;
 }
 
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static size_t all_panels_bytes(const Model *m) {
+  size_t n = 0;
+  for (int i = 0; i < m->nparams; i++) n += panels_bytes(m, i);
+  return n;
+}
+
+bool frozen_block(const Model *m, int i, FrozenBlock *out) {
+  *out = (FrozenBlock){0};
+  if (!m->lora || i >= m->nparams + 2) return false;
+  const QuantWeight *q = i < m->nparams ? m->quant[i] : NULL;
+  if (q && !q->borrowed) *out = (FrozenBlock){q->data, quant_data_bytes(q)};
+  if (i == m->nparams) *out = (FrozenBlock){m->weights, m->weight_reals * sizeof *m->weights};
+  if (i == m->nparams + 1) *out = (FrozenBlock){m->panels, all_panels_bytes(m)};
+  return true;
+}
+
 /* ---- back to float32 ------------------------------------------------------------------------ */
 
 static void adopt_wide(Model *m, real *wide) {

@@ -24,6 +24,14 @@ Status frozen_pack_in_place(Model *m);
 bool frozen_is_packed_in_place(const Model *m);
 bool frozen_packs_in_place(const Model *m, int i); /* would parameter i be? */
 
+/* The memory that holds the weights of a base which an adapter has frozen, as blocks of
+ * mem_alloc_aligned(); their panels must have been made.  i: from 0 on; false: there is no more. */
+typedef struct FrozenBlock {
+  void *data; /* NULL: this one is none */
+  size_t bytes;
+} FrozenBlock;
+bool frozen_block(const Model *m, int i, FrozenBlock *out);
+
 /* All weights become float32 with panels again.  EARG while views share them. */
 Status frozen_widen(Model *m);
 

@@ -32,6 +32,10 @@ void comm_leave(int status);
 int comm_rank(void);
 int comm_size(void);
 
+/* This process's node: the lowest of its ranks, this one's place among them, from 0, and the most
+ * ranks that a node has. */
+Status comm_node(int *first, int *place, int *most);
+
 Status comm_barrier(void);
 Status comm_broadcast(int from, void *data, size_t bytes);
 /* Rank r has filled data[at[r] .. at[r + 1]); afterwards every rank has all, at[comm_size()]

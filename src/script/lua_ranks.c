@@ -1,9 +1,15 @@
 /* lua_ranks.c - the ranks of a run: see comm.h, and train/ranks.lua for what they do. */
+#include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "model/frozen.h"
+#include "model/panels.h"
 #include "os/comm.h"
+#include "os/common_pages.h"
 #include "script/binding.h"
+#include "script/lua_model.h"
 
 /* ranks_start() -> were ranks launched?  They have met then. */
 static int l_ranks_start(lua_State *L) {
@@ -48,6 +54,81 @@ static int l_ranks_share(lua_State *L) {
   return ok ? 1 : lua_error(L);
 }
 
+/* ranks_cores() -> cores that this process is bound to, those of the machine */
+static int l_ranks_cores(lua_State *L) {
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  cpu_set_t set;
+  const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+  lua_pushinteger(L, known ? CPU_COUNT(&set) : (lua_Integer)online);
+  lua_pushinteger(L, (lua_Integer)online);
+  return 2;
+}
+
+/* ---- memory that the ranks of a node have in common ------------------------------------------ */
+
+/* ranks_node() -> the node's first rank, this one's place in it, the most ranks of a node */
+static int l_ranks_node(lua_State *L) {
+  int first, place, most;
+  want_ok(L, comm_node(&first, &place, &most));
+  lua_pushinteger(L, first);
+  lua_pushinteger(L, place);
+  lua_pushinteger(L, most);
+  return 3;
+}
+
+static Status each_block(const Model *m, CommonFile *f, bool take, size_t *common) {
+  FrozenBlock b;
+  for (int i = 0; frozen_block(m, i, &b); i++) {
+    if (!b.data) continue;
+    try(take ? common_take(f, b.data, b.bytes, common) : common_put(f, b.data, b.bytes));
+  }
+  return GRPO_OK;
+}
+
+/* common_put(model) -> a card for the other ranks of the node; "": this system has no such memory.
+ * The base that the adapter has frozen is then in a file without a name. */
+static int l_common_put(lua_State *L) {
+  Model *m = check_model(L, 1);
+  CommonFile f;
+  want_ok(L, panels_renew(m, script_ctx(L)));
+  bool made = common_create(&f) == GRPO_OK;
+  if (made && each_block(m, &f, false, NULL) != GRPO_OK) {
+    common_close(&f);
+    made = false;
+  }
+  lua_pushlstring(L, (const char *)&f, made ? sizeof f : 0);
+  return 1;
+}
+
+/* common_take(model, card) -> bytes that this rank does not hold for itself any more */
+static int l_common_take(lua_State *L) {
+  Model *m = check_model(L, 1);
+  size_t n, common = 0;
+  const char *card = luaL_checklstring(L, 2, &n);
+  CommonFile theirs, mine;
+  want_ok(L, panels_renew(m, script_ctx(L)));
+  if (n == sizeof theirs) {
+    memcpy(&theirs, card, sizeof theirs);
+    if (common_open(&mine, &theirs) == GRPO_OK) {
+      each_block(m, &mine, true, &common);
+      common_close(&mine);
+    }
+  }
+  lua_pushinteger(L, (lua_Integer)common);
+  return 1;
+}
+
+/* common_close(card): all ranks of the node have taken what they could */
+static int l_common_close(lua_State *L) {
+  size_t n;
+  CommonFile f;
+  const char *card = luaL_checklstring(L, 1, &n);
+  if (n != sizeof f) return 0;
+  memcpy(&f, card, sizeof f);
+  common_close(&f);
+  return 0;
+}
+
 /* ranks_agreed() -> has a failure reached all ranks? */
 static int l_ranks_agreed(lua_State *L) {
   lua_pushboolean(L, comm_has_agreed_to_fail());
@@ -62,6 +143,8 @@ static int l_ranks_abort(lua_State *L) {
 
 CORE_PART(ranks) {
   static const luaL_Reg functions[] = {FN(ranks),        FN(ranks_start), FN(ranks_share),
-                                       FN(ranks_agreed), FN(ranks_abort), {NULL, NULL}};
+                                       FN(ranks_agreed), FN(ranks_abort), FN(ranks_node),
+                                       FN(ranks_cores),  FN(common_put),  FN(common_take),
+                                       FN(common_close), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

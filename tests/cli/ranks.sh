@@ -91,6 +91,28 @@ for kind in openmpi mpich; do
   result "$kind: modules that a reward loads are kept with the script" "$(diff -r one/modules-001/source late$kind/modules-001/source)"
 done
 
+# a base of more than 2 MiB, and a hook that measures how much of its memory a rank has alone
+experiment base.lua 'train = { steps = 1 }, stages = { { kind = "sft" } }' '' 'train = grpo.data.list(rows), target = function(row) return row.answer end'
+sed -i 's/hidden_size = 32, intermediate_size = 64/hidden_size = 256, intermediate_size = 8192/' base.lua
+"$GRPO" run base.lua --quiet --dir large --as base --threads 1 >/dev/null 2>err || cat err
+experiment memory.lua 'train = { steps = 2, prompts_per_step = 4 }, hooks = { on_step = function(_, tr)
+  if tr.step_count == 2 then os.execute("grep ^Private_Dirty /proc/$PPID/smaps_rollup >>private") end end }'
+sed -i 's/    config = .*/    path = "large\/base", lora = { rank = 2 },/; /^      num_attention_heads/d; s/^    tokenizer = .*//' memory.lua
+"$GRPO" run memory.lua --quiet --dir one --threads 1 >/dev/null 2>err || cat err
+for kind in openmpi mpich; do
+  has $kind || continue
+  ranks 2 "$GRPO" run memory.lua --quiet --dir m$kind --threads 1 >/dev/null 2>err || cat err
+  result "$kind: a base that ranks have in common: the same bytes" "$(same_run one/memory-001 m$kind/memory-001)"
+done
+result "ranks of a machine hold a base once" "$(awk 'NR == 1 { one = $2 } NR > 1 && $2 > one - 25000 { print "one process:", one, "KiB, a rank:", $2 }' private)"
+
+kind=openmpi
+if has openmpi && [ "$(nproc)" -gt 1 ]; then
+  timeout 120 mpirun.openmpi --oversubscribe --bind-to core -n 2 "$GRPO" run base.lua --quiet --dir b --threads 2 >out 2>err; status=$?
+  result "a rank with more threads than cores that it is bound to is named, once" "$(
+    { [ $status = 0 ] && [ "$(grep -c 'note: rank 0 has 2 threads, but is bound to 1 of' err)" = 1 ]; } || show err)"
+fi
+
 GRPO_MPI=other "$GRPO" run exp.lua --dir x >out 2>err; status=$?
 result "an MPI of another name is refused" "$(
   { [ $status = 2 ] && grep -q '^grpo: GRPO_MPI is other, want openmpi or mpich' err; } || show err)"

@@ -41,7 +41,7 @@ static void check_share(void) {
   mem_free(x);
 }
 
-/* What rank a has for rank b: one number for each step from a to b, each a + 10 b. */
+/* Rank a has for rank b one number for each step from a to b, each a + 10 b. */
 static void check_exchange(void) {
   int to[MOST * MOST], from[MOST * MOST];
   size_t to_at[MOST + 1] = {0}, from_at[MOST + 1] = {0};

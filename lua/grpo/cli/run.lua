@@ -98,6 +98,7 @@ function run.run(o, cli)
     if not ready then return status end
   end
   local tr, directory = start.trainer(request_of(o, ready ~= nil))
+  if tr then ranks.note_binding() end
   if not ranks.first() then return follow(tr, cli) end
   if not tr then
     if #o.overrides > 0 then refuse_overrides(o.overrides, directory) end

@@ -179,4 +179,11 @@ function loading.model(model, config, from, masks)
   return make_model(model, config, tokenizer_of(model.tokenizer), masks)
 end
 
+-- Does loading.model give a model with an adapter, whose base stays as it is?
+function loading.is_adapted(model, from)
+  if model.lora then return true end
+  if from and model_paths.is_adapter(from) then return true end
+  return model.path ~= nil and model_paths.find(model.path).adapter ~= nil
+end
+
 return loading

@@ -46,6 +46,41 @@ function ranks.any(flag)
   return false
 end
 
+-- ---- cores ---------------------------------------------------------------------------------
+
+local HOW = "Open MPI binds each rank to a core or a few; give mpirun --bind-to none, or --map-by "
+  .. "socket --bind-to socket for one rank with several threads on each socket"
+
+-- What is wrong with how ranks are bound to cores, nil: nothing.  list: of each rank
+-- { cores = it is bound to, online = of its machine, threads =, node = its machine's first rank }.
+function ranks.binding_problem(list)
+  local of_node = {}
+  for r, rank in ipairs(list) do
+    of_node[rank.node] = (of_node[rank.node] or 0) + 1
+    if rank.threads > rank.cores and rank.cores < rank.online then
+      return ("rank %d has %d threads, but is bound to %d of %d cores: %s"):format(r - 1,
+        rank.threads, rank.cores, rank.online, HOW)
+    end
+  end
+  for r, rank in ipairs(list) do
+    if rank.cores * of_node[rank.node] < rank.online then
+      return ("rank %d is bound to %d of %d cores, and its machine has %d ranks, so cores are "
+        .. "idle: %s"):format(r - 1, rank.cores, rank.online, of_node[rank.node], HOW)
+    end
+  end
+end
+
+-- Says in one line, on the first rank, that ranks are bound to fewer cores than they could use.
+function ranks.note_binding()
+  if ranks.size() == 1 then return end
+  local cores, online = core.ranks_cores()
+  local problem = ranks.binding_problem(ranks.exchange("cores", function()
+    return { cores = cores, online = online, threads = core.threads(),
+      node = (core.ranks_node()) }
+  end))
+  if problem and ranks.first() then core.notice("note: " .. problem) end
+end
+
 -- ---- what a rank tells the others -------------------------------------------------------------
 
 -- An error of one rank becomes that of all, and rank 0 reports it.
@@ -82,6 +117,27 @@ function ranks.exchange(what, f)
   raise_same(parts)
   for r, part in ipairs(parts) do values[r] = part.value end
   return values
+end
+
+-- ---- what ranks of a node have in common -----------------------------------------------------
+
+-- Returns what load() returns, a model first.  Of a model with an adapter the ranks of a node hold
+-- the frozen base once: they load it in turn, so that there are never more than two of it, and each
+-- but the first then gives up what it has loaded for the same bytes of the first.
+function ranks.load(adapted, load)
+  if ranks.size() == 1 or not adapted then return load() end
+  local first, place, most = core.ranks_node()
+  local results, card, made = nil, "", ""
+  for turn = 0, most - 1 do
+    if turn == place then
+      results = table.pack(load())
+      if turn == 0 then made = core.common_put(results[1]) else core.common_take(results[1], card) end
+    end
+    local cards = core.ranks_share(turn == 0 and made or "")
+    if turn == 0 then card = cards[first + 1] end
+  end
+  core.common_close(made)
+  return table.unpack(results, 1, results.n)
 end
 
 -- ---- checkpoints ------------------------------------------------------------------------------

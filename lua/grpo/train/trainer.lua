@@ -106,8 +106,9 @@ function trainer.new(e, options)
   tr.recorder = recorder.new(tr)
   local at = options.from or options.weights
   if at then tr.counters = checkpoint.read(at) end
-  own[tr].model, own[tr].tokenizer, tr.about = loading.model(e.config.model, e.config, at,
-    needs_mask(e))
+  own[tr].model, own[tr].tokenizer, tr.about = ranks.load(
+    loading.is_adapted(e.config.model, at),
+    function() return loading.model(e.config.model, e.config, at, needs_mask(e)) end)
   if options.from then tr:restore(options.from) end
   if options.weights then tr:measure_at(options.weights) end
   return tr
