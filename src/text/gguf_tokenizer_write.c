@@ -25,6 +25,28 @@ static bool spaces_to_marks(const Json *j) {
          is_text(j, "content", MARK);
 }
 
+static Status put_name(void *user, const Json *j) {
+  Buf *b = user;
+  buf_printf(b, "%s%.40s", b->len ? ", " : "", component_type(j));
+  return buf_status(b);
+}
+
+/* Fails with the names of the components that this tokenizer.ggml.model cannot express. */
+static Status no_form(const char *model, const Json *root) {
+  Buf normalizer = {0}, pre = {0};
+  Status s = component_each(json_get(root, "normalizer"), "normalizers", put_name, &normalizer);
+  if (s == GRPO_OK)
+    s = component_each(json_get(root, "pre_tokenizer"), "pretokenizers", put_name, &pre);
+  if (s == GRPO_OK)
+    s = fail(GRPO_EFORMAT,
+             "tokenizer.ggml.model '%s' cannot express the normalizer (%s) with the pre-tokenizer "
+             "(%s); export a directory instead",
+             model, normalizer.len ? normalizer.data : "none", pre.len ? pre.data : "none");
+  buf_free(&normalizer);
+  buf_free(&pre);
+  return s;
+}
+
 /* The normalizer has the steps [Prepend,] Replace. */
 static bool marks_by_normalizer(const Json *j, bool *prefix) {
   const Json *list = json_get(j, "normalizers");
@@ -55,8 +77,7 @@ static Status space_prefix(const Json *root, bool *prefix) {
   if (!component_is_null(normalizer) && marks_by_normalizer(normalizer, prefix) &&
       cuts_nothing(pre))
     return GRPO_OK;
-  return fail(GRPO_EFORMAT, "tokenizer.ggml.model 'llama' cannot express this normalizer and "
-                            "pre-tokenizer");
+  return no_form("llama", root);
 }
 
 static Status check_normalizer(const Json *root) {
@@ -64,8 +85,7 @@ static Status check_normalizer(const Json *root) {
   const Json *list = json_get(j, "normalizers");
   if (component_is_null(j) || component_is(j, "NFC")) return GRPO_OK;
   if (list && json_count(list) == 1 && component_is(json_child(list), "NFC")) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "tokenizer.ggml.model 'gpt2' cannot express the normalizer '%s'",
-              component_type(j));
+  return no_form("gpt2", root);
 }
 
 /* ---- tokens ------------------------------------------------------------------------------ */
@@ -191,6 +211,10 @@ static Status put_model(const Tokenizer *t, const Json *root, const GgufTokens *
                   "tokenizer.ggml.pre has no name for pre-tokenizers after ByteLevel, because they "
                   "cut its alphabet and not the text; export a directory instead");
   if (t->model == MODEL_CHARS_BPE) return put_llama(t, root, model, m);
+  if (t->model == MODEL_UNIGRAM)
+    return fail(GRPO_EFORMAT, "tokenizer.ggml.* has no form for the model Unigram that keeps every "
+                              "id, because llama.cpp's 't5' replaces and cuts otherwise; export a "
+                              "directory instead");
   return fail(GRPO_EFORMAT, "tokenizer.ggml.* has no form for a '%s' tokenizer", tokenizer_kind(t));
 }
 

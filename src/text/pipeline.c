@@ -169,10 +169,19 @@ static Status read_words(Tokenizer *t, const Json *j) {
   return GRPO_OK;
 }
 
+/* The models in files of 2020 have no type, but all their members. */
+static const char *old_type(const Json *j) {
+  const Json *vocab = json_get(j, "vocab");
+  if (json_get(j, "merges")) return "BPE";
+  if (json_get(j, "continuing_subword_prefix")) return "WordPiece";
+  if (vocab && json_type(vocab) == JSON_ARRAY) return "Unigram";
+  return vocab && json_get(j, "unk_token") ? "WordLevel" : "(no type)";
+}
+
 static Status read_model(Tokenizer *t, const Json *j) {
   if (!j || json_type(j) != JSON_OBJECT) return fail(GRPO_EFORMAT, "want an object");
   const char *type = json_string(json_get(j, "type"));
-  if (!type) type = json_get(j, "merges") ? "BPE" : "(no type)"; /* files of 2020 have none */
+  if (!type) type = old_type(j);
   if (strcmp(type, "Unigram") == 0) {
     t->model = MODEL_UNIGRAM;
     return unigram_read(&t->unigram, &t->vocab, j);

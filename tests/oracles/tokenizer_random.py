@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import random
+import resource
 import struct
 import sys
 
@@ -327,18 +328,20 @@ def write(seed, count, directory):
         while count:
             index, opts, parts = case(r, all_of)
             head = json.dumps({"version": "1.0", **parts}, ensure_ascii=False, separators=(",", ":"))
+            if r.random() < 0.05:
+                del opts["type"]  # as in files of 2020
             opts = json.dumps(opts, ensure_ascii=False, separators=(",", ":"))
             t = attempt(lambda: Tokenizer.from_str(head[:-1] + ',"model":' + opts[:-1] + "," + members[index] + "}}"))
             if t is None:
                 continue
             t.no_truncation()
             t.no_padding()
+            forms = [t.normalizer.normalize_str(a["content"]) for a in parts["added_tokens"] if a["normalized"] and t.normalizer]
+            if "" in forms or len(set(forms)) < len(forms):
+                continue  # what it finds then depends on the order of a hash table, or never ends
             rows = [encode_row(t, random_text(r)) for _ in range(8)]
             if attempt(lambda: t.encode("", add_special_tokens=True)) is None:
                 continue  # it panics: a TemplateProcessing after one that makes more than two parts
-            forms = [t.normalizer.normalize_str(a["content"]) for a in parts["added_tokens"] if a["normalized"] and t.normalizer]
-            if "" in forms or len(set(forms)) < len(forms):
-                continue  # what it finds then depends on the order of a hash table
             for _ in range(3):
                 ids = random_ids(r, t.get_vocab_size())
                 rows.append({"ids_special": ids, **decode_row(t, ids)})
@@ -347,5 +350,6 @@ def write(seed, count, directory):
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))  # the library has no limits of its own
     write(int(sys.argv[1]) if len(sys.argv) > 1 else 1, int(sys.argv[2]) if len(sys.argv) > 2 else 100,
           sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "..", "cases", "tokenizer_random"))

@@ -5,6 +5,7 @@
 #include "formats/gguf_write.h"
 #include "oracle.inc.c"
 #include "os/file.h"
+#include "status.h"
 #include "text/gguf_tokenizer_write.h"
 #include "text/tokenizer_files.h"
 
@@ -83,6 +84,31 @@ TEST(pre_tokenizers_cannot_make_text_explode) {
   tokenizer_free(t);
   intbuf_free(&ids);
   buf_free(&parts), buf_free(&text), buf_free(&model);
+}
+
+/* A component that GGUF has no key for is named. */
+TEST(a_gguf_file_without_a_form_names_the_component) {
+  static const char *const cases[][2] = {
+      {"\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+       "\"add_prefix_space\":false},\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{"
+       "\"type\":"
+       "\"NFKC\"},{\"type\":\"Lowercase\"}]}",
+       "(NFKC, Lowercase)"},
+      {"\"decoder\":{\"type\":\"ByteLevel\"},\"normalizer\":{\"type\":\"Precompiled\","
+       "\"precompiled_charsmap\":\"BAAAAAAAAAA=\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}",
+       "(Precompiled)"},
+      {"\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}", "byte_fallback"},
+  };
+  const GgufTokens rows = {.rows = 2000, .bos = -1, .eos = -1, .pad = -1};
+  model = read_all("tests/cases/tokenizer_parts/model.json");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    GgufMeta m = {0};
+    Tokenizer *t = with_parts(cases[i][0]);
+    if (t) REFUSED(gguf_tokenizer_write(t, &rows, &m), GRPO_EFORMAT, cases[i][1]);
+    tokenizer_free(t);
+    gguf_meta_free(&m);
+  }
+  buf_free(&model);
 }
 
 /* A Split after ByteLevel sees its alphabet; llama.cpp's patterns see the text itself. */
