@@ -300,6 +300,46 @@ int kv_cut(const AttnShape *s, const KvSeg *seg, int key) {
   return round_up(kv_first_place(seg) + key, KV_UNIT) - kv_first_place(seg);
 }
 
+/* Keys of a head behind `place` become zeros.  A block that was full is not any more, and becomes
+ * row-major again. */
+static void rewind_keys(const AttnShape *s, const KvSeg *seg, int h, int place, int stored) {
+  const int width = block_width(s);
+  static const real zeros[KV_BLOCK];
+  for (int at = place, end; at < stored; at = end) {
+    const int in_block = at % KV_BLOCK, first = at - in_block;
+    real *block = block_at(s, seg, h, first);
+    end = min_int(stored, first + KV_BLOCK);
+    if (in_block == 0)
+      memset(block, 0, sizeof(real) * (size_t)(KV_BLOCK * width));
+    else {
+      if (stored >= first + KV_BLOCK) transpose_block(width, true, block, block);
+      for (int i = in_block; i < end - first; i++)
+        for (int c = 0; c < width; c += KV_BLOCK)
+          put_keys(1, min_int(KV_BLOCK, width - c), zeros, 0, false, i, block + c * KV_BLOCK);
+    }
+  }
+}
+
+static void rewind_values(const AttnShape *s, const KvSeg *seg, int h, int place, int stored) {
+  const bool pairs = kv_in_bf16(s);
+  static const real zeros[GROUP];
+  const size_t hd = (size_t)s->head_dim;
+  for (int at = place; at < stored; at++) {
+    if (!pairs)
+      memset(seg->v + ((size_t)h * (size_t)seg->cap + (size_t)at) * hd, 0, sizeof(real) * hd);
+    for (int c = 0; pairs && c < value_width(s); c += GROUP)
+      kernels_bf16()->half_row(GROUP, at % 2 == 0, zeros, value_pairs(s, seg, h, at) + c);
+  }
+}
+
+void kv_rewind(const AttnShape *s, const KvSeg *seg, int len, int stored) {
+  const int first = kv_in_bf16(s) ? kv_first_place(seg) : 0;
+  for (int h = 0; h < s->kv_heads; h++) {
+    rewind_values(s, seg, h, first + len, first + stored);
+    if (!s->v_dim) rewind_keys(s, seg, h, first + len, first + stored);
+  }
+}
+
 /* Places past the last key must hold numbers: they meet probabilities of 0, and 0 * NaN is NaN. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg) {
   const size_t cap = (size_t)seg->cap, len = (size_t)seg->len, d = (size_t)s->head_dim;

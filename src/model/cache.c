@@ -17,7 +17,7 @@ Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens
   const size_t n = (size_t)layers * (size_t)slots;
   const int cap = cap_of(tokens);
   const size_t size = (size_t)kv_blocks(s) * kv_size(s, kv_places(s, cap, before));
-  *c = (Cache){.layers = layers, .slots = slots, .reals = n * size};
+  *c = (Cache){.shape = *s, .layers = layers, .slots = slots, .reals = n * size};
   c->seg = mem_alloc(n * sizeof *c->seg);
   c->free = mem_alloc((size_t)slots * sizeof *c->free);
   c->memory = mem_alloc_aligned(c->reals * sizeof *c->memory);
@@ -68,4 +68,10 @@ KvSeg *cache_segment(const Cache *c, int slot) { return c->seg + (size_t)slot * 
 void cache_set_len(Cache *c, int slot, int before, int len) {
   KvSeg *s = cache_segment(c, slot);
   for (int i = 0; i < c->layers; i++) s[i].before = before, s[i].len = len;
+}
+
+void cache_rewind(Cache *c, int slot, int len, int stored) {
+  KvSeg *s = cache_segment(c, slot);
+  for (int i = 0; i < c->layers; i++) kv_rewind(&c->shape, &s[i], len, stored);
+  cache_set_len(c, slot, s->before, len);
 }

@@ -10,6 +10,7 @@
 #include "kern/kv.h"
 
 typedef struct Cache {
+  AttnShape shape;
   KvSeg *seg; /* [slots, layers] */
   /* Slots that were ever taken are finite everywhere: unused places are multiplied by probabilities
    * of 0. */
@@ -30,6 +31,8 @@ void cache_clear(Cache *c); /* all slots are unused, as in a new cache */
 int cache_take(Cache *c);   /* an empty slot; the caller knows that there is one */
 void cache_give(Cache *c, int slot);
 KvSeg *cache_segment(const Cache *c, int slot); /* of layer 0 */
+/* Of `stored` keys only the first `len`, at least 1, stay; `stored` was set by cache_set_len. */
+void cache_rewind(Cache *c, int slot, int len, int stored);
 /* In every layer: the number of keys in the prefix that the segment follows, and of keys
  * present. */
 void cache_set_len(Cache *c, int slot, int before, int len);

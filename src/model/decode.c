@@ -8,113 +8,20 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "kern/logits.h"
 #include "kern/token_set.h"
 #include "model/attention_shape.h"
-#include "model/cache.h"
+#include "model/decode_draft.h"
+#include "model/decode_struct.h"
 #include "model/estimate.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/model_struct.h"
-#include "model/stop.h"
 
 enum {
   PREFILL_ROWS = 512,
   LOGIT_ROWS = 64,
   CHUNK_LOGITS = 2048 /* a thread samples from at least so many logits at a time */
 };
-
-/* A prompt whose keys are in the cache. */
-typedef struct Resident {
-  int request, first_out; /* its completions begin at out[first_out] */
-  int slot;               /* in the prompt cache */
-  int done;               /* prompt tokens prefilled */
-  int started, finished;  /* of its n completions */
-  real *logits;           /* [vocab] after its last token */
-  LogitsRow row;          /* maximum, log-sum-exp and entropy of these logits */
-} Resident;
-
-typedef struct ActiveSequence {
-  Resident *prompt;
-  Completion *out;
-  int slot;       /* in the completion cache */
-  int done;       /* tokens whose keys are in the cache */
-  int turn;       /* first token of the model's turn */
-  bool turn_over; /* on_turn decides what follows */
-} ActiveSequence;
-
-/* A row of logits that a token is to be sampled from. */
-typedef struct SampleJob {
-  ActiveSequence *seq;
-  const real *logits;
-  LogitsRow row;
-  bool fresh;    /* row is not computed yet */
-  int32_t token; /* the sampled one, and its log-probability */
-  real logp, target_logp;
-} SampleJob;
-
-struct Decoder {
-  Model *m;
-  DecoderLimits limits;
-  StopText stop;
-  int32_t tokenizer_eos;
-  Tape tape;
-  Cache prompts, completions;
-  char *scratch;          /* [threads, sampler_scratch_bytes] */
-  bool dirty;             /* a run failed: caches may hold NaN */
-  Resident *resident;     /* [max_prompts]; request < 0: unused */
-  ActiveSequence *active; /* [max_sequences] */
-  SampleJob *job;         /* [max_sequences] */
-  int nactive, njobs;
-  int max_rows, max_spans;
-  int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
-  AttnSpan *span;                  /* [max_spans] */
-  ReplayRun *run;                  /* [max_spans] where the activations of each span go */
-  RolloutActivations *activations; /* NULL: they are not kept */
-  const int *slots;                /* [nrequests] of activations; NULL: 0, 1, 2, ... */
-  int nrows, nspans;
-  real *prompt_logits; /* [max_prompts, vocab] */
-  real *logits;        /* [LOGIT_ROWS, vocab] */
-  /* the run */
-  const Request *request;
-  int nrequests, next_request, next_out;
-  const Sampling *sampling;
-  Completion *out, *diverged;
-  const volatile int *cancel;
-  Status (*on_token)(void *user, const Completion *c); /* NULL: nothing is called */
-  void *on_token_user;
-  TurnFn on_turn; /* NULL: a completion is one turn */
-  void *on_turn_user;
-};
-
-const char *finish_name(Finish f) {
-  static const char *const names[] = {"eos", "stop", "length"};
-  return names[f];
-}
-
-/* ---- sets of tokens ------------------------------------------------------------------ */
-
-Status sampling_mask_reserve(SamplingMask *k, size_t room) {
-  if (room <= k->room) return GRPO_OK;
-  uint32_t *words = mem_realloc(k->words, room * sizeof *words);
-  if (!words)
-    return fail(GRPO_ENOMEM,
-                "rollout: no memory for %zu numbers that say which tokens the filters of sampling "
-                "have left; set sampling.top_k, which bounds them",
-                room);
-  k->words = words;
-  k->room = room;
-  return GRPO_OK;
-}
-
-void sampling_mask_free(SamplingMask *k) {
-  mem_free(k->words);
-  *k = (SamplingMask){0};
-}
-
-size_t sampling_mask_words(int vocab, int mask_tokens, int max_new) {
-  return mask_tokens ? (size_t)max_new * token_set_words(vocab, mask_tokens) : 0;
-}
 
 /* Makes room for the next token's set. */
 static Status reserve_mask(const Decoder *d, Completion *o) {
@@ -134,7 +41,9 @@ static int max_rows(const DecoderLimits *l) {
 
 static int max_spans(const DecoderLimits *l) { return max_int(l->max_sequences, l->max_prompts); }
 
-static int logit_rows(const DecoderLimits *l) { return min_int(LOGIT_ROWS, max_spans(l)); }
+static int logit_rows(const DecoderLimits *l) {
+  return min_int(LOGIT_ROWS, max_int(max_spans(l), DRAFT_ROWS));
+}
 
 static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
   return estimate_forward_bytes(c, compute, max_rows(l), max_spans(l),
@@ -172,6 +81,7 @@ static Status allocate_tables(Decoder *d) {
   const size_t vocab = (size_t)d->m->config.vocab_size;
   d->max_rows = max_rows(l);
   d->max_spans = max_spans(l);
+  decoder_draft(d, draft_rows(d->m));
   d->resident = mem_zalloc((size_t)l->max_prompts * sizeof *d->resident);
   d->active = mem_zalloc((size_t)l->max_sequences * sizeof *d->active);
   d->job = mem_zalloc((size_t)l->max_sequences * sizeof *d->job);
@@ -472,6 +382,7 @@ static Status append_token(Decoder *d, const SampleJob *j, bool *over) {
   bool ended = is_eos(d, j->token);
   try(check_row(d, &j->row, o));
   if (has_target(request_of(d, j->seq->prompt), o)) o->target_logp[o->len] = j->target_logp;
+  draft_meet(d, s, j->token);
   o->ids[o->len] = j->token;
   o->logp[o->len] = j->logp;
   if (o->entropy) o->entropy[o->len] = j->row.entropy;
@@ -490,6 +401,7 @@ static Status append_token(Decoder *d, const SampleJob *j, bool *over) {
 
 static void leave(Decoder *d, ActiveSequence *s) {
   Resident *p = s->prompt;
+  draft_forget(d, s);
   cache_give(&d->completions, s->slot);
   s->slot = -1;
   if (++p->finished < request_of(d, p)->n) return;
@@ -591,67 +503,104 @@ static Status start_sequences(Decoder *d) {
   return GRPO_OK;
 }
 
+/* The next n tokens become rows, and so do the guesses behind them. */
 static void add_rows_of(Decoder *d, ActiveSequence *s, int n) {
-  const int at = s->done;
-  record_span(d, s->prompt, s->out->sample, at, n);
+  const int at = s->done, rows = n + s->drafts;
+  record_span(d, s->prompt, s->out->sample, at, rows);
   d->span[d->nspans++] = (AttnSpan){.prefix = cache_segment(&d->prompts, s->prompt->slot),
                                     .own = cache_segment(&d->completions, s->slot),
                                     .row = d->nrows,
-                                    .n = n,
+                                    .n = rows,
                                     .own_at = at};
-  for (int i = 0; i < n; i++, d->nrows++) {
+  for (int i = 0; i < rows; i++, d->nrows++) {
     d->ids[d->nrows] = s->out->ids[at + i];
     d->pos[d->nrows] = request_of(d, s->prompt)->prompt_len + at + i;
   }
   s->done += n;
-  cache_set_len(&d->completions, s->slot, request_of(d, s->prompt)->prompt_len, s->done);
+  s->stored = at + rows;
+  cache_set_len(&d->completions, s->slot, request_of(d, s->prompt)->prompt_len, s->stored);
+}
+
+/* How many rows may hold guesses of active sequence i, if `spare` rows are left.  What those before
+ * it have left over is for it and those behind it. */
+static int guess_rows(const Decoder *d, int i, int spare) {
+  const ActiveSequence *s = &d->active[i];
+  const int left = d->nactive - i, filled = d->nrows + left;
+  return min_int(min_int(spare, (d->draft_rows - filled) / left), longest(d, s) - s->out->len - 1);
 }
 
 /* The newest token of every active sequence becomes a row, and the injected tokens before it do as
- * far as there is room: the rest comes with the next tokens of the others. */
+ * far as there is room: the rest comes with the next tokens of the others.  Where sequences are few,
+ * guesses become rows too. */
 static void add_sequence_rows(Decoder *d) {
   int spare = d->max_rows - d->nactive;
   d->nrows = d->nspans = 0;
   for (int i = 0; i < d->nactive; i++) {
     ActiveSequence *s = &d->active[i];
     const int more = min_int(s->out->len - s->done - 1, spare);
+    const bool all = s->done + 1 + more == s->out->len;
     spare -= more;
+    s->drafts = all ? draft_tokens(d, s, guess_rows(d, i, spare)) : 0;
+    d->guessed += s->drafts;
+    spare -= s->drafts;
     add_rows_of(d, s, 1 + more);
   }
 }
 
-/* Moves the last row of each sequence to the front of x. */
-static Tensor last_rows(const Decoder *d, const Tensor *x) {
+/* Moves the rows that tokens are sampled from to the front of x: the last one of each sequence, and
+ * those of its guesses. */
+static Tensor last_rows(Decoder *d, const Tensor *x) {
   const int c = d->m->config.hidden_size;
   const size_t row_bytes = (size_t)c * sizeof(real);
+  int n = 0;
   for (int i = 0; i < d->nactive; i++) {
-    const int last = d->span[i].row + d->span[i].n - 1;
-    if (last == i) continue;
-    memcpy(x->data + (size_t)i * (size_t)c, x->data + (size_t)last * (size_t)c, row_bytes);
+    const int last = d->span[i].row + d->span[i].n - 1 - d->active[i].drafts;
+    const int rows = 1 + d->active[i].drafts;
+    d->active[i].row = n;
+    if (last != n)
+      memmove(x->data + (size_t)n * (size_t)c, x->data + (size_t)last * (size_t)c,
+              (size_t)rows * row_bytes);
+    n += rows;
   }
-  return tensor_view(x->data, 2, (const int[]){d->nactive, c});
+  return tensor_view(x->data, 2, (const int[]){n, c});
+}
+
+/* Samples the next tokens of the sequences first .. first + n - 1, whose logits begin at row `at`,
+ * and those behind each guess that was met. */
+static Status sample_sequences(Decoder *d, int first, int n, int at) {
+  const size_t vocab = (size_t)d->m->config.vocab_size;
+  do {
+    d->njobs = 0;
+    for (int i = first; i < first + n; i++) {
+      ActiveSequence *s = &d->active[i];
+      /* it is over, waits for the next forward, or for the rest of its injected tokens */
+      if (s->slot < 0 || s->turn_over || s->row < 0 || s->done < s->out->len) continue;
+      d->job[d->njobs++] = (SampleJob){
+          .seq = s, .logits = d->logits + (size_t)(s->row - at) * vocab, .fresh = true};
+      s->row = s->drafts > 0 ? s->row + 1 : -1;
+    }
+    try(sample_tokens(d));
+  } while (d->njobs > 0);
+  return GRPO_OK;
 }
 
 static Status advance(Decoder *d) {
-  const size_t vocab = (size_t)d->m->config.vocab_size;
   Tensor *x, *hidden;
   add_sequence_rows(d);
   try(run_rows(d, &x));
   Tensor last = last_rows(d, x);
   try(forward_final_norm(d->m, &d->tape, &last, &hidden));
-  for (int at = 0, n; at < d->nactive; at += n) {
-    n = min_int(logit_rows(&d->limits), d->nactive - at);
-    try(run_logits(d, hidden, at, n));
-    d->njobs = 0;
-    for (int i = 0; i < n; i++) {
-      ActiveSequence *s = &d->active[at + i];
-      if (s->done < s->out->len) continue; /* the rest of the injected tokens comes first */
-      d->job[d->njobs++] =
-          (SampleJob){.seq = s, .logits = d->logits + (size_t)i * vocab, .fresh = true};
+  for (int i = 0, n, at = 0, rows; i < d->nactive; i += n, at += rows) {
+    for (n = rows = 0; i + n < d->nactive; n++) {
+      const int more = 1 + d->active[i + n].drafts;
+      if (rows + more > logit_rows(&d->limits)) break;
+      rows += more;
     }
-    try(sample_tokens(d));
+    try(run_logits(d, hidden, at, rows));
+    try(sample_sequences(d, i, n, at));
   }
   try(end_turns(d));
+  for (int i = 0; i < d->nactive; i++) draft_forget(d, &d->active[i]);
   drop_finished(d);
   return GRPO_OK;
 }
@@ -716,6 +665,10 @@ void decoder_record(Decoder *d, RolloutActivations *a, const int *slots) {
   d->slots = slots;
 }
 
+void decoder_draft(Decoder *d, int rows) {
+  d->draft_rows = min_int(min_int(rows, DRAFT_ROWS), d->max_rows);
+}
+
 const Completion *decoder_diverged(const Decoder *d) { return d->diverged; }
 
 Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sampling *s,
@@ -727,6 +680,7 @@ Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sam
   d->out = out;
   d->diverged = NULL;
   d->cancel = cancel;
+  d->guessed = d->met = 0;
   try(sampling_check(s));
   try(stop_check(&d->stop, s));
   if (s->max_new_tokens > d->limits.max_new_tokens)

@@ -10,66 +10,11 @@
 #ifndef GRPO_MODEL_DECODE_H
 #define GRPO_MODEL_DECODE_H
 
-#include "base/rng.h"
+#include "model/completion.h"
 #include "model/model.h"
 #include "model/rollout_activations.h"
 #include "model/sampler.h"
 #include "text/tokenizer.h"
-
-typedef enum Finish { FINISH_EOS, FINISH_STOP, FINISH_LENGTH } Finish;
-const char *finish_name(Finish f); /* "eos", "stop", "length" */
-
-typedef struct Request {
-  const int32_t *prompt; /* at least 1 token */
-  int prompt_len;
-  int n;                 /* completions of this prompt */
-  RngKey key;            /* sample index and token index are filled in */
-  const int32_t *target; /* [target_len] a text to compare with: see Completion.target_logp */
-  int target_len;        /* 0: none */
-  int first;             /* sample index of the first completion */
-} Request;
-
-/* The answer to a turn of the model: injected tokens, or the end of the completion. */
-typedef struct Reply {
-  bool continues;     /* false: the completion is over */
-  const int32_t *ids; /* borrowed until the next call */
-  int n;              /* 0: the model continues without injected tokens */
-} Reply;
-
-/* The sets of tokens that those of a completion were sampled from (kern/token_set.h), in order; an
- * injected token's is the whole vocabulary. */
-typedef struct SamplingMask {
-  uint32_t *words; /* [room] */
-  size_t len, room;
-} SamplingMask;
-Status sampling_mask_reserve(SamplingMask *k, size_t room); /* keeps what is there */
-void sampling_mask_free(SamplingMask *k);
-/* The most words of the sets of max_new tokens; mask_tokens: sampling_mask_tokens(). */
-size_t sampling_mask_words(int vocab, int mask_tokens, int max_new);
-
-typedef struct Completion {
-  int32_t *ids;          /* [max_new_tokens] caller's memory; the end token is included */
-  float *logp, *entropy; /* [max_new_tokens] caller's memory; entropy may be NULL */
-  /* [max_new_tokens] or NULL: at each position of the request's target, the log-probability of its
-   * token there, after the tokens sampled so far. */
-  float *target_logp;
-  /* [max_new_tokens] caller's memory: 1 sampled, 0 injected (logp and entropy are 0 then).  NULL:
-   * nothing can be injected. */
-  uint8_t *sampled;
-  /* Caller's: the completion's sets begin at len 0 and are recorded, memory is taken as they grow,
-   * and logp and entropy are those of the distributions renormalised over them.  NULL: nothing is
-   * recorded, and logp and entropy are those of all tokens. */
-  SamplingMask *sampling_mask;
-  int len;
-  Finish finish;
-  int request, sample;
-} Completion;
-
-typedef struct DecoderLimits {
-  int max_sequences; /* decoded side by side */
-  int max_prompts;   /* held in the cache at once */
-  int max_prompt_tokens, max_new_tokens;
-} DecoderLimits;
 
 typedef struct Decoder Decoder;
 
@@ -85,11 +30,15 @@ void decoder_on_token(Decoder *d, Status (*f)(void *user, const Completion *c), 
  * for a further token is not injected: the completion ends as FINISH_LENGTH.  Calls come after all
  * tokens of a decoding step, in the order of `out`.  A status other than GRPO_OK ends the run.
  * NULL: nothing is called, and the completion ends with its first turn. */
-typedef Status (*TurnFn)(void *user, const Completion *c, int first, Reply *reply);
 void decoder_on_turn(Decoder *d, TurnFn f, void *user);
 /* From now on activations of request i go to slot slots[i] of a (slots NULL: i), which has room for
  * them; a NULL: they are forgotten. */
 void decoder_record(Decoder *d, RolloutActivations *a, const int *slots);
+/* From now on a forward over fewer rows, at most 16, is filled up to `rows` with guesses at the next
+ * tokens (decode_draft.h); 0: never.  No bit of a completion changes, only how many forwards there
+ * are, and so the order in which different completions come to the ends of their turns.  A new
+ * decoder guesses where that was measured to gain. */
+void decoder_draft(Decoder *d, int rows);
 /* bytes that decoder_new takes */
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);
 
