@@ -87,7 +87,7 @@ for _ in $(seq 200); do
   sleep 0.05
 done
 result "a run that takes no more sessions does not say that it has ended" \
-  "$([ $status = 5 ] && grep -q 'closed the session but goes on: it takes 8 at once' err || show err)"
+  "$([ $status = 5 ] && grep -q 'closed the session but continues: it takes 8 at once' err || show err)"
 exec 8>&-
 for _ in $(seq 200); do echo 1 | attach a/exp-001 && break; sleep 0.05; done # the places are free again
 # a flood of lines that waits for no answer: the run makes its steps meanwhile
