@@ -46,8 +46,8 @@ enum {
   PAIR_STEPS = 32,
   /* Inner steps that are unpacked at a time. */
   UNPACK_STEPS = 64,
-  /* Few rows of a quantised weight: rows at most, inner steps whose scales are looked up at once, and
-   * columns of a panel. */
+  /* Few rows of a quantised weight: rows at most, inner steps whose scales are looked up at once,
+   * and columns of a panel. */
   MOST_FEW = 8,
   FEW_DEPTH = 1024,
   FEW_WIDTH = 6 * GROUP,

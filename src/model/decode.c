@@ -530,8 +530,8 @@ static int guess_rows(const Decoder *d, int i, int spare) {
 }
 
 /* The newest token of every active sequence becomes a row, and the injected tokens before it do as
- * far as there is room: the rest comes with the next tokens of the others.  Where sequences are few,
- * guesses become rows too. */
+ * far as there is room: the rest comes with the next tokens of the others.  Where sequences are
+ * few, guesses become rows too. */
 static void add_sequence_rows(Decoder *d) {
   int spare = d->max_rows - d->nactive;
   d->nrows = d->nspans = 0;
@@ -575,8 +575,8 @@ static Status sample_sequences(Decoder *d, int first, int n, int at) {
       ActiveSequence *s = &d->active[i];
       /* it is over, waits for the next forward, or for the rest of its injected tokens */
       if (s->slot < 0 || s->turn_over || s->row < 0 || s->done < s->out->len) continue;
-      d->job[d->njobs++] = (SampleJob){
-          .seq = s, .logits = d->logits + (size_t)(s->row - at) * vocab, .fresh = true};
+      d->job[d->njobs++] =
+          (SampleJob){.seq = s, .logits = d->logits + (size_t)(s->row - at) * vocab, .fresh = true};
       s->row = s->drafts > 0 ? s->row + 1 : -1;
     }
     try(sample_tokens(d));

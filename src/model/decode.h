@@ -34,10 +34,10 @@ void decoder_on_turn(Decoder *d, TurnFn f, void *user);
 /* From now on activations of request i go to slot slots[i] of a (slots NULL: i), which has room for
  * them; a NULL: they are forgotten. */
 void decoder_record(Decoder *d, RolloutActivations *a, const int *slots);
-/* From now on a forward over fewer rows, at most 16, is filled up to `rows` with guesses at the next
- * tokens (decode_draft.h); 0: never.  No bit of a completion changes, only how many forwards there
- * are, and so the order in which different completions come to the ends of their turns.  A new
- * decoder guesses where that was measured to gain. */
+/* From now on a forward over fewer rows, at most 16, is filled up to `rows` with guesses at the
+ * next tokens (decode_draft.h); 0: never.  No bit of a completion changes, only how many forwards
+ * there are, and so the order in which different completions come to the ends of their turns.  A
+ * new decoder guesses where that was measured to gain. */
 void decoder_draft(Decoder *d, int rows);
 /* bytes that decoder_new takes */
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);

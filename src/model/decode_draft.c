@@ -5,8 +5,8 @@
 #include "model/model_struct.h"
 
 enum {
-  /* Guesses follow at least so many tokens that are the completion's last ones.  After two tokens one
-   * guess of twelve is met, after three one of three (bench/results). */
+  /* Guesses follow at least so many tokens that are the completion's last ones.  After two tokens
+   * one guess of ten is met, after three one of three or more (bench/results). */
   MATCH_LEAST = 3,
   MATCH_MOST = 8, /* more say nothing more */
   GUESSES = 7,    /* of a sequence: with its newest token they are a tile of rows */

@@ -56,8 +56,8 @@ typedef struct Decoder {
   SampleJob *job;         /* [max_sequences] */
   int nactive, njobs;
   int max_rows, max_spans;
-  int draft_rows;       /* rows that a forward is filled up to with guesses */
-  int64_t guessed, met; /* guesses of this run */
+  int draft_rows;                  /* rows that a forward is filled up to with guesses */
+  int64_t guessed, met;            /* guesses of this run */
   int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
   AttnSpan *span;                  /* [max_spans] */
   ReplayRun *run;                  /* [max_spans] where the activations of each span go */

@@ -1,12 +1,12 @@
-/* gemm_quant_few_bf16.inc.c - few rows of bf16 pairs times a quantised weight, by AVX-512 with BF16.
- * Each pair of values goes from its codes to the multiply-add within registers, so that decoding
- * reads the weight once and stores no copy.
+/* gemm_quant_few_bf16.inc.c - few rows of bf16 pairs times a quantised weight, by AVX-512 with
+ * BF16.  Each pair of values goes from its codes to the multiply-add within registers, so that
+ * decoding reads the weight once and stores no copy.
  *
  * Values are those of pack_bf16_avx512.inc.c, and sums those of gemm_tile_bf16.inc.c: pairs in
  * order, one accumulator per output. */
 enum {
   QUANT_BF16_GROUPS = 6, /* of a tile at most */
-  QUANT_BF16_AHEAD = 48, /* lines that are prefetched: the groups are too many streams for the CPU */
+  QUANT_BF16_AHEAD = 48, /* lines that are prefetched: too many streams for the CPU */
   QUANT_LINE = 64        /* bytes */
 };
 
