@@ -29,6 +29,10 @@ result "check shows what demonstrations get, and what they get beside another ro
 planted loop 'function(text, row) while text:find("+", 1, true) do text = text:gsub("^%+", "") end return text == row.answer end'
 says "check ends although a reward does not" 1 '^finding: reward correct .*used up its 50000000 instructions: a loop that does not end\?' \
   "$GRPO" check loop.lua
+planted number 'function(text, row) return text == row.answer end'
+sed -i 's/answer = tostring(a + b)/answer = a + b/; s/, target = function(row) return row.answer end//; s/{ kind = "sft"[^}]*} },//' number.lua
+says "check: an answer that is a number, compared with a text" 1 \
+  '^finding: reward correct gives 0 to everything: .*; row\.answer is a number, which no text equals: compare tostring\(row\.answer\)' "$GRPO" check number.lua
 planted leaves 'function() os.exit(3) end'
 says "a call that rewards may not make is no loop" 1 'os\.exit is not available in rewards, schedules and hooks \(completion' \
   "$GRPO" run leaves.lua --quiet

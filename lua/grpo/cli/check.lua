@@ -182,7 +182,7 @@ local function judge(suspects, sampled, findings)
     end
     if not others then
       findings[#findings + 1] = probes.constant_finding(suspect.name, suspect.value,
-        ("%s, and %d sampled completions%s"):format(suspect.what, seen.count,
+        ("%s, and %d sampled completions%s%s"):format(suspect.what, seen.count, suspect.hint,
         (suspect.value == core.none or suspect.value <= 0)
         and "; if a right answer gets more, show one with data.target" or ""))
     end

@@ -179,10 +179,24 @@ function probes.constant_finding(name, value, what)
     value == core.none and "nothing" or ("%.4g"):format(value), what)
 end
 
+local answer_columns = { "answer", "solution", "ground_truth", "label", "target", "gold" }
+
+-- A hint where a reward may have compared a text with a number of the row; "" elsewhere.
+local function about_numbers(row, value)
+  if type(row) ~= "table" or value == core.none or value > 0 then return "" end
+  for _, name in ipairs(answer_columns) do
+    if type(row[name]) == "number" then
+      return ("; row.%s is a number, which no text equals: compare tostring(row.%s)"):format(name,
+        name)
+    end
+  end
+  return ""
+end
+
 -- Finds rewards that give one value to everything.  With demonstrations that is a finding; without
 -- them a right answer may not have been among the texts, so that completions of the model must be
--- looked at too: returns a list of { name =, value =, what = the texts, in words }.
-local function find_constants(entries, results, gold, of_rows, findings)
+-- looked at too: returns a list of { name =, value =, what = the texts, in words, hint = }.
+local function find_constants(entries, results, gold, of_rows, row, findings)
   local other = #gold > 0 and gold or of_rows
   local all = table.move(other, 1, #other, #results + 1,
     table.move(results, 1, #results, 1, {}))
@@ -192,9 +206,11 @@ local function find_constants(entries, results, gold, of_rows, findings)
   for _, entry in ipairs(entries) do
     local v = constant(entry, all)
     if v ~= nil and #gold > 0 then
-      findings[#findings + 1] = probes.constant_finding(entry.name, v, what)
+      findings[#findings + 1] = probes.constant_finding(entry.name, v,
+        what .. about_numbers(row, v))
     elseif v ~= nil then
-      suspects[#suspects + 1] = { name = entry.name, value = v, what = what }
+      suspects[#suspects + 1] = { name = entry.name, value = v, what = what,
+        hint = about_numbers(row, v) }
     end
   end
   return suspects
@@ -219,7 +235,7 @@ function probes.run(config, tokenizer, target, findings)
   slow(results, findings)
   local all = table.move(gold, 1, #gold, #results + 1, table.move(results, 1, #results, 1, {}))
   changes(entries, all, findings)
-  local suspects = find_constants(entries, results, gold, of_rows, findings)
+  local suspects = find_constants(entries, results, gold, of_rows, rows[1], findings)
   if #gold > 0 then compare_with_gold(entries, results, gold, findings) end
   return #all + #of_rows, beside_rows(entries, gold, demos, tokenizer, config), suspects
 end
