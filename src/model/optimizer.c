@@ -21,7 +21,7 @@ struct Optimizer {
   MomentMaps *maps;
   double *piece;  /* sums of squares of all pieces, of all ranks; NULL: one rank alone */
   real *exchange; /* [ranks, slice_chunk()] weights on their way; NULL: likewise */
-  int largest; /* 1 + the number of the parameter with the largest gradient; 0: not known yet */
+  int largest;    /* 1 + the number of the parameter with the largest gradient; 0: not known yet */
 };
 
 /* ---- options ------------------------------------------------------------------------ */

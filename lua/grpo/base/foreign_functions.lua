@@ -1,5 +1,5 @@
--- Functions and classes of TRL, transformers and datasets, and what they are here: for a script that
--- names one.
+-- Functions and classes of TRL, transformers and datasets, and what they are here: for a script
+-- that names one.
 
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"

@@ -33,7 +33,8 @@ local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "ru
   infer = "generate", inference = "generate", predict = "generate", talk = "chat",
   serve = "report RUN --serve", tensorboard = "report", plot = "report", list = "runs",
   ls = "runs", status = "runs", log = "logs", tail = follow, watch = follow, follow = follow,
-  kill = "stop", convert = "export", merge = "export", gguf = "export", new = "init", create = "init",
+  kill = "stop", convert = "export", merge = "export", gguf = "export",
+  new = "init", create = "init",
   compare = "diff", env = "doctor", info = "doctor", benchmark = "bench", tune = "sweep",
   grid = "sweep", download = "pull", shell = "repl", lint = "check", dryrun = "check" }
 

@@ -15,7 +15,8 @@ local command = {
         .. "branch, a tag or a commit of it" },
   },
   flags = {
-    { name = "dataset", instead_of = { "repo-type" }, doc = "bring a dataset; without this flag NAME is a model or an adapter" },
+    { name = "dataset", instead_of = { "repo-type" },
+      doc = "bring a dataset; without this flag NAME is a model or an adapter" },
     { name = "include", type = "word", value = "GLOB", repeated = true,
       doc = "bring only the files whose names match GLOB; * stands for any characters. The flag "
         .. "may be repeated. Without it, all files come but weights in other forms than "
@@ -24,7 +25,8 @@ local command = {
   },
   elsewhere = { revision = "write NAME@REVISION", token = "set HF_TOKEN, or run 'hf auth login'",
     ["local-dir"] = "set HF_HUB_CACHE to have it elsewhere", ["cache-dir"] = "set HF_HUB_CACHE",
-    ["force-download"] = "a pull compares every file with its sum, and brings it again if it differs",
+    ["force-download"] = "a pull compares every file with its sum, and brings one again that "
+      .. "differs",
     exclude = "name what is wanted by --include" },
   about = {
     "Downloads NAME into the Hugging Face cache, where Python tools find it too, and prints its "

@@ -23,9 +23,9 @@ function nonfinite.check_rewards(completions)
     local r = c.reward
     local slot = (i - 1) // #c.group + 1
     if type(r) == "number" and r - r ~= 0 then
-      local _, err = errors.try(errors.raise, "EDIVERGED", "the reward of prompt %d, completion %d is "
-        .. "%s, so the weights were not changed; look at the rewards and at hooks.on_rollout", slot,
-        c.index, number_text(r))
+      local _, err = errors.try(errors.raise, "EDIVERGED", "the reward of prompt %d, completion "
+        .. "%d is %s, so the weights were not changed; look at the rewards and at "
+        .. "hooks.on_rollout", slot, c.index, number_text(r))
       err.nonfinite = true -- of a reward, as in scoring.lua
       error(err, 0)
     elseif r ~= nil and r ~= core.none
