@@ -31,7 +31,7 @@ typedef struct Optimizer Optimizer;
  * have lost one another. */
 Status optimizer_new(Optimizer **out, Model *m, const OptimizerOptions *o);
 void optimizer_free(Optimizer *o);
-/* The L2 norm of all gradients, of which each rank has its slice's; NaN where one of them is NaN. */
+/* The L2 norm of all gradients, of which each rank has its slice's; NaN where one of them is. */
 Status optimizer_grad_norm(Optimizer *o, const Ctx *cx, double *norm);
 /* The name of the parameter whose own gradient had the largest norm when optimizer_grad_norm was
  * last called; NULL: it was not.  It is the model's. */

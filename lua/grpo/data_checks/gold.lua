@@ -12,8 +12,8 @@ local gold = {}
 local SECONDS = 10 -- for all rows of a dataset
 
 -- Returns { visit = function(i, row, prompt, text), as scan.rows takes it, tried = rows, slow = not
--- all were tried, failures = { [entry] = { count=, first=, message= } }, nothing = the same, of rows for which an
--- entry gives nil }.
+-- all were tried, failures = { [entry] = { count=, first=, message= } }, nothing = the same, of
+-- rows for which an entry gives nil }.
 function gold.watch(config, tokenizer)
   local entries, spent = {}, 0.0
   for _, entry in ipairs(config.reward_entries) do
