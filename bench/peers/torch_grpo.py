@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """PyTorch on the workloads of `grpo bench`: one GRPO step by phase, as JSON.
 
-    torch_grpo.py --workload W2 [--dtype f32|bf16] [--setting best] [--runs 3] [--threads N]
+    torch_grpo.py --workload W2 [--dtype f32|bf16] [--setting best] [--onednn] [--compile] [--runs 3] [--threads N]
 
 The step is the one of the usual trainers: the prompt runs once for each completion in reference, forward and
 backward.  Everything else is given to the rival: the prompt is prefilled once, the cache is allocated once, the
 output layer runs on completion rows only, nothing but matrix products and their glue is executed, and --setting
-picks the environment that PyTorch is fastest in (it is set before the interpreter starts torch, by exec).
+picks the environment that PyTorch is fastest in (it is set before the interpreter starts torch, by exec).  Attention
+over whole sequences is scaled_dot_product_attention, where torch has it.  --onednn: float32 products with weights go
+through oneDNN instead of MKL, which does not use AVX-512 on CPUs of AMD; no option of torch does this, so no trainer
+has it.  --compile: the layers of reference, forward and backward go through torch.compile; generation does not,
+because its lengths change at every token.
 
 bf16: weights, activations and products in bfloat16; norms, softmax, losses, master weights, adapters' masters and
 optimizer in float32.
@@ -44,9 +48,9 @@ def has_avx512():
 
 
 def environment(setting, openblas):
-    """default: as found.  clean: OpenBLAS chooses its kernels.  tuned: its AVX-512 kernels, ATen's too, and no
-    spinning in OpenMP, which starves OpenBLAS's threads.  best: tuned, and big tensors stay in the heap, on huge
-    pages.  openblas: a directory with a libblas.so.3 to prefer (OpenMP instead of threads of its own)."""
+    """default: as found.  clean: nothing chooses kernels for OpenBLAS.  tuned: ATen's AVX-512 kernels, and no spinning
+    in OpenMP.  best: tuned, and big tensors stay in the heap, on huge pages.  openblas: a directory with a libblas.so.3
+    to prefer (OpenMP instead of threads of its own), for a torch that uses OpenBLAS."""
     env = dict(os.environ, GRPO_PEER_SETTING=setting)
     if setting != "default":
         env.pop("OPENBLAS_CORETYPE", None)
@@ -54,7 +58,6 @@ def environment(setting, openblas):
     if setting in ("tuned", "best"):
         env["GOMP_SPINCOUNT"] = "0"
         if has_avx512():
-            env["OPENBLAS_CORETYPE"] = "SKYLAKEX"
             env["ATEN_CPU_CAPABILITY"] = "avx512"
     if setting == "best":
         env["GLIBC_TUNABLES"] = ("glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=68719476736:"
@@ -70,6 +73,8 @@ def arguments():
     p.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     p.add_argument("--setting", default="best", choices=["default", "clean", "tuned", "best"])
     p.add_argument("--openblas", default=None)
+    p.add_argument("--onednn", action="store_true")
+    p.add_argument("--compile", action="store_true")
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--verify", action="store_true", help="cached generation against the full forward; no times")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -82,6 +87,37 @@ if os.environ.get("GRPO_PEER_SETTING") != ARGS.setting:
 
 import torch  # noqa: E402: after the environment
 import torch.nn.functional as F  # noqa: E402
+
+# ---- products ------------------------------------------------------------------------------------------------
+
+
+def onednn(x, w):
+    """x w^T, x and w of two dimensions."""
+    return torch.ops.mkldnn._linear_pointwise(x, w, None, "none", [], "")
+
+
+class Product(torch.autograd.Function):
+    """x [..., k] times the transpose of w [n, k] through oneDNN, and its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return onednn(x.reshape(-1, x.shape[-1]), w).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x, w), g2 = ctx.saved_tensors, g.reshape(-1, g.shape[-1])
+        dx = onednn(g2, w.t()).view(x.shape) if ctx.needs_input_grad[0] else None
+        dw = onednn(g2.t(), x.reshape(-1, x.shape[-1]).t()) if ctx.needs_input_grad[1] else None
+        return dx, dw
+
+
+def linear(x, w, b=None):
+    if not ARGS.onednn or x.dtype != torch.float32:
+        return F.linear(x, w, b)
+    y = Product.apply(x, w)
+    return y if b is None else y + b
+
 
 # ---- the model -----------------------------------------------------------------------------------------------
 
@@ -112,6 +148,7 @@ class Model:
         self.final = self.norm(h)
         self.cos, self.sin = (None, None) if gpt2 else self.rotary(w["prompt"] + w["new"])
         self.optimizer = torch.optim.AdamW(self.masters, lr=1e-6, weight_decay=0.0)
+        self.whole = torch.compile(self.layer, dynamic=False) if ARGS.compile else self.layer
 
     def parameter(self, x, trained):
         """In bf16 the optimizer works on a float32 master, the model on a copy."""
@@ -160,9 +197,9 @@ class Model:
 
     def linear(self, x, weight, adapters):
         w, b, lora = weight
-        y = F.linear(x, w, b)
+        y = linear(x, w, b)
         if lora is not None and adapters:
-            y = y + F.linear(F.linear(x, lora[0]), lora[1]) * 2.0
+            y = y + linear(linear(x, lora[0]), lora[1]) * 2.0
         return y
 
     def normed(self, x, norm):
@@ -172,21 +209,25 @@ class Model:
         x32 = x.float()
         return (x32 * torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * w
 
-    def rotate(self, x, at):
-        n, half = x.shape[-2], x.shape[-1] // 2
-        cos, sin = self.cos[at:at + n], self.sin[at:at + n]
+    def rotate(self, x, cos, sin):
+        half = x.shape[-1] // 2
         return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
-    def attend(self, q, k, v, mask):
-        """q [b, kv, heads / kv * n, d] against k, v [b, kv, t, d]: grouped queries need no copies of keys."""
-        s = torch.matmul(q, k.transpose(-1, -2)) * (1 / math.sqrt(self.head_dim))
-        if mask is not None:
-            b, g, rows, t = s.shape
-            n = mask.shape[0]
-            s = (s.view(b, g, rows // n, n, t) + mask).view(b, g, rows, t)
-        return torch.matmul(torch.softmax(s, -1), v)
+    def attend(self, q, k, v, causal):
+        """q [b, heads, n, d] against k, v [b, kv, t, d]; causal: n = t, of whole sequences from their first token."""
+        b, heads, n, d = q.shape
+        if causal and hasattr(F, "scaled_dot_product_attention"):
+            share = heads // k.shape[1]
+            k, v = (k, v) if share == 1 else (x.repeat_interleave(share, 1) for x in (k, v))
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        q = q.reshape(b, k.shape[1], -1, d)  # grouped queries need no copies of keys
+        s = torch.matmul(q, k.transpose(-1, -2)) * (1 / math.sqrt(d))
+        if causal:
+            mask = torch.full((n, n), float("-inf"), dtype=s.dtype).triu_(1)
+            s = (s.view(b, -1, n, n) + mask).view(s.shape)
+        return torch.matmul(torch.softmax(s, -1), v).view(b, heads, n, d)
 
-    def qkv(self, l, x, at, adapters):
+    def qkv(self, l, x, cos, sin, adapters):
         w, (b, n, _) = self.w, x.shape
         if w["kind"] == "gpt2":
             q, k, v = self.linear(x, l["qkv"], adapters).split(w["hidden"], -1)
@@ -194,22 +235,20 @@ class Model:
             q, k, v = (self.linear(x, l[name], adapters) for name in "qkv")
         q, k, v = (y.view(b, n, -1, self.head_dim).transpose(1, 2) for y in (q, k, v))
         if w["kind"] != "gpt2":
-            q, k = self.rotate(q, at), self.rotate(k, at)
+            q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
         return q, k, v
 
-    def layer(self, i, x, at, cache, mask, adapters):
-        l, w = self.layers[i], self.w
+    def layer(self, l, x, cos, sin, adapters, at=0, cache=None):
         b, n, _ = x.shape
-        q, k, v = self.qkv(l, self.normed(x, l["norm1"]), at, adapters)
+        q, k, v = self.qkv(l, self.normed(x, l["norm1"]), cos, sin, adapters)
         if cache is not None:
-            cache[i][0][:, :, at:at + n], cache[i][1][:, :, at:at + n] = k, v
-            k, v = cache[i][0][:, :, :at + n], cache[i][1][:, :, :at + n]
-        o = self.attend(q.reshape(b, w["kv"], -1, self.head_dim), k, v, mask)
-        o = o.view(b, w["heads"], n, self.head_dim).transpose(1, 2).reshape(b, n, -1)
+            cache[0][:, :, at:at + n], cache[1][:, :, at:at + n] = k, v
+            k, v = cache[0][:, :, :at + n], cache[1][:, :, :at + n]
+        o = self.attend(q, k, v, n > 1).transpose(1, 2).reshape(b, n, -1)
         x = x + self.linear(o, l["o"], adapters)
         h = self.normed(x, l["norm2"])
         up = self.linear(h, l["up"], adapters)
-        if w["kind"] == "gpt2":
+        if self.w["kind"] == "gpt2":
             act = F.gelu(up, approximate="tanh")
         else:
             act = F.silu(self.linear(h, l["gate"], adapters)) * up
@@ -220,17 +259,18 @@ class Model:
         x = F.embedding(ids, self.embed)
         if self.position is not None:
             x = x + self.position[at:at + n]
-        mask = None
-        if n > 1:
-            mask = torch.full((n, n), float("-inf"), dtype=self.dtype).triu_(1)
-        for i in range(self.w["layers"]):
-            x = self.layer(i, x, at, cache, mask, adapters)
+        cos, sin = (None, None) if self.cos is None else (self.cos[at:at + n], self.sin[at:at + n])
+        for i, l in enumerate(self.layers):
+            if cache is None:
+                x = self.whole(l, x, cos, sin, adapters)
+            else:
+                x = self.layer(l, x, cos, sin, adapters, at, cache[i])
         return self.normed(x, self.final)
 
     def logp(self, ids, prompt, adapters=True):
         """Log-probabilities of the tokens after the first `prompt`."""
         h = self.hidden(ids[:, :-1], adapters=adapters)[:, prompt - 1:]
-        logits = F.linear(h, self.embed).float()
+        logits = linear(h, self.embed).float()
         return torch.log_softmax(logits, -1).gather(-1, ids[:, prompt:, None]).squeeze(-1)
 
     @torch.no_grad()
@@ -244,7 +284,7 @@ class Model:
         for layer, kept in zip(full, small):
             for c, s in zip(layer, kept):
                 c[:, :, :n] = s.repeat_interleave(group, 0)
-        logits = F.linear(last, self.embed).float().repeat_interleave(group, 0)
+        logits = linear(last, self.embed).float().repeat_interleave(group, 0)
         ids = [prompts.repeat_interleave(group, 0)]
         for t in range(new):
             ids.append(torch.multinomial(torch.softmax(logits, -1), 1))
@@ -252,7 +292,7 @@ class Model:
                 record.append(torch.log_softmax(logits, -1).gather(-1, ids[-1]))
             if t + 1 < new:
                 h = self.hidden(ids[-1], n + t, full)[:, -1]
-                logits = F.linear(h, self.embed).float()
+                logits = linear(h, self.embed).float()
         return torch.cat(ids, 1)
 
     def cache(self, sequences):
@@ -342,6 +382,7 @@ def main():
     median = {k: statistics.median(s[k] for s in seconds) for k in seconds[0]}
     tokens = w["prompts"] * w["group"] * w["new"]
     report = {"name": ARGS.workload, "torch": torch.__version__, "dtype": ARGS.dtype, "setting": ARGS.setting,
+              "onednn": ARGS.onednn, "compile": ARGS.compile,
               "threads": ARGS.threads, "runs": ARGS.runs, "seconds": median, "best": min(s["step"] for s in seconds),
               "core_seconds": min(cores),
               "tokens_per_second": {"generate": tokens / median["generate"], "step": tokens / median["step"]},

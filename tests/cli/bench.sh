@@ -92,6 +92,39 @@ if r.summary.workload ~= "smoke" or not (r.summary.algorithm and r.summary.floor
   helps llama_cpp "$bench/peers/llama_cpp"
   refuses "llama_cpp: an unknown model" "llama_cpp: --models: got 'q2', want some of f16, q8_0" "$bench/peers/llama_cpp" --models q2
   refuses "llama_cpp: a number of sequences" "llama_cpp: --sequences: got '7', want some of 1, " "$bench/peers/llama_cpp" --sequences 7
+  # the task that TRL repeats: adapter, rows and settings for a tiny model, two steps, and the reward in Lua and in Python
+  echo 'grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2,
+vocab_size = 256, max_position_embeddings = 128 }, { tokenizer = grpo.tokenizer.bytes() }):save("first")' | "$GRPO" repl >out 2>err
+  MODEL=first OUT=peer "$GRPO" repl <"$bench/peers/trl_grpo.lua" >>out 2>>err
+  run=$("$GRPO" run "$bench/peers/trl_grpo.lua" --arg from=peer --quiet data.max_prompt_tokens=64 train.steps=2 2>>err)
+  result "trl_grpo.lua: two steps on what it prepared" "$([ "$(wc -l <"$run/logs/rollouts.jsonl")" = 16 ] &&
+    [ "$(wc -l <peer/rows.jsonl)" = 180 ] && grep -q '"group": 8' peer/settings.json || show out err)"
+  cat >texts <<'EOF'
+{"text": "", "letter": "b"}
+{"text": " ball, Bread, BALL, bear2bug, b\u00e9b\u00e9, \u00c9b", "letter": "b"}
+{"text": "b b b b b b", "letter": "b"}
+{"text": "Berlin\nBonn\tBari Basel Bern a", "letter": "b"}
+{"text": "it's a bee-line \u212a \u0130stanbul \ufffd\ufffdbat", "letter": "i"}
+{"text": "\u212aelvin king, \u017fix", "letter": "k"}
+EOF
+  TEXTS=texts "$GRPO" repl <"$bench/peers/trl_grpo.lua" >scored 2>err
+  python3 -B "$bench/peers/trl_grpo.py" --score scored >out 2>>err
+  python3 -B "$bench/peers/trl_grpo.py" --score "$run/logs/rollouts.jsonl" >>out 2>>err
+  result "trl_grpo.py and .lua score texts alike" "$([ "$(cat out)" = "6 texts, 0 with another reward
+16 texts, 0 with another reward" ] || show out err)"
+  sed -i 's/"reward": 0,/"reward": 0.5,/' scored
+  python3 -B "$bench/peers/trl_grpo.py" --score scored >out 2>err; status=$?
+  result "trl_grpo.py sees another reward" "$([ $status = 1 ] && grep -q '^6 texts, 1 with another reward' out || show out err)"
+  cat >steps.csv <<'EOF'
+model,mode,side,seed,step,reward,kl,entropy,length,grad_norm,clip_ratio
+m,lora,grpo,1,1,0.1,0,2,5,1,0
+m,lora,grpo,2,1,0.3,0,2,5,2,0
+m,lora,trl,1,1,0.2,0,2,5,3,0
+m,lora,trl,2,1,0.4,0,2,5,4,0
+EOF
+  python3 -B "$bench/peers/trl_table.py" steps.csv --window 1 >out 2>err
+  result "trl_table.py: ranges, and the share of the six ways to name four runs" "$(grep -q 'reward .*0.1..0.3 / 0.2..0.4   apart 0 of 1, p 0.67' out &&
+    grep -q 'grad_norm .*1..2 / 3..4   apart 1 of 1, p 0.33' out || show out err)"
 else
   skip "bench/peers" "python3 is not installed"
 fi
