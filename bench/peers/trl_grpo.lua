@@ -3,9 +3,9 @@
 --   MODEL=FILE OUT=DIR grpo repl < bench/peers/trl_grpo.lua   writes DIR/base, DIR/adapter (fresh),
 --                                                             DIR/rows.jsonl and DIR/settings.json
 --   grpo run bench/peers/trl_grpo.lua --arg from=DIR          trains the adapter on the rows
---   ... --arg full=1 --arg seed=N                             all weights; another order and samples
---   TEXTS=FILE grpo repl < bench/peers/trl_grpo.lua           prints the reward of each line of FILE,
---                                                             JSON as in DIR/rows.jsonl with a text
+--   ... --arg full=1 --arg seed=N                             all weights; other prompts and samples
+--   TEXTS=FILE grpo repl < bench/peers/trl_grpo.lua           prints the reward of each line of
+--                                                             FILE: JSON with text and letter
 --
 -- The task: continue a list of words that begin with one letter.  Rows, settings and first weights
 -- are data that both programs read; the reward is `share` here and `share` there.

@@ -62,6 +62,9 @@ result "docs/performance.svg is what tools/gen-chart.lua writes" "$(diff docs/pe
 OUT=$work "$GRPO" repl <tools/gen-signs.lua
 result "docs/signs.svg is what tools/gen-signs.lua writes" "$(diff docs/signs.svg "$work/docs/signs.svg" | head -n 6)"
 
+OUT=$work "$GRPO" repl <tools/gen-trl.lua
+result "docs/trl.svg is what tools/gen-trl.lua writes" "$(diff docs/trl.svg "$work/docs/trl.svg" | head -n 6)"
+
 # the lines from "for step" to its end
 loop_of() { sed -n '/^for step = /,/^end$/p' "$1"; }
 result "the loop in README.md is that of examples/loop_by_hand.lua" "$(
