@@ -62,8 +62,8 @@ end
 local function fail_gone(run)
   local now = rundir.describe(run.dir)
   if not now or now.state ~= "running" then fail("EIO", "%s has ended", run.dir) end
-  fail("EIO", "%s has closed the session but continues: it takes %d at once, and drops one that does "
-    .. "not read its answers; try again later", run.dir, core.channel.clients)
+  fail("EIO", "%s has closed the session but continues: it takes %d at once, and drops one that "
+    .. "does not read its answers; try again later", run.dir, core.channel.clients)
 end
 
 -- The next message; nil and the signal if one came first.
