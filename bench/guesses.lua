@@ -20,7 +20,7 @@ for i = 1, 16 do
   prompts[i] = text .. "<|im_start|>assistant\n"
 end
 
--- Returns tokens, their sum and seconds of `times` calls with n completions of each of `count` prompts.
+-- Returns tokens, their sum and seconds of `times` calls: n completions of `count` prompts each.
 local function generate(count, n, times, new)
   local tokens, sum, started = 0, 0, os.clock()
   for k = 1, times do

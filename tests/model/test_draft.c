@@ -131,7 +131,7 @@ TEST_BOTH(every_sampler_has_the_bits_of_decoding_without_guesses) {
   model_release(w.m);
 }
 
-/* A third of the turns goes on without a word, and the others with words of the text. */
+/* A third of the turns is answered by nothing, the others by the text itself. */
 static Status reply_of(void *user, const Completion *c, int first, Reply *r) {
   (void)user, (void)first;
   *r = (Reply){.continues = true, .ids = c->ids, .n = (c->request + c->len) % 3 * 4};
