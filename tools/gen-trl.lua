@@ -1,5 +1,5 @@
--- tools/gen-trl.lua - writes docs/trl.svg, the curves of docs/performance.md beside TRL, from the steps
--- of all runs in bench/results/trl.csv.
+-- tools/gen-trl.lua - writes docs/trl.svg, the curves of docs/performance.md beside TRL, from the
+-- steps of all runs in bench/results/trl.csv.
 --
 --   ./grpo repl <tools/gen-trl.lua        (OUT=DIR writes DIR/docs/trl.svg)
 
@@ -103,8 +103,8 @@ for i, side in ipairs(SIDES) do
   put('<rect x="%g" y="10" width="14" height="8" fill="%s"/>', LEFT + (i - 1) * 90, side.colour)
   text(LEFT + 20 + (i - 1) * 90, 18, side.label)
 end
-text(LEFT + 190, 18, "by step: the mean of the runs, and their lowest and highest; means of five steps",
-  'fill="#6b7280"')
+text(LEFT + 190, 18, "by step: the mean of the runs, and their lowest and highest; "
+  .. "means of five steps", 'fill="#6b7280"')
 for m, mode in ipairs(MODES) do
   local x0 = LEFT + (m - 1) * (LEFT + WIDTH + 10)
   text(x0, 44, mode.title, 'font-weight="bold" font-size="14"')

@@ -3,7 +3,7 @@
 --   MODEL=FILE OUT=DIR grpo repl < bench/peers/trl_grpo.lua   writes DIR/base, DIR/adapter (fresh),
 --                                                             DIR/rows.jsonl and DIR/settings.json
 --   grpo run bench/peers/trl_grpo.lua --arg from=DIR          trains the adapter on the rows
---   ... --arg full=1 --arg seed=N                             all weights; other prompts and samples
+--   ... --arg full=1 --arg seed=N                             all weights; samples of seed N
 --   TEXTS=FILE grpo repl < bench/peers/trl_grpo.lua           prints the reward of each line of
 --                                                             FILE: JSON with text and letter
 --
