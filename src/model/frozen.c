@@ -72,7 +72,7 @@ static Status unpack_in_place(Model *m) {
   return s == GRPO_OK ? panels_allocate(m) : s;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------- */
 
 static size_t all_panels_bytes(const Model *m) {
   size_t n = 0;

@@ -211,8 +211,8 @@ static Status run_micro_batch(Update *u, const MicroBatch *all) {
 
 /* ---- the step -------------------------------------------------------------------- */
 
-/* Computes what a loss of the user's reads of other ranks' units.  The forward of a micro-batch that
- * several ranks have a part of runs twice, now and in its turn. */
+/* Computes what a loss of the user's reads of other ranks' units.  The forward of a micro-batch
+ * that several ranks have a part of runs twice, now and in its turn. */
 static Status forward_common_batches(Update *u) {
   Tape *t = &u->e->tape;
   Status s = GRPO_OK;

@@ -202,7 +202,7 @@ static const char *match_back(Matcher *m, const char *s, int digit) {
   int l = digit - '1';
   if (l < 0 || l >= m->level || m->capture[l].len == OPEN)
     raise_new(m->L, GRPO_EARG, "invalid capture index %%%d", l + 1);
-  if (m->capture[l].len == POSITION) return NULL; /* a place is no text, and matches none */
+  if (m->capture[l].len == POSITION) return NULL; /* a place matches no text */
   const size_t n = (size_t)m->capture[l].len;
   step(m, n);
   if ((size_t)(m->s_end - s) < n || memcmp(m->capture[l].at, s, n) != 0) return NULL;

@@ -1,5 +1,5 @@
-/* fuzz_messages.c - any bytes in any pieces into os/messages.h: what is no stream of messages ends
- * the peer with a reason, and what is gives each message once, as it was sent.
+/* fuzz_messages.c - any bytes in any pieces into os/messages.h: a stream of messages gives each
+ * message once, as it was sent, and any other stream ends the peer with a reason.
  *
  * The first byte of the input is even: the rest is the stream; odd: it is cut into messages at each
  * byte 0x1f, which have right lengths and checksums.  A piece ends after each byte 0x1e. */
@@ -72,7 +72,7 @@ static void pass(const Buf *stream, MessagePeer *p, int fd, Buf *got) {
   take(p, got);
 }
 
-/* What was taken is the beginning of what was sent. */
+/* The messages that were taken are the beginning of those that were sent. */
 static void check(const Buf *stream, bool whole) {
   Buf got = {0};
   const int fd = connect_raw();

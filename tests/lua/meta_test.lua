@@ -59,7 +59,7 @@ describe("annotations", function()
   it("name exactly the public methods of a trainer", function()
     local inside = { -- the loop's own
       "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "total_steps",
-        "refuse_inside", "call_hook", "measure_at", "reopen_stage", "take_batch",
+        "refuse_inside", "call_hook", "measure_at", "reopen_stage", "take_batch", "on_first_rank",
     }
     local all = methods_in "lua/grpo/train/trainer.lua"
     for _, name in ipairs(inside) do

@@ -1,4 +1,4 @@
--- What ranks say of how they are bound to cores.
+-- Ranks say how they are bound to cores.
 
 local ranks = require "grpo.train.ranks"
 

@@ -51,7 +51,7 @@ end
 local HOW = "Open MPI binds each rank to a core or a few; give mpirun --bind-to none, or --map-by "
   .. "socket --bind-to socket for one rank with several threads on each socket"
 
--- What is wrong with how ranks are bound to cores, nil: nothing.  list: of each rank
+-- Returns what is wrong with how ranks are bound to cores, nil: nothing.  list: of each rank
 -- { cores = it is bound to, online = of its machine, threads =, node = its machine's first rank }.
 function ranks.binding_problem(list)
   local of_node = {}
@@ -102,8 +102,8 @@ local function described(err)
     fatal = err.fatal, traceback = err.traceback }
 end
 
--- Calls f on every rank.  Returns what each rank's call has returned, rank 0's first: a plain value.
--- An error of one rank is raised on all.
+-- Calls f on every rank.  Returns what each rank's call has returned, rank 0's first: a plain
+-- value.-- An error of one rank is raised on all.
 function ranks.exchange(what, f)
   local ok, value = pcall(f)
   local encoded, text = ok, nil
@@ -131,7 +131,11 @@ function ranks.load(adapted, load)
   for turn = 0, most - 1 do
     if turn == place then
       results = table.pack(load())
-      if turn == 0 then made = core.common_put(results[1]) else core.common_take(results[1], card) end
+      if turn == 0 then
+        made = core.common_put(results[1])
+      else
+        core.common_take(results[1], card)
+      end
     end
     local cards = core.ranks_share(turn == 0 and made or "")
     if turn == 0 then card = cards[first + 1] end
