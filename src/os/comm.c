@@ -150,7 +150,7 @@ static Status met(int failed) {
   return fail(GRPO_EIO, "rank %d of %d has lost the others", world.rank, world.size);
 }
 
-/* What a call gives to others and gets from them. */
+/* Bytes that a call gives to others and gets from them. */
 static void count(size_t sent, size_t received) {
   world.sent += sent;
   world.received += received;

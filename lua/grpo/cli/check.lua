@@ -266,7 +266,7 @@ local function sampling_notes(stage)
   return truncated.notes(stage.config, stage.engine:estimate().masks)
 end
 
--- What a step of the stage costs on up to n ranks: see rank_cost.  `seconds` were measured.
+-- Shows the cost of a step of the stage on up to n ranks: see rank_cost.  `seconds` were measured.
 local function show_ranks(stage, seconds, m, o)
   local config, need = stage.config, stage.engine:estimate()
   local optimizer = m["time/optimizer"] or 0.0

@@ -1,9 +1,9 @@
--- What a step costs on n ranks, before it runs: seconds, bytes on the wire and memory of a rank.
+-- The cost of a step on n ranks, before it runs: seconds, bytes on the wire and memory of a rank.
 -- docs/machines.md has the formula; src/model/gradient_tree.c does what is counted here.
 
 local rank_cost = {}
 
-rank_cost.LATENCY = 50e-6 -- seconds of a call that all ranks make, for each doubling of their number
+rank_cost.LATENCY = 50e-6 -- seconds of a call of all ranks; short ones: for each doubling of n
 rank_cost.MESSAGE = 5e-6 -- seconds that a rank needs for a message to one other
 rank_cost.CALLS = 30 -- short calls of a step: numbers of completions and units, failures, signals
 rank_cost.TOKEN = 12 -- bytes that ranks tell one another of a sampled token: id, two numbers
@@ -54,7 +54,8 @@ local function exchanges(numbers, n)
 end
 
 -- s: { groups =, blocks = train.gradient_blocks, numbers = trained ones, tokens = sampled by all,
---   divided = seconds of one rank in sampling, rewards, reference, forward and backward,
+--   divided = seconds of one rank in sampling, rewards, reference, forward and backward, or
+--   seconds_of = function(groups) that gives them for a rank with that number of groups,
 --   optimizer = seconds of its step, updates = in a step, memory = bytes of one process,
 --   moments = bytes of these, link = Gbit/s in each direction }
 -- Returns { compute =, wire =, seconds =, sent =, received =, memory = } of the rank with most.
@@ -66,7 +67,9 @@ function rank_cost.of(s, n)
   local share = math.min(1, widest / leaves)
   if alone then share = math.ceil(s.groups / n) / s.groups end
   local undivided = n > 1 and alone and s.update or 0.0
-  local cost = { compute = (s.divided - undivided) * share + undivided + s.optimizer / n }
+  local divided = s.seconds_of and s.seconds_of(math.ceil(share * s.groups))
+    or (s.divided - undivided) * share + undivided
+  local cost = { compute = divided + s.optimizer / n }
   local others = (n - 1) / n
   local sums_sent = alone and 0 or most * bytes * others
   local sums_got = alone and 0 or math.max(0, all - all / n) * bytes / n
@@ -76,7 +79,8 @@ function rank_cost.of(s, n)
   local wire = 8 * math.max(cost.sent, cost.received) / (s.link * 1e9)
   local steps = n > 1 and math.log(n, 2) or 0
   local rounds = alone and 1 or 1 + math.max(1, all / n)
-  cost.wire = wire + updates * rounds * (messages * rank_cost.MESSAGE + calls * rank_cost.LATENCY)
+  local of_messages = messages * rank_cost.MESSAGE + calls * rank_cost.LATENCY
+  cost.wire = n == 1 and 0.0 or wire + updates * rounds * of_messages
     + rank_cost.CALLS * steps * rank_cost.LATENCY
   cost.seconds = cost.compute + cost.wire
   local height = leaves > 1 and log2_below(leaves) or 0
