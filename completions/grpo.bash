@@ -64,11 +64,13 @@ _grpo() {
           *) kinds='script option' ;;
         esac ;;
       check)
-        flags='--arg --memory --threads --help -h --trace'
+        flags='--arg --memory --threads --ranks --link --help -h --trace'
         case $before in
           --arg) : ;;
           --memory) : ;;
           --threads) : ;;
+          --ranks) : ;;
+          --link) : ;;
           *) kinds='script option' ;;
         esac ;;
       test)
@@ -215,7 +217,7 @@ _grpo() {
           *) kinds='dir' ;;
         esac ;;
       bench)
-        flags='--workload --compute --sharing --reuse --frozen --weights --runs --threads --check --write-expected --json --help -h --trace'
+        flags='--workload --compute --sharing --reuse --frozen --weights --runs --ranks --threads --check --write-expected --json --help -h --trace'
         case $before in
           --workload) choices='W1 W2 W3 W4 decode matrices kernels smoke' ;;
           --compute) choices='f32 bf16 both' ;;
@@ -224,6 +226,7 @@ _grpo() {
           --frozen) choices='f32 bf16' ;;
           --weights) choices='f32 bf16 int8 nf4' ;;
           --runs) : ;;
+          --ranks) : ;;
           --threads) : ;;
           --check) kinds=file ;;
           --write-expected) kinds=file ;;

@@ -52,6 +52,8 @@ complete -c grpo -n '__fish_seen_subcommand_from check' -a '(__fish_complete_suf
 complete -c grpo -n '__fish_seen_subcommand_from check' -l arg -x -d 'set an argument of the script\'s own'
 complete -c grpo -n '__fish_seen_subcommand_from check' -l memory -x -d 'end with one line and status 5 instead of holding more than SIZE, such as 500M or 8G'
 complete -c grpo -n '__fish_seen_subcommand_from check' -l threads -x -d 'use N threads'
+complete -c grpo -n '__fish_seen_subcommand_from check' -l ranks -x -d 'estimate too what a step costs on 1, 2, 4 ..'
+complete -c grpo -n '__fish_seen_subcommand_from check' -l link -x -d 'assume for --ranks a network of GBIT Gbit/s in each direction'
 complete -c grpo -n '__fish_seen_subcommand_from check' -l help -s h -d 'show how the command is used'
 complete -c grpo -n '__fish_seen_subcommand_from check' -l trace -d 'show the stack of Lua calls with an error'
 
@@ -220,6 +222,7 @@ complete -c grpo -n '__fish_seen_subcommand_from bench' -l reuse -x -a 'on off b
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l frozen -x -a 'f32 bf16' -d 'store the frozen weights of W3 and W4 in this type'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l weights -x -a 'f32 bf16 int8 nf4' -d 'choose the types of weights that decode and matrices measure'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l runs -x -d 'time N repetitions after one that warms up'
+complete -c grpo -n '__fish_seen_subcommand_from bench' -l ranks -x -d 'measure only the rates of this machine, and show what steps of three models would cost on 1, 2, 4 ..'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l threads -x -d 'use N threads'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l check -x -a '(__fish_complete_path)' -d 'compare the ratio of the best repetition to the floor with the ratio in FILE'
 complete -c grpo -n '__fish_seen_subcommand_from bench' -l write-expected -x -a '(__fish_complete_path)' -d 'write such a file'

@@ -17,6 +17,7 @@ static struct {
   const CommModule *module; /* NULL: this process is alone */
   int rank, size;
   bool agreed_to_fail;
+  uint64_t sent, received; /* bytes */
 } world = {.size = 1};
 
 /* ---- starting ------------------------------------------------------------------------- */
@@ -149,6 +150,17 @@ static Status met(int failed) {
   return fail(GRPO_EIO, "rank %d of %d has lost the others", world.rank, world.size);
 }
 
+/* Bytes that a call gives to others and gets from them. */
+static void count(size_t sent, size_t received) {
+  world.sent += sent;
+  world.received += received;
+}
+
+void comm_bytes(uint64_t *sent, uint64_t *received) {
+  *sent = world.sent;
+  *received = world.received;
+}
+
 Status comm_barrier(void) { return world.size == 1 ? GRPO_OK : met(meet()->barrier()); }
 
 Status comm_broadcast(int from, void *data, size_t bytes) {
@@ -157,6 +169,8 @@ Status comm_broadcast(int from, void *data, size_t bytes) {
 
 Status comm_share(void *data, const size_t *at) {
   if (world.size == 1 || !at[world.size]) return GRPO_OK;
+  const size_t own = at[world.rank + 1] - at[world.rank];
+  count(own * (size_t)(world.size - 1), at[world.size] - own);
   return met(meet()->share(data, at));
 }
 
@@ -165,6 +179,8 @@ Status comm_exchange(const void *to, const size_t *to_at, void *from, const size
       to_at[world.size] > from_at[world.size] ? to_at[world.size] : from_at[world.size];
   if (most > INT_MAX)
     return fail(GRPO_ELIMIT, "%zu bytes of other ranks at once are too many", most);
+  const size_t own = to_at[world.rank + 1] - to_at[world.rank];
+  count(to_at[world.size] - own, from_at[world.size] - own);
   if (world.size > 1) return met(meet()->exchange(to, to_at, from, from_at));
   if (to_at[1]) memcpy(from, to, to_at[1]);
   return GRPO_OK;
@@ -172,11 +188,13 @@ Status comm_exchange(const void *to, const size_t *to_at, void *from, const size
 
 Status comm_send(int to, const void *data, size_t bytes) {
   if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to send to", to);
+  count(bytes, 0);
   return met(meet()->send(to, data, bytes));
 }
 
 Status comm_receive(int from, void *data, size_t bytes) {
   if (world.size == 1) return fail(GRPO_EARG, "there is no rank %d to receive from", from);
+  count(0, bytes);
   return met(meet()->receive(from, data, bytes));
 }
 

@@ -27,6 +27,15 @@ static int l_ranks(lua_State *L) {
   return 2;
 }
 
+/* ranks_bytes() -> what this rank has sent to others, and got */
+static int l_ranks_bytes(lua_State *L) {
+  uint64_t sent, received;
+  comm_bytes(&sent, &received);
+  lua_pushinteger(L, (lua_Integer)sent);
+  lua_pushinteger(L, (lua_Integer)received);
+  return 2;
+}
+
 /* (all, at) -> list */
 static int push_pieces(lua_State *L) {
   const char *all = lua_touserdata(L, 1);
@@ -142,9 +151,9 @@ static int l_ranks_abort(lua_State *L) {
 }
 
 CORE_PART(ranks) {
-  static const luaL_Reg functions[] = {FN(ranks),        FN(ranks_start), FN(ranks_share),
-                                       FN(ranks_agreed), FN(ranks_abort), FN(ranks_node),
-                                       FN(ranks_cores),  FN(common_put),  FN(common_take),
-                                       FN(common_close), {NULL, NULL}};
+  static const luaL_Reg functions[] = {FN(ranks),       FN(ranks_start),  FN(ranks_share),
+                                       FN(ranks_bytes), FN(ranks_agreed), FN(ranks_abort),
+                                       FN(ranks_node),  FN(ranks_cores),  FN(common_put),
+                                       FN(common_take), FN(common_close), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -31,6 +31,9 @@ local command = {
       doc = "choose the types of weights that decode and matrices measure" },
     { name = "runs", type = "integer", min = 1, default = 3,
       doc = "time N repetitions after one that warms up" },
+    { name = "ranks", type = "integer", min = 1, max = 4096,
+      doc = "measure only the rates of this machine, and show what steps of three models would "
+        .. "cost on 1, 2, 4 ... N processes of mpirun or srun, each on a machine like it" },
     flags.threads,
     { name = "check", type = "file",
       doc = "compare the ratio of the best repetition to the floor with the ratio in FILE; exit "

@@ -8,6 +8,7 @@ local flags = require "grpo.cli.flags"
 local planned_steps = require "grpo.train.planned_steps"
 local probes = require "grpo.reward_checks.probes"
 local prompts = require "grpo.train.prompts"
+local rank_cost = require "grpo.train.rank_cost"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local row_check = require "grpo.train.row_check"
@@ -21,7 +22,12 @@ local command = {
   name = "check",
   summary = "check an experiment, show prompts and scored samples, estimate memory and time",
   arguments = { flags.script, flags.override },
-  flags = { flags.arg, flags.memory, flags.threads },
+  flags = { flags.arg, flags.memory, flags.threads,
+    { name = "ranks", type = "integer", min = 1, max = 4096,
+      doc = "estimate too what a step costs on 1, 2, 4 ... N processes of mpirun or srun, each on "
+        .. "a machine like this one: seconds, bytes that a process sends, its memory" },
+    { name = "link", type = "number", value = "GBIT",
+      doc = "assume for --ranks a network of GBIT Gbit/s in each direction (default: 10)" } },
   about = {
     "Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with "
       .. "their token counts, the distribution of prompt lengths over all rows, two sampled "
@@ -216,19 +222,19 @@ local function once(entries, failed)
   end
 end
 
--- Makes a few real steps at learning rate 0.  Returns the median of their times.  sampled: see
--- judge.
+-- Makes a few real steps at learning rate 0.  Returns the median of their times and the metrics of
+-- the last.  sampled: see judge.
 local function time_steps(tr, stage, count, sampled)
-  local times = {}
+  local times, metrics = {}, nil
   for i = 1, count do
     local started = core.clock()
-    stage:advance()
+    metrics = stage:advance()
     times[i] = core.clock() - started
     if stage.method.samples then note_rewards(tr.batch.completions, sampled) end
     trainer.set(tr, "step_count", tr.step_count + 1)
   end
   table.remove(times, 1) -- the first one warms up
-  return statistics.median(times)
+  return statistics.median(times), metrics
 end
 
 local function configs_of(e)
@@ -260,8 +266,28 @@ local function sampling_notes(stage)
   return truncated.notes(stage.config, stage.engine:estimate().masks)
 end
 
+-- Shows the cost of a step of the stage on up to n ranks: see rank_cost.  `seconds` were measured.
+local function show_ranks(stage, seconds, m, o)
+  local config, need = stage.config, stage.engine:estimate()
+  local optimizer = m["time/optimizer"] or 0.0
+  local s = { groups = config.train.prompts_per_step, blocks = config.train.gradient_blocks or 0,
+    numbers = stage.tr.model:count { trainable = true }, divided = math.max(0, seconds - optimizer),
+    optimizer = optimizer, update = math.min(seconds, m["time/train"] or seconds) - optimizer,
+    updates = stage.per_step or 1, memory = need.total, moments = need.optimizer,
+    tokens = stage.method.samples and m.num_tokens or 0, link = o.flags.link or 10 }
+  out("\n%-8s %6s %14s %14s %14s %10s", stage.kind, "ranks", "seconds a step", "on the wire",
+    "sent by a rank", "MiB a rank")
+  local n = 1
+  while n <= o.flags.ranks do
+    local c = rank_cost.of(s, n)
+    out("%-8s %6d %14.3f %14.3f %14s %10d", "", n, c.seconds, c.wire,
+      rank_cost.size_text(math.max(c.sent, c.received)), c.memory // 2^20)
+    n = n < o.flags.ranks and math.min(2 * n, o.flags.ranks) or n + 1
+  end
+end
+
 -- Notes in group.sampled what rewards gave to completions, as judge takes it.
-local function estimate(tr, e, groups, findings)
+local function estimate(tr, e, groups, findings, o)
   local memory, failed, wrapped, sampled, notes = {}, {}, {}, {}, {}
   for _, group in ipairs(groups) do
     for _, index in ipairs(group.stages) do sampled[index] = group.sampled end
@@ -282,9 +308,10 @@ local function estimate(tr, e, groups, findings)
       if not notes[note] then notes[#notes + 1], notes[note] = note, true end
     end
     local planned = planned_steps(spec.config)
-    local seconds = time_steps(tr, tr.stage, 6, sampled[index])
+    local seconds, metrics = time_steps(tr, tr.stage, 6, sampled[index])
     out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
       display.seconds_text(math.floor(seconds * planned)))
+    if o.flags.ranks then show_ranks(tr.stage, seconds, metrics, o) end
     if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
   out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
@@ -362,7 +389,7 @@ local function try_samplers(tr, e, findings)
 end
 
 -- Tries what a run would do, and adds what is wrong to `findings`.
-local function try(tr, e, findings)
+local function try(tr, e, findings, o)
   show_prompts(tr, e.stages[#e.stages].config)
   leave_out(e, data_checks.run(e, tr.tokenizer, out, findings))
   try_rows(e, findings)
@@ -370,7 +397,7 @@ local function try(tr, e, findings)
   try_samplers(tr, e, findings)
   local groups, failures = reward_groups(e), {}
   try_rewards(tr, e, groups)
-  estimate(tr, e, groups, failures)
+  estimate(tr, e, groups, failures, o)
   for _, group in ipairs(groups) do judge(group.suspects, group.sampled, group.findings) end
   collect(groups, findings)
   table.move(failures, 1, #failures, #findings + 1, findings)
@@ -385,7 +412,7 @@ function command.run(o)
   out("key/value cache: %d bytes a token (%d if every head kept its own)",
     tr.model:cache_bytes_per_token())
   show_programs()
-  local ok, problem = core.protected(try, tr, e, findings)
+  local ok, problem = core.protected(try, tr, e, findings, o)
   for _, line in ipairs(findings) do out("finding: %s", line) end
   if not ok then error(problem, 0) end -- a row with a fault may stop a step
   return #findings > 0 and 1 or 0

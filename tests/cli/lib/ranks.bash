@@ -6,8 +6,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ranks() {
   local n=$1; shift
   case ${kind:?} in
-    openmpi) timeout 120 mpirun.openmpi --oversubscribe --bind-to none -n "$n" "$@" ;;
-    mpich) timeout 120 mpirun.mpich -n "$n" "$@" ;;
+    openmpi) timeout -k 5 120 mpirun.openmpi --oversubscribe --bind-to none -n "$n" "$@" ;;
+    mpich) timeout -k 5 120 mpirun.mpich -n "$n" "$@" ;;
   esac
 }
 

@@ -66,6 +66,10 @@ function bench.run(o)
   local m = machine(smoke and 64 or 2048)
   local function probe() return measure.rates(m.size, smoke and 0.01 or 0.2) end
   m.rates = measure.rates(m.size, smoke and 0.01 or 0.5)
+  if o.flags.ranks then
+    require("grpo.bench.ranks").show(o.flags.ranks, m.rates)
+    return 0
+  end
   display("machine", m)
   local report = { machine = m, workloads = {} }
   for _, name in ipairs(names) do measure_one(name, report, probe, how, display) end
