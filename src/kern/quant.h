@@ -45,7 +45,7 @@ typedef struct QuantWeight {
 } QuantWeight;
 
 size_t quant_bytes(QuantType type, int n, int k); /* that quant_new takes and keeps */
-size_t quant_data_bytes(const QuantWeight *m);     /* of m->data */
+size_t quant_data_bytes(const QuantWeight *m);    /* of m->data */
 Status quant_new(QuantWeight **out, QuantType type, int n, int k); /* zeros */
 void quant_free(QuantWeight *m);                                   /* NULL is fine */
 static inline size_t quant_nf4_blocks(int n, int k) {

@@ -36,7 +36,8 @@ int comm_size(void);
 /* This process's node: the lowest of its ranks, this one's place among them, from 0, and the most
  * ranks that a node has. */
 Status comm_node(int *first, int *place, int *most);
-/* What this rank has sent to others and got so far, without broadcasts, which are short. */
+/* Gives the bytes that this rank has sent to others and got so far, without broadcasts, which are
+ * short. */
 void comm_bytes(uint64_t *sent, uint64_t *received);
 
 Status comm_barrier(void);

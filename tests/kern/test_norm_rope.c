@@ -2,9 +2,9 @@
 #include <float.h>
 
 #include "kern/elementwise.h"
-#include "kern/optimizers.h"
 #include "kern/gemm.h"
 #include "kern/norm_rope.h"
+#include "kern/optimizers.h"
 #include "kern_test.h"
 
 /* A row function of MAX_ROWS rows of C, run from row `at`. */

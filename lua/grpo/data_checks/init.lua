@@ -79,7 +79,7 @@ local function report_faults(result, name, needs_target, findings)
 end
 
 -- Says which rewards cannot judge a row's own answer.
-local function report_gold(watch, name, n, out, findings)
+local function report_gold(watch, name, out, findings)
   for entry, fault in sorted_pairs(watch.failures) do
     findings[#findings + 1] = ("%s: reward %s fails on the own answer of %s; the first is row %d: "
       .. "%s"):format(name, entry, rows(fault.count), fault.first, display.clean(fault.message))
@@ -119,7 +119,7 @@ local function one_dataset(job, field, out, findings)
     out("note: %s: %s with the prompt of an earlier row; %s", name, count, first)
   end
   report_faults(result, name, job.needs_target, findings)
-  report_gold(watch, name, n, out, findings)
+  report_gold(watch, name, out, findings)
   return result
 end
 

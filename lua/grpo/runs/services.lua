@@ -36,9 +36,9 @@ function Ranks:end_of_steps()
   if self.tr.watch then self.tr.watch:meet() end
 end
 
-function Ranks:before_evaluation() end
+function Ranks.before_evaluation() end
 
-function Ranks:close() end
+function Ranks.close() end
 
 function Services:open()
   local tr = self.tr

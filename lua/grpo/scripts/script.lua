@@ -105,7 +105,8 @@ end
 
 -- Runs the script and returns its result.  limits: none without.
 local function execute(chunk, text, path, limits)
-  local library_changed, ok, result = keep_library(), nil, nil
+  local library_changed = keep_library()
+  local ok, result
   if limits then
     ok, result = core.limited(limits, path, chunk)
   else

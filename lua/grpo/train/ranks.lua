@@ -247,8 +247,9 @@ function ranks.score(entries, completions, score)
   local mine, owner = own_part(completions)
   local seconds
   local parts = ranks.exchange("rewards", function()
-    local results, failures = {}, nil
-    failures, seconds = score(mine)
+    local failures, took = score(mine)
+    seconds = took
+    local results = {}
     for i, c in ipairs(mine) do results[i] = outcome(c, entries) end
     return { results = results, failures = failures }
   end)
