@@ -12,7 +12,7 @@ local MODES = {
 }
 local PANELS = {
   { column = "reward", title = "reward", high = 1 },
-  { column = "kl", title = "kl, nats a token", high = 1 },
+  { column = "kl", title = "kl, nats a token", high = 2 },
   { column = "entropy", title = "entropy, nats a token", high = 4 },
   { column = "grad_norm", title = "gradient norm" },
 }
@@ -20,7 +20,7 @@ local SIDES = {
   { name = "trl", label = "TRL 1.16", colour = "#d97706" },
   { name = "grpo", label = "grpo", colour = "#2563eb" },
 }
-local STEPS, MEAN_OF = 40, 5
+local STEPS, MEAN_OF = 100, 10
 local WIDTH, HEIGHT, LEFT, TOP, GAP = 340, 110, 40, 76, 42
 
 local out = {}
@@ -89,7 +89,7 @@ local function axes(title, top, x0, y0)
     put('<line x1="%g" x2="%g" y1="%g" y2="%g" stroke="#e5e7eb"/>', x0, x0 + WIDTH, y, y)
     text(x0 - 6, y + 4, ("%g"):format(top * i / 2), 'text-anchor="end"')
   end
-  for _, step in ipairs { 1, 10, 20, 30, 40 } do
+  for _, step in ipairs { 1, 25, 50, 75, 100 } do
     text(x0 + (step - 1) / (STEPS - 1) * WIDTH, y0 + HEIGHT + 15, step, 'text-anchor="middle"')
   end
 end
@@ -104,7 +104,7 @@ for i, side in ipairs(SIDES) do
   text(LEFT + 20 + (i - 1) * 90, 18, side.label)
 end
 text(LEFT + 190, 18, "by step: the mean of the runs, and their lowest and highest; "
-  .. "means of five steps", 'fill="#6b7280"')
+  .. "means of ten steps, cut at the top", 'fill="#6b7280"')
 for m, mode in ipairs(MODES) do
   local x0 = LEFT + (m - 1) * (LEFT + WIDTH + 10)
   text(x0, 44, mode.title, 'font-weight="bold" font-size="14"')
