@@ -143,7 +143,7 @@ Status run_checkpoint_commit(const char *tmp, const char *dir) {
 static bool is_in(CheckpointPart part, const char *name) {
   const char *end = strrchr(name, '.');
   if (part == CHECKPOINT_ALL) return true;
-  if (strchr(name, '/')) return false;              /* of the reference */
+  if (strchr(name, '/')) return false;              /* of the reference, of older weights */
   if (strcmp(name, "README.md") == 0) return false; /* the card, which people edit */
   if (!end || strcmp(end, ".safetensors") != 0) return true;
   const bool weights = strncmp(name, "model", 5) == 0 || strncmp(name, "adapter_model", 13) == 0;

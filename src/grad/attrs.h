@@ -160,6 +160,9 @@ typedef struct LossMetrics {
   double clip_low_min,
       clip_high_max;           /* over sequences: share of clipped elements; start at 1 and 0 */
   double ratio_min, ratio_max; /* of exp(logp - old_logp) over masked tokens; start at +inf, -inf */
+  /* of the sampler's correction before its bounds, over masked tokens, or over sequences where it
+   * has one weight for each */
+  double sampler_sum, sampler_count, sampler_min, sampler_max;
 } LossMetrics;
 
 /* policy_loss: inputs logp [N], entropy [N] or NULL, full KL [N] or NULL; out: a number.

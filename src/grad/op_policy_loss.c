@@ -169,6 +169,14 @@ static double bounded(const LossOptions *o, double c) {
   return c;
 }
 
+static void measure_sampler(LossMetrics *m, double weight) {
+  if (!m) return;
+  m->sampler_sum += weight;
+  m->sampler_count++;
+  m->sampler_min = fmin(m->sampler_min, weight);
+  m->sampler_max = fmax(m->sampler_max, weight);
+}
+
 /* factor = the sampler's correction exp(old - sampler); returns the sum of its logs */
 static double load_sampler(const Pass *p) {
   const PolicyLossAttr *a = p->a;
@@ -182,8 +190,10 @@ static double load_sampler(const Pass *p) {
     s->factor[t] = bounded(&a->options, exp_clamped(u));
     logs += clamp_to(log(s->factor[t]), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
     sum += s->mask[t] * u;
+    if (!by_sequence(a)) measure_sampler(a->metrics, exp_clamped(u));
   }
   if (!by_sequence(a)) return logs;
+  if (s->mass > 0) measure_sampler(a->metrics, exp_clamped(sum));
   const double c = bounded(&a->options, exp_clamped(sum));
   for (int t = 0; t < s->n; t++) s->factor[t] = c;
   return clamp_to(log(c), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);

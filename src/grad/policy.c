@@ -117,7 +117,11 @@ Status loss_options_check(const LossOptions *o) {
 }
 
 void loss_metrics_init(LossMetrics *m) {
-  *m = (LossMetrics){.clip_low_min = 1, .ratio_min = INFINITY, .ratio_max = -INFINITY};
+  *m = (LossMetrics){.clip_low_min = 1,
+                     .ratio_min = INFINITY,
+                     .ratio_max = -INFINITY,
+                     .sampler_min = INFINITY,
+                     .sampler_max = -INFINITY};
 }
 
 void loss_metrics_add(LossMetrics *m, const LossMetrics *more) {
@@ -131,6 +135,10 @@ void loss_metrics_add(LossMetrics *m, const LossMetrics *more) {
   m->clip_high_max = fmax(m->clip_high_max, more->clip_high_max);
   m->ratio_min = fmin(m->ratio_min, more->ratio_min);
   m->ratio_max = fmax(m->ratio_max, more->ratio_max);
+  m->sampler_sum += more->sampler_sum;
+  m->sampler_count += more->sampler_count;
+  m->sampler_min = fmin(m->sampler_min, more->sampler_min);
+  m->sampler_max = fmax(m->sampler_max, more->sampler_max);
 }
 
 /* ---- from logits ----------------------------------------------------------------------- */

@@ -21,4 +21,7 @@ void loss_metrics_report(const LossMetrics *s, bool has_kl, StepMetrics *m) {
   m->clip_region_mean = ratio_of(s->clip_low + s->clip_high, s->clip_count);
   m->clip_low_min = clips ? s->clip_low_min : NAN;
   m->clip_high_max = clips ? s->clip_high_max : NAN;
+  m->sampler_mean = ratio_of(s->sampler_sum, s->sampler_count);
+  m->sampler_min = s->sampler_count > 0 ? s->sampler_min : NAN;
+  m->sampler_max = s->sampler_count > 0 ? s->sampler_max : NAN;
 }

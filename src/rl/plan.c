@@ -4,7 +4,7 @@
 
 #include "grad/quantile.h"
 
-enum { PER_TOKEN_ARRAYS = 12 }; /* one of them is scratch memory for the quantile */
+enum { PER_TOKEN_ARRAYS = 13 }; /* one of them is scratch memory for the quantile */
 
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
@@ -12,7 +12,7 @@ size_t plan_bytes(int sequences, int max_new) {
          n * (3 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
 }
 
-static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
+static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns, bool with_sampler) {
   const size_t n = (size_t)p->nseq, bytes = (size_t)p->ntokens * sizeof(real);
   p->length = arena_alloc(a, n * sizeof *p->length);
   p->unit = arena_alloc(a, n * sizeof *p->unit);
@@ -27,6 +27,7 @@ static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns) {
   bool ok = p->length && p->unit && p->order && p->place && p->silent && p->batch;
   for (int i = 0; i < count; i++) ok &= (*arrays[i] = arena_alloc(a, bytes)) != NULL;
   if (with_turns) ok &= (p->sampled = arena_alloc(a, (size_t)p->ntokens)) != NULL;
+  if (with_sampler) ok &= (p->sampler_logp = arena_alloc(a, bytes)) != NULL;
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "update: no memory for %d tokens", p->ntokens);
 }
 
@@ -40,6 +41,7 @@ static void mask_injected(Plan *p, const Completion *c, int at) {
     p->mask[at + t] = p->advantage[at + t] = 0;
     p->old_logp[at + t] = p->old_entropy[at + t] = 0;
     if (p->ref_logp) p->ref_logp[at + t] = 0;
+    if (p->sampler_logp) p->sampler_logp[at + t] = 0;
   }
 }
 
@@ -55,6 +57,7 @@ static void fill_sequence(Plan *p, const Batch *b, const UpdateOptions *o, bool 
     p->mask[at + t] = out ? 0 : 1;
     p->top_entropy[at + t] = 1;
     p->old_logp[at + t] = c->logp[t];
+    if (p->sampler_logp) p->sampler_logp[at + t] = c->logp[t];
     p->old_entropy[at + t] = c->entropy ? c->entropy[t] : 0;
     if (p->ref_logp) p->ref_logp[at + t] = b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
   }
@@ -116,7 +119,7 @@ Status plan_make(Arena *a, const Batch *b, const UpdateOptions *o, const PlanCut
   if (tokens > INT32_MAX / 4)
     return fail(GRPO_ELIMIT, "update: %lld tokens are too many", (long long)tokens);
   p.ntokens = (int)tokens;
-  try(take(a, &p, b->has_ref, b->sampled != NULL));
+  try(take(a, &p, b->has_ref, b->sampled != NULL, o->older_sampler));
   for (int i = 0, at = 0; i < p.nseq; at += p.length[i++])
     fill_sequence(&p, b, o, cut->left_out && cut->left_out[i], i, at);
   if (o->skip_zero_std_groups)
@@ -141,7 +144,7 @@ void plan_loss(const Plan *p, const MicroBatch *mb, const Unit *unit, PolicyLoss
       .advantage = p->advantage + at,
       .old_logp = p->old_logp + at,
       .ref_logp = p->ref_logp ? p->ref_logp + at : NULL,
-      .sampler_logp = p->old_logp + at,
+      .sampler_logp = plan_sampler_logp(p) + at,
       .num_sequences = p->num_sequences,
       .num_tokens = p->num_tokens,
       .num_kept_tokens = p->num_kept,

@@ -36,6 +36,8 @@ typedef struct Plan {
   real *advantage, *mask, *top_entropy; /* [ntokens] */
   uint8_t *sampled;                     /* [ntokens] 0: injected; NULL: all tokens are sampled */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
+  real *sampler_logp; /* [ntokens]; NULL: the weights before the update have sampled, and old_logp
+                         is theirs */
   real *logp, *entropy;                    /* [ntokens] of the current forward */
   real *dlogp, *dentropy, *dkl;            /* [ntokens] what the loss sends back */
   double num_sequences, num_tokens, num_kept;
@@ -44,6 +46,11 @@ typedef struct Plan {
 /* Bytes that plan_make takes of the arena at most. */
 size_t plan_bytes(int sequences, int max_new);
 Status plan_make(Arena *a, const Batch *b, const UpdateOptions *o, const PlanCut *cut, Plan *out);
+
+/* The log-probabilities under the weights that have sampled [ntokens]. */
+static inline const real *plan_sampler_logp(const Plan *p) {
+  return p->sampler_logp ? p->sampler_logp : p->old_logp;
+}
 
 /* Fills what the loss of a unit reads, all of *out but options and metrics. */
 void plan_loss(const Plan *p, const MicroBatch *mb, const Unit *unit, PolicyLossAttr *out);

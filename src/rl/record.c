@@ -11,7 +11,7 @@ static bool is_injected(const Plan *p, size_t token) { return p->sampled && !p->
 /* Are the policy's weights those that sampled the batch? */
 static bool policy_sampled_this(const Update *u) {
   const Engine *e = u->e;
-  return !e->two_passes && u->iteration == 0 && u->b->version == model_version(e->policy) &&
+  return !e->two_passes && !u->o->older_sampler && u->iteration == 0 && u->b->version == model_version(e->policy) &&
          lora_dropout(e->policy) == 0;
 }
 
@@ -28,6 +28,7 @@ void record_begin(Update *u) {
 
 bool record_needs_forward(const Update *u, int unit) {
   const LossOptions *l = &u->o->loss;
+  if (u->o->older_sampler && u->iteration == 0) return true;
   return !u->plan.silent[unit] || u->values || u->o->loss_fn || l->kl != 0 || l->entropy != 0;
 }
 
@@ -43,6 +44,9 @@ void record_result(Update *u, const Unit *unit, const Tensor *out) {
   memcpy(u->plan.entropy + at, out->data + n, n * sizeof(real));
   for (size_t t = at; u->plan.sampled && t < at + n; t++)
     if (is_injected(&u->plan, t)) u->plan.logp[t] = u->plan.entropy[t] = 0;
+  if (!u->o->older_sampler || u->iteration > 0) return;
+  memcpy(u->plan.old_logp + at, u->plan.logp + at, n * sizeof(real));
+  memcpy(u->plan.old_entropy + at, u->plan.entropy + at, n * sizeof(real));
 }
 
 bool record_agrees(const Update *u, const Unit *unit, const Tensor *out) {
@@ -63,7 +67,7 @@ void record_silence_injected(const Update *u, const Unit *unit, real *seed, size
 }
 
 void record_check_ratio(Update *u) {
-  if (lora_dropout(u->e->policy) > 0) {
+  if (u->o->older_sampler || lora_dropout(u->e->policy) > 0) {
     u->ratio_deviation = NAN;
     return;
   }

@@ -13,6 +13,10 @@
  *
  * Backward then compares each unit with the record.  If one token differs, `mismatch` is set, and
  * update.c repeats the iteration in two passes.
+ *
+ * Of a batch that older weights have sampled (UpdateOptions.older_sampler) the record holds the
+ * sampler's log-probabilities; the first iteration computes those of the weights before the update,
+ * and the record then has them too.
  */
 #ifndef GRPO_RL_RECORD_H
 #define GRPO_RL_RECORD_H
@@ -32,7 +36,8 @@ bool record_agrees(const Update *u, const Unit *unit, const Tensor *out);
  * tokens]. */
 void record_silence_injected(const Update *u, const Unit *unit, real *seed, size_t rows);
 /* Measures how far the ratios of the first iteration are from 1, and warns when they are not 1.
- * NaN with an adapter's dropout, which sampling does not apply. */
+ * NaN with an adapter's dropout, which sampling does not apply, and where older weights have
+ * sampled. */
 void record_check_ratio(Update *u);
 
 #endif

@@ -152,8 +152,8 @@ void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
 
 static void check_update(lua_State *L, UpdateOptions *o) {
   static const OptionSet *const sets[] = {&loss_option_set, &update_option_set, NULL};
-  static const char *const others[] = {"loss", "max_new_tokens", "seed", "step",
-                                       "p",    "before",         NULL};
+  static const char *const others[] = {"loss", "max_new_tokens", "seed",          "step",
+                                       "p",    "before",         "older_sampler", NULL};
   LossKind kind = LOSS_grpo;
   check_option_fields(L, 4, "update", sets, others);
   if (lua_getfield(L, 4, "loss") == LUA_TSTRING)
@@ -164,6 +164,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   lua_pop(L, 1);
   update_options_init(o, kind);
   read_update_options(L, 0, o);
+  field_bool(L, 4, "update", "older_sampler", &o->older_sampler);
 }
 
 /* engine:update(batch, completions, options) -> metrics; the advantages are c.advantage */

@@ -12,6 +12,9 @@
  *   version(m) -> a number that changes with the weights
  *   snapshot(m) -> a copy of the trained numbers
  *   snapshot:difference(m, from, n) -> what makes m's numbers of the copy's, which become the same
+ *   snapshot:get(from, n) -> bytes of the copy
+ *   snapshot:load(m): m's numbers become the copy's
+ *   snapshot:restore(m): so do they, and m, of which the copy was taken, has version(m) of then
  *   apply(m, from, n, bytes): makes the numbers of another copy's
  * Indices of parameters count from 1, those of numbers and bytes from 0.
  */
@@ -204,12 +207,13 @@ static int l_version(lua_State *L) {
 typedef struct Snapshot {
   float *x; /* [n] */
   size_t n;
+  uint64_t version; /* of the model when the copy was taken */
 } Snapshot;
 
 static int l_snapshot(lua_State *L) {
   const Model *m = check_model(L, 1);
   Snapshot *s = new_object(L, sizeof *s, 0);
-  *s = (Snapshot){.n = stored_trained(m)};
+  *s = (Snapshot){.n = stored_trained(m), .version = model_version(m)};
   luaL_setmetatable(L, SNAPSHOT_TYPE);
   s->x = mem_alloc(s->n * sizeof *s->x + 1);
   if (!s->x) return raise_new(L, GRPO_ENOMEM, "workers: no memory for a copy of %zu weights", s->n);
@@ -236,6 +240,34 @@ static int l_difference(lua_State *L) {
   return 1;
 }
 
+/* (snapshot, from, n) */
+static int l_snapshot_get(lua_State *L) {
+  const Snapshot *s = check_object(L, 1, SNAPSHOT_TYPE);
+  const size_t from = (size_t)check_integer(L, 2, 0, (lua_Integer)s->n);
+  const size_t n = (size_t)check_integer(L, 3, 0, (lua_Integer)(s->n - from));
+  lua_pushlstring(L, (const char *)(s->x + from), n * sizeof *s->x);
+  return 1;
+}
+
+static Model *load_snapshot(lua_State *L, const Snapshot *s) {
+  Model *m = check_model(L, 2);
+  if (stored_trained(m) != s->n) raise_new(L, GRPO_EARG, "the copy is of another model");
+  stored_set(m, 0, s->n, s->x);
+  return m;
+}
+
+/* (snapshot, m) */
+static int l_load(lua_State *L) {
+  model_updated(load_snapshot(L, check_object(L, 1, SNAPSHOT_TYPE)));
+  return 0;
+}
+
+static int l_restore(lua_State *L) {
+  const Snapshot *s = check_object(L, 1, SNAPSHOT_TYPE);
+  model_restored(load_snapshot(L, s), s->version);
+  return 0;
+}
+
 static int l_snapshot_close(lua_State *L) {
   Snapshot *s = check_object(L, 1, SNAPSHOT_TYPE);
   mem_free(s->x);
@@ -248,7 +280,8 @@ CORE_PART(weights) {
                                        FN(config),  FN(new),      FN(adapt),   FN(trained),
                                        FN(get),     FN(set),      FN(apply),   FN(changed),
                                        FN(version), FN(snapshot), {NULL, NULL}};
-  static const luaL_Reg methods[] = {FN(difference), {"close", l_snapshot_close}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(difference), {"get", l_snapshot_get},     FN(load),
+                                     FN(restore),    {"close", l_snapshot_close}, {NULL, NULL}};
   static const luaL_Reg meta[] = {
       {"__gc", l_snapshot_close}, {"__close", l_snapshot_close}, {NULL, NULL}};
   luaL_newlib(L, functions);

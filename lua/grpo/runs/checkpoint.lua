@@ -3,7 +3,8 @@
 --
 -- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
 -- optimizer.safetensors, trainer.json (counters), state.bin (tr.state), with data.sampler
--- sampler.bin (its state) and, when a KL is measured, reference/.  Of a model with an adapter it
+-- sampler.bin (its state), when a KL is measured reference/, and with workers.staleness the weights
+-- of i steps ago that rollouts still want, older-i/.  Of a model with an adapter it
 -- holds the adapter alone, in PEFT's layout, which names the base; a reference that is the base
 -- itself is not written.  All is written under a temporary name, synced with a manifest, renamed.
 
@@ -36,6 +37,11 @@ local function fill(tr, temporary, state)
   -- a stage that is done is still measured
   if stage and stage.reference and stage.keeps_reference and (goes_on or stage.measures_kl) then
     save_model(tr, stage.reference, temporary .. "/reference")
+  end
+  if goes_on and stage.older then
+    stage.older:save(stage.step, function(name)
+      save_model(tr, tr.model, temporary .. "/" .. name)
+    end)
   end
   local counters = {
     format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,

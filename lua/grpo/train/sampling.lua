@@ -1,8 +1,8 @@
 -- The batch of a step: prompts, and what the policy completes them with.
 --
 -- A batch is { prompts = as a source gives them, completions = those of the first prompt, of the
--- second, ..., step = steps done before, record = the rollout as the engine keeps it }.  It becomes
--- tr.batch.
+-- second, ..., step = steps done before, record = the rollout as the engine keeps it, is_older =
+-- whether older weights have sampled it }.  It becomes tr.batch.
 
 local core = require "grpo.core"
 local outcomes = require "grpo.train.outcomes"
@@ -19,6 +19,14 @@ local function context(stage)
     state = rollout.read_only(tr.state), tokenizer = tr.tokenizer }
 end
 
+-- Calls f, which samples, with the weights that this step's rollout is sampled with.
+local function with_its_weights(stage, batch, f)
+  if not stage.older then return f() end
+  local record
+  record, batch.is_older = stage.older:during(stage.step + 1, stage.step, f)
+  return record
+end
+
 -- Takes the next prompts and samples a group of completions for each.
 function sampling.sample(stage)
   local config, n = stage.config, stage.config.sampling.group_size
@@ -26,7 +34,9 @@ function sampling.sample(stage)
   local batch = { prompts = prompts, step = stage.tr.step_count }
   stage.work = { batch = batch }
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
-  batch.record = rollout.sample(stage.tr, prompts, options, ids)
+  batch.record = with_its_weights(stage, batch, function()
+    return rollout.sample(stage.tr, prompts, options, ids)
+  end)
   batch.completions = rollout.all(batch.record, prompts, n, context(stage))
   stage.tr:check_interrupt()
   return batch

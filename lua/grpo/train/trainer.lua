@@ -206,6 +206,7 @@ function methods:restore(dir)
   take_reference(self, dir)
   stage.engine:load(dir)
   take_place(self, counters)
+  if stage.older then stage.older:load(stage.step, dir) end
 end
 
 -- Takes the place of the checkpoint in `dir` to measure its weights there.  No step follows, so
