@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bench/workers.sh [STEPS] : what a worker beside the trainer costs: bytes on the wire and CPU seconds of both processes, one thread
-# each, for 20 million weights that are all trained, with three learning rates, and for an adapter on them.
+# each, for 20 million weights that are all trained, with three learning rates, and for an adapter on them; both also with a staleness.
 set -eu
 cd "$(dirname "$0")/.."
 steps=${1:-6} grpo=$PWD/grpo work=$(mktemp -d)
@@ -31,10 +31,15 @@ measure() {
   /usr/bin/time -f '%U %S' -o worker.time "$grpo" worker --connect 127.0.0.1:7099 --threads 1 --wait 30 2>worker.log
   wait
   cmp "$(cat alone.dir)/completions.jsonl" "$(cat with.dir)/completions.jsonl"
-  printf '%-28s %8s %8s %8s   %s\n' "$name" "$(cpu alone.time)" "$(cpu with.time)" "$(cpu worker.time)" "$(grep 'workers sampled' log)"
+  printf '%-28s %8s %8s %8s   %s\n' "$name" "$(cpu alone.time)" "$(cpu with.time)" "$(cpu worker.time)" "$(grep 'workers sampled' log | paste -sd' ')"
 }
 
 printf '%-28s %8s %8s %8s   %s\n' '' alone trainer worker 'CPU seconds'
 for rate in 1e-6 1e-5 1e-4; do measure "all weights, lr $rate" train.lr=$rate; done
 base=$(cat alone.dir)
-measure "an adapter of rank 8" train.lr=1e-4 model.path="$base" model.config=null model.tokenizer=null 'model.lora={"rank":8}'
+adapter=(model.path="$base" model.config=null model.tokenizer=null 'model.lora={"rank":8}')
+measure "an adapter of rank 8" train.lr=1e-4 "${adapter[@]}"
+for k in 1 2; do
+  measure "all weights, staleness $k" train.lr=1e-5 workers.staleness=$k 'train.sampler_correction={}'
+  measure "an adapter, staleness $k" train.lr=1e-4 workers.staleness=$k 'train.sampler_correction={}' "${adapter[@]}"
+done

@@ -5,6 +5,8 @@
 . "$(dirname "$0")/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
+# shellcheck source=tests/cli/lib/ranks.bash
+. "$root/tests/cli/lib/ranks.bash"
 export GRPO_WORKER_TOKEN=a-token-for-the-tests
 
 # train DIR WORD... : a run with workers begins in the background, as $trainer; it listens at $port
@@ -197,4 +199,93 @@ work a --model others/lora-001; wait $worker; status=$?
 wait $trainer
 result "a worker with another base than the trainer's is refused with one line" "$(
   { [ $status = 2 ] && grep -q '^grpo: worker: others/lora-001 is not the trainer.s model: its model' a.err; } || show a.err)"
+
+# ---- weights of earlier steps ------------------------------------------------------------------------
+
+# ahead NAME : how many completions were sampled ahead of their step in a run that is over
+ahead() { sed -n 's/.*workers sampled \([0-9]*\) completions ahead of their step.*/\1/p' "$1.err"; }
+
+for k in 1 2; do
+  older="workers.staleness=$k train.sampler_correction={}"
+  # shellcheck disable=SC2086  # several words
+  {
+    env -u SLOW "$GRPO" run exp.lua --quiet --dir older$k --threads 1 $older >/dev/null 2>err || cat err
+    rm -f ./?.err; slowly 1 ready a.err
+    train single$k exp.lua $older workers.check=1
+    work a
+    wait $trainer; status=$?; wait $worker 2>/dev/null
+    result "staleness $k: with one worker the bytes of a run alone" "$([ $status = 0 ] || show single$k.err; different older$k/exp-001 single$k/exp-001)"
+    result "staleness $k: it has sampled ahead" "$([ "$(ahead single$k)" -gt 0 ] || show single$k.err a.err)"
+    rm -f ./?.err; slowly 1 ready {a,b,c,d}.err
+    train three$k exp.lua $older workers.check=1
+    work a; killed=$worker
+    work b; steady=$worker
+    GRPO_LUA=slow work c; slow_one=$worker
+    GRPO_LUA=bits work d; liar=$worker
+    wait_for a.err ready; wait_for_step three$k/exp-001 6; kill -9 "$(pgrep -P $killed)" 2>/dev/null
+    wait $trainer; status=$?; wait $steady $slow_one $killed $liar 2>/dev/null
+    result "staleness $k: with four, of which one is killed, one is slow and one lies, too" "$(
+      [ $status = 0 ] || show three$k.err; different older$k/exp-001 three$k/exp-001
+      { [ "$(ahead three$k)" -gt 0 ] && grep -q 'the connection has ended; its work goes' three$k.err && grep -q 'dropped: completion' three$k.err; } || show three$k.err)"
+    rm -f ./?.err; slowly 1 ready a.err
+    train killed$k exp.lua $older
+    kept=$port
+    work a --wait 60
+    wait_for_step killed$k/exp-001 9
+    kill -9 $trainer; wait $trainer 2>/dev/null
+    slowly 2 ready a.err
+    port=$kept train killed$k --resume=killed$k/exp-001
+    wait $trainer; status=$?; wait $worker
+    result "staleness $k: the trainer is killed and resumed: the same bytes" "$(
+      [ $status = 0 ] || show killed$k.err; different older$k/exp-001 killed$k/exp-001; [ "$(ahead killed$k)" -gt 0 ] || show killed$k.err a.err)"
+    port=
+  }
+done
+result "they are other ones than without it" "$(cmp -s one/exp-001/latest/model.safetensors older1/exp-001/latest/model.safetensors && echo same
+  cmp -s older1/exp-001/latest/model.safetensors older2/exp-001/latest/model.safetensors && echo same)"
+slow=$slow' checkpoint = { every = 5 },'
+"$GRPO" run exp.lua --quiet --dir more --threads 1 --steps 12 workers.staleness=1 'train.sampler_correction={}' >/dev/null 2>err || cat err
+env -u SLOW "$GRPO" run --resume=more/exp-001 --force --quiet --threads 1 workers.staleness=16 >/dev/null 2>err; status=$?
+result "a run goes on with another staleness" "$([ $status = 0 ] || show err)"
+older="workers.staleness=2 train.sampler_correction={} train.skip_zero_std_groups=false train.reuse_rollout=auto"
+# shellcheck disable=SC2086
+{
+  same "staleness 2 of an adapter" lora "" $adapter $older train.kl=0.1
+  same "staleness 16 of a run of 12 steps" lora "" $adapter $older workers.staleness=16
+  same "staleness 2, and prompts that do not fit" lora "" $adapter $older data.max_prompt_tokens=3 data.too_long=truncate_left
+}
+
+# refused NAME SCRIPT WORD... : a staleness is refused in one line that names the option
+refused() {
+  local name=$1 script=$2; shift 2
+  "$GRPO" check "$script.lua" workers.staleness=1 'train.sampler_correction={}' "$@" >out 2>err; status=$?
+  result "staleness and $name: one line" "$({ [ $status = 2 ] && [ "$(grep -c "^grpo: .*$name: .*workers.staleness = 1, because" err)" = 1 ] \
+    && [ "$(wc -l <err)" = 1 ]; } || show err)"
+}
+experiment plain.lua 'train = { steps = 3 }'
+experiment stage.lua 'stages = { { kind = "ppo" } }'
+experiment sampler.lua '' '' 'train = grpo.data.list(rows), sampler = function(p) return 1 end'
+refused train.skip_zero_std_groups plain train.skip_zero_std_groups=true
+refused train.on_nonfinite plain train.on_nonfinite=skip
+refused train.kl_in plain train.kl_in=reward train.kl=0.1
+refused train.reuse_rollout plain train.reuse_rollout=true
+refused model.lora.dropout plain $adapter 'model.lora={"dropout":0.1}'
+refused data.sampler sampler
+refused tools tools
+"$GRPO" check stage.lua workers.staleness=1 >out 2>err; status=$?
+result "staleness and PPO: one line" "$({ [ $status = 2 ] && grep -q 'workers.staleness = 1, because a stage of kind "ppo" has no correction' err; } || show err)"
+"$GRPO" check plain.lua workers.staleness=1 >out 2>err; status=$?
+result "staleness without a correction: one line" "$({ [ $status = 2 ] && grep -q 'train.sampler_correction: missing, because with workers.staleness = 1' err; } || show err)"
+
+for kind in openmpi mpich; do
+  for words in listen=127.0.0.1:0 staleness=1; do
+    if ! has $kind; then
+      result "workers.${words%%=*} beside ranks of $kind: # SKIP its mpirun or its header is not here"
+      continue
+    fi
+    ranks 2 "$GRPO" run plain.lua --quiet --dir ranked workers.$words 'train.sampler_correction={}' >out 2>err; status=$?
+    result "workers.${words%%=*} beside ranks of $kind: one line, and no run directory" "$(
+      { [ $status = 2 ] && [ "$(grep -c "workers.${words%%=*}: a launcher has started 2 ranks, which share the sampling already" err)" = 1 ] && [ ! -e ranked ]; } || show err)"
+  done
+done
 finish

@@ -291,9 +291,9 @@ add {
     "seconds after which a worker that does not answer is dropped; others do its work before that",
     default = 60.0, min = 1 },
   { "workers.staleness", "int",
-    "the completions of step s of a stage are sampled with the weights after step s - 1 - this, so "
-    .. "that workers sample while the trainer updates; needs train.sampler_correction; keeps as many "
-    .. "copies of the trained weights, in memory and checkpoints", default = 0, min = 0, max = 16 },
+    "k: the completions of step s of a stage are sampled with the weights after step s - 1 - k, so "
+    .. "that workers sample while the trainer updates; needs train.sampler_correction, and k "
+    .. "copies of the trained weights in memory and checkpoints", default = 0, min = 0, max = 16 },
 
   { "hooks.on_start", "function", "on_start(tr)" },
   { "hooks.on_rollout", "function", "on_rollout(batch, tr): after rewards, before advantages" },

@@ -216,25 +216,23 @@ local function unfit_for_older_weights(kind, config)
   local has_kl = type(train.kl) == "function" or train.kl > 0
   return {
     { wrong = not steps[kind].older_sampler, path = "stages",
-      why = ("a stage of kind \"%s\" learns from values of the weights that sample"):format(kind) },
+      why = ("a stage of kind \"%s\" has no correction for it"):format(kind),
+      cure = "use kind \"grpo\"" },
     { wrong = config.tools or config.environment, path = config.tools and "tools" or "environment",
       why = "only completions of one turn are sampled ahead" },
     { wrong = config.data.sampler, path = "data.sampler",
-      why = "it chooses the rows of a step after the step before, so nothing can be sampled ahead" },
+      why = "it chooses rows after it has seen the step before, so nothing can be sampled ahead" },
     { wrong = train.skip_zero_std_groups, path = "train.skip_zero_std_groups",
       why = "further prompts are known after the rewards, so nothing can be sampled ahead" },
     { wrong = train.on_nonfinite == "skip", path = "train.on_nonfinite",
       why = "the batch that takes the place of a skipped one was not sampled ahead" },
     { wrong = train.kl_in == "reward" and has_kl, path = "train.kl_in",
-      why = "the KL in the reward would be that of the older weights; use \"loss\"" },
+      why = "the KL in the reward would be that of the older weights",
+      cure = "set it to \"loss\"" },
     { wrong = train.reuse_rollout == true, path = "train.reuse_rollout",
       why = "the activations of sampling are those of older weights" },
     { wrong = model.lora and model.lora.dropout > 0, path = "model.lora.dropout",
       why = "the correction compares log-probabilities, which dropout would change" },
-    { wrong = type(train.loss) == "string" and not train.sampler_correction,
-      path = "train.sampler_correction",
-      why = "missing, and the loss must weigh what older weights have sampled; give it, {} for "
-        .. "instance" },
   }
 end
 
@@ -243,9 +241,13 @@ local function check_staleness(kind, config, complain)
   if staleness == 0 or not steps[kind].samples then return end
   for _, case in ipairs(unfit_for_older_weights(kind, config)) do
     if case.wrong then
-      complain(case.path, "workers.staleness is %d: %s; or set workers.staleness to 0", staleness,
-        case.why)
+      complain(case.path, "cannot be with workers.staleness = %d, because %s; %s, or set "
+        .. "workers.staleness = 0", staleness, case.why, case.cure or "remove it")
     end
+  end
+  if type(config.train.loss) == "string" and not config.train.sampler_correction then
+    complain("train.sampler_correction", "missing, because with workers.staleness = %d the loss "
+      .. "must weigh what older weights have sampled; add train.sampler_correction = {}", staleness)
   end
 end
 

@@ -211,6 +211,7 @@
 ---@field token_file? string file with the secret that the trainer and its workers share, 16 bytes or more; default: it is in the environment variable GRPO_WORKER_TOKEN
 ---@field check? number share of the workers' completions, chosen at random, that the trainer samples once more; a worker whose completion has other bits is dropped (default 0.015)
 ---@field silence? number seconds after which a worker that does not answer is dropped; others do its work before that (default 60)
+---@field staleness? integer k: the completions of step s of a stage are sampled with the weights after step s - 1 - k, so that workers sample while the trainer updates; needs train.sampler_correction, and k copies of the trained weights in memory and checkpoints (default 0)
 
 ---@class grpo.Options.hooks
 ---@field on_start? fun(tr: grpo.Trainer): string? on_start(tr)

@@ -13,10 +13,11 @@ local sampling = {}
 
 local MAX_DYNAMIC_ROUNDS = 3
 
-local function context(stage)
+-- steps: after this one
+local function context(stage, steps)
   local tr = stage.tr
-  return { seed = stage.config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
-    state = rollout.read_only(tr.state), tokenizer = tr.tokenizer }
+  return { seed = stage.config.seed, step = tr.step_count + (steps or 0),
+    tokens_seen = tr.tokens_seen, state = rollout.read_only(tr.state), tokenizer = tr.tokenizer }
 end
 
 -- Calls f, which samples, with the weights that this step's rollout is sampled with.
@@ -25,6 +26,26 @@ local function with_its_weights(stage, batch, f)
   local record
   record, batch.is_older = stage.older:during(stage.step + 1, stage.step, f)
   return record
+end
+
+-- Workers begin with the rollouts of the following steps, which are to be sampled with weights that
+-- are there already; they do it while this step's is learned from.  A mistake in a prompt ends the
+-- run in its own step.
+local function begin_ahead(stage)
+  local workers, older, config = stage.tr.workers, stage.older, stage.config
+  if not (workers and older) then return end
+  local n, this = config.sampling.group_size, stage.step + 1
+  local first = this + 1 + #workers.ahead
+  for step = first, math.min(this + older.k, stage.steps) do
+    if not workers:can_begin_ahead(step > first) then return end
+    local ok, prompts = pcall(stage.source.look_ahead, stage.source, step - this,
+      config.train.prompts_per_step)
+    if not ok then return end
+    local options, ids = rollout.options(config, prompts, n, context(stage, step - this), "sample")
+    options.prompts = ids
+    local begun = older:during(step, stage.step, function() return workers:begin_ahead(options) end)
+    if not begun then return end
+  end
 end
 
 -- Takes the next prompts and samples a group of completions for each.
@@ -39,6 +60,7 @@ function sampling.sample(stage)
   end)
   batch.completions = rollout.all(batch.record, prompts, n, context(stage))
   stage.tr:check_interrupt()
+  begin_ahead(stage)
   return batch
 end
 

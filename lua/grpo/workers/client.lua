@@ -10,6 +10,8 @@ local kinds, weights = messages.kinds, core.weights
 local WAIT = 0.5 -- seconds between two looks for a signal
 local CONNECT = 10 -- seconds for one attempt to connect
 local AGAIN = 0.5 -- seconds between two attempts
+local HELD = 64 << 20 -- bytes of messages that wait until a task is done, at most
+local SIGN = 0.25 -- seconds between two signs of life while they are that many
 
 local client = {}
 
@@ -36,12 +38,15 @@ end
 
 -- The next message that is there; nil: none.  What came while we sampled is first.
 local function next_message(self)
-  local held = self.held
+  local held = table.remove(self.held, 1)
+  local kind, text
   if held then
-    self.held = nil
-    return held[1], held[2]
+    kind, text = held[1], held[2]
+    self.held_bytes = self.held_bytes - #text
+  else
+    self.dropped = {} -- no task waits
+    kind, text = self.wire:next()
   end
-  local kind, text = self.wire:next()
   if kind == false then ends(GONE, text) end
   return kind, text
 end
@@ -177,24 +182,36 @@ local load = {
 
 -- ---- tasks --------------------------------------------------------------------------------------
 
+-- The trainer's questions wait behind what is held.
+local function give_sign(self)
+  local now = core.clock()
+  if now - self.signed < SIGN then return end
+  self.signed = now
+  self.wire:send(kinds.pong, messages.encode {})
+end
+
 -- Looks at what has come while we sample; true: the task is not wanted any more.
 local function look(self, id)
-  if self.held then return self.dropped end
   if core.signal_count() > 0 then ends(STOPPED) end
-  while true do
+  while self.held_bytes < HELD do
     local kind, text = self.wire:next()
-    if kind == nil then return false end
-    if kind == false then ends(GONE, text) end
+    if kind == nil then return self.dropped[id] end
+    if not kind or kind == kinds.over then -- what waits is not wanted either
+      self.held, self.held_bytes = { { kind, text } }, #text
+      return true
+    end
     if kind == kinds.ping then
       self.wire:send(kinds.pong, messages.encode {})
     elseif kind == kinds.drop then
       local t = messages.read(text, { id = "integer" })
-      if t and t.id == id then return true end
-    else
-      self.held = { kind, text } -- it comes after this task
-      return false
+      if t then self.dropped[t.id] = true end
+    else -- it comes after this task
+      self.held[#self.held + 1] = { kind, text }
+      self.held_bytes = self.held_bytes + #text
     end
   end
+  give_sign(self)
+  return self.dropped[id]
 end
 
 local function engine_for(self, sizes)
@@ -229,23 +246,26 @@ local function do_task(self, text)
     first = "integer", sampling = "table", seed = "integer", step = "integer", stream = "string",
     sizes = "table" })
   if not task then ends("refused", "what listens there is no trainer of this version") end
+  if self.dropped[task.id] then return end
   local started = core.clock()
   local ok, batch = pcall(sample, self, task)
+  local seconds = core.clock() - started
   if not ok and type(batch) == "table" and batch.session then error(batch, 0) end
   if not ok and core.signal_count() > 0 then ends(STOPPED) end
   if not ok then
     self.wire:send(kinds.failed, messages.encode { id = task.id, why = tostring(batch) })
     say(self, "a task failed: %s", tostring(batch))
   elseif batch then
-    self.wire:send(kinds.result, ("<I8"):pack(task.id) .. batch:bytes())
+    self.wire:send(kinds.result, ("<I8d"):pack(task.id, seconds) .. batch:bytes())
     self.completions = self.completions + #batch
-    self.seconds = self.seconds + core.clock() - started
+    self.seconds = self.seconds + seconds
   end
 end
 
 -- ---- a session ----------------------------------------------------------------------------------
 
 local function session(self)
+  self.held, self.held_bytes, self.dropped, self.signed = {}, 0, {}, 0.0
   make_model(self, shake_hands(self))
   while true do
     local kind, text = receive(self)
@@ -275,7 +295,7 @@ end
 local function close(self)
   if self.wire then self.wire:close() end
   if self.engine then self.engine:close() end
-  self.wire, self.engine, self.model, self.is_ready, self.held = nil, nil, nil, nil, nil
+  self.wire, self.engine, self.model, self.is_ready = nil, nil, nil, nil
   collectgarbage()
 end
 

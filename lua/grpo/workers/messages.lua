@@ -9,7 +9,7 @@ local errors = require "grpo.base.errors"
 
 local messages = {}
 
-messages.PROTOCOL = 1
+messages.PROTOCOL = 2
 messages.SHORT = 4096 -- the longest message of who has not shown the token yet
 messages.PIECE = 1 << 20 -- bytes of weights in a message
 messages.LONG = 256 << 20 -- the longest message that a worker takes
@@ -26,7 +26,7 @@ messages.kinds = {
   version = 8, -- trainer: { version }; the weights are whole
   ready = 9, -- worker: {}; it takes tasks
   task = 10, -- trainer: { id, prompts, ... }
-  result = 11, -- worker: id, completions (completion_bytes.h)
+  result = 11, -- worker: id, seconds, completions (completion_bytes.h)
   failed = 12, -- worker: { id, why }
   drop = 13, -- trainer: { id }; the task is not wanted any more
   ping = 14, pong = 15, -- trainer: {}; worker: {}

@@ -7,7 +7,6 @@ local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local messages = require "grpo.workers.messages"
-local ranks = require "grpo.train.ranks"
 local shares = require "grpo.workers.shares"
 local shipping = require "grpo.workers.shipping"
 
@@ -36,10 +35,6 @@ end
 -- Begins to listen where workers.listen says.
 function pool.open(tr)
   local options = tr.experiment.config.workers
-  if ranks.size() > 1 then
-    errors.raise_plain("EARG", "workers.listen: a launcher has started %d ranks, which share the "
-      .. "sampling already; use workers or ranks", ranks.size())
-  end
   local host, port = messages.address(options.listen)
   local token = messages.token(options.token_file, "workers.token_file")
   local listener, message, code = core.messages.listen(host, port)
@@ -52,7 +47,8 @@ end
 function pool.new(tr, options, token, listener, host)
   return setmetatable({ tr = tr, options = options, token = token, listener = listener,
     host = host, peers = {}, shipping = shipping.new(tr), next_task = 1, refusals = 0,
-    completions = 0, from_workers = 0, checked = 0, sent = 0, came = 0 }, Pool)
+    ahead = {}, -- shares of rollouts of the following steps, in order
+    completions = 0, from_workers = 0, from_ahead = 0, checked = 0, sent = 0, came = 0 }, Pool)
 end
 
 -- Says where workers can join.
@@ -74,6 +70,9 @@ function Pool:close()
     self:say("workers sampled %d of %d completions, %d of which were sampled once more; %.2f MiB "
       .. "went to them and %.2f MiB came", self.from_workers, self.completions, self.checked,
       self.sent / 2 ^ 20, self.came / 2 ^ 20)
+  end
+  if self.from_ahead > 0 then
+    self:say("workers sampled %d completions ahead of their step", self.from_ahead)
   end
 end
 
@@ -100,7 +99,8 @@ function Pool:forget(peer)
   peer.state = "gone"
   self:close_wire(peer)
   if #self:joined() == 0 then self.shipping:forget() end
-  if self.share then self.share:lost(peer) end
+  for _, task in ipairs(peer.tasks) do task.holders[peer] = nil end
+  peer.tasks = {}
 end
 
 local function name_of(peer)
@@ -176,15 +176,33 @@ take[kinds.ready] = function(self, peer)
   self:say("worker %s has joined", name_of(peer))
 end
 
-take[kinds.result] = function(self, peer, text)
-  if peer.state ~= "ready" or #text < 8 then return MALFORMED end
-  if self.share then self.share:result(peer, (("<I8"):unpack(text)), text:sub(9)) end
+-- The task of a worker that it has answered, if that was not taken from it meanwhile.
+local function answered(peer, id)
+  for i, task in ipairs(peer.tasks) do
+    if task.id == id then
+      task.holders[peer] = nil
+      return table.remove(peer.tasks, i)
+    end
+  end
 end
 
+take[kinds.result] = function(_, peer, text)
+  if peer.state ~= "ready" or #text < 16 then return MALFORMED end
+  local id, seconds = ("<i8d"):unpack(text)
+  local task = answered(peer, id)
+  if task then task.share:result(peer, task, seconds, text:sub(17)) end
+end
+
+-- A worker cannot do a task, for want of memory for instance: it gets no other one this time.
 take[kinds.failed] = function(self, peer, text)
   local t = messages.read(text, { id = "integer", why = "string" })
   if not t or peer.state ~= "ready" then return MALFORMED end
-  if self.share then self.share:failed(peer, t.id, t.why:sub(1, 200)) end
+  if not answered(peer, t.id) then return end
+  peer.paused = true
+  if not peer.told then
+    self:say("worker %s could not sample: %s", peer.name, t.why:sub(1, 200))
+  end
+  peer.told = true
 end
 
 take[kinds.pong] = function(_, peer)
@@ -199,7 +217,6 @@ end
 -- The worker has the token and computes as we do: it gets the model.
 function Pool:welcome(peer, join)
   local host = join.facts.host:sub(1, 60)
-  self:update_weights()
   if #self:joined() == 0 then self.shipping:update() end
   peer.name, peer.state = host, "receiving"
   peer.wire:send(kinds.welcome, messages.encode {
@@ -268,7 +285,7 @@ local function accept(self)
       wire:close()
     else
       local peer = { wire = wire, state = "hello", nonce = messages.nonce(), queue = {}, first = 1,
-        heard = core.clock(), opened = core.clock(), came = 0, sent = 0, behind = 0 }
+        tasks = {}, heard = core.clock(), opened = core.clock(), came = 0, sent = 0, behind = 0 }
       self.peers[#self.peers + 1] = peer
       wire:send(kinds.hello, messages.encode { protocol = messages.PROTOCOL, nonce = peer.nonce })
     end
@@ -305,25 +322,68 @@ end
 
 -- ---- rollouts --------------------------------------------------------------------------------
 
-local function sample(self, engine, record, slots, options)
+-- All that a worker made of the rollouts that are not over is made again.
+function Pool:undo(peer)
+  if self.share then self.share:undo(peer) end
+  for _, share in ipairs(self.ahead) do share:undo(peer) end
+end
+
+-- While workers have begun with later rollouts, they keep the weights of these.
+local function sample(self, share, record)
   local started = core.clock()
   self:serve()
-  self:update_weights()
-  self.share = shares.new(self, engine, record, slots, options)
-  local ok, err = pcall(self.share.run, self.share)
-  self.share:finish()
+  local keeps = share:has_come() or #self.ahead > 0 and share.options.stream ~= "eval"
+  if not keeps then self:update_weights() end
+  self.share = share
+  local ok, err = pcall(share.run, share, record)
+  share:finish()
   self.share = nil
   if not ok then error(err, 0) end
   record:took(core.clock() - started)
 end
 
+local function all_slots(options)
+  local slots = {}
+  for slot = 1, #options.prompts do slots[slot] = slot end
+  return slots
+end
+
+-- The share of a rollout that workers have begun with: nil if they have not, or with another one
+-- than it has become, after a change of options for instance; the rest is then useless too.
+local function take_ahead(self, share)
+  local first = self.ahead[1]
+  if not first or share.options.stream ~= "sample" then return nil end
+  if first:is_like(share) then return table.remove(self.ahead, 1) end
+  for _, one in ipairs(self.ahead) do one:finish() end
+  self.ahead = {}
+end
+
 -- Does engine:rollout(options) with the workers that there are.
 function Pool:rollout(options)
-  local engine, slots = self.tr.engine, {}
+  local engine = self.tr.engine
   local record = engine:begin_rollout(options)
-  for slot = 1, #options.prompts do slots[slot] = slot end
-  sample(self, engine, record, slots, options)
+  local share = shares.new(self, engine, all_slots(options), options)
+  sample(self, take_ahead(self, share) or share, record)
   return record
+end
+
+-- Workers begin with engine:rollout(options) of the step after those in self.ahead, with the
+-- weights that the model has now.  false: there is none that can.
+function Pool:begin_ahead(options)
+  self:update_weights()
+  local share = shares.new(self, self.tr.engine, all_slots(options), options)
+  if not share:hand_out() then return false end
+  self.ahead[#self.ahead + 1] = share
+  return true
+end
+
+-- Are there workers?  again: that have been sent all weights so far, too.
+function Pool:can_begin_ahead(again)
+  local ready = self:joined("ready")
+  for _, peer in ipairs(ready) do
+    if again and peer.behind > 0 then return false end
+  end
+  return #ready > 0
 end
 
 -- Does engine:replace(record, slots, prompts, options) with them.
@@ -331,7 +391,8 @@ function Pool:replace(record, slots, prompts, options)
   if #slots == 0 then return end
   local engine = self.tr.engine
   engine:begin_replace(record, slots, prompts, options)
-  sample(self, engine, record, slots, setmetatable({ prompts = prompts }, { __index = options }))
+  local all = setmetatable({ prompts = prompts }, { __index = options })
+  sample(self, shares.new(self, engine, slots, all), record)
 end
 
 return pool

@@ -5,6 +5,10 @@
 -- another one has not finished yet; the first result counts, because all have the same bits.  So a
 -- worker that is slow, silent or gone delays nothing but its own share, which is made again.
 --
+-- Of a rollout that is sampled ahead of its step (workers.staleness), while the trainer updates and
+-- serves nobody, workers get all tasks at once.  At its step the trainer takes those that have not
+-- come, the last ones first.
+--
 -- Some of what workers have sent, chosen at random when it is there, is sampled once more; a worker
 -- whose completions have other bits is dropped, and all that it made of this rollout is made again.
 
@@ -14,18 +18,20 @@ local truncated = require "grpo.train.truncated"
 
 local kinds = messages.kinds
 local HOLDERS = 2 -- of one task
+local PIECES = 4 -- tasks of a worker in a rollout that it samples ahead
+local SLOWEST = 1e6 -- seconds for a task, as far as a worker is believed
 
 local shares = {}
 
 local Share = {}
 Share.__index = Share
 
--- record: a batch that engine:begin_rollout or begin_replace has begun; slots: its groups that are
--- to be sampled, of which options.prompts[i] is the prompt of slots[i].
-function shares.new(pool, engine, record, slots, options)
-  return setmetatable({ pool = pool, engine = engine, record = record, slots = slots,
-    options = options, n = options.n, tasks = {}, arrivals = {}, checks = {}, begun = {},
-    next_slot = 1, next_sample = 0, here = nil }, Share)
+-- slots: the groups of a batch that are to be sampled, of which options.prompts[i] is the prompt of
+-- slots[i], with the weights that the model has now.
+function shares.new(pool, engine, slots, options)
+  return setmetatable({ pool = pool, engine = engine, slots = slots, options = options,
+    n = options.n, tasks = {}, arrivals = {}, checks = {}, begun = {}, next_slot = 1,
+    next_sample = 0, sizes = engine:sizes(), version = core.weights.version(pool.tr.model) }, Share)
 end
 
 -- ---- tasks -----------------------------------------------------------------------------------
@@ -63,7 +69,8 @@ function Share:cut(amount)
   if self.next_sample == self.n then
     self.next_slot, self.next_sample = self.next_slot + groups, 0
   end
-  local task = { id = self.pool.next_task, places = places, slots = slots, first = first, n = n,
+  local task = { share = self, id = self.pool.next_task, places = places, slots = slots,
+    first = first, n = n,
     size = groups * n, holders = {}, options = self:options_of(places, first, n) }
   self.pool.next_task = task.id + 1
   self.tasks[#self.tasks + 1] = task
@@ -83,6 +90,7 @@ local function speed_of(self, who)
 end
 
 local function measured(who, task, seconds)
+  if seconds ~= seconds or seconds > SLOWEST then seconds = SLOWEST end
   local now = task.size / math.max(seconds, 1e-6)
   who.speed = who.speed and (who.speed + now) / 2 or now
 end
@@ -115,7 +123,8 @@ function Share:task_for(who, most)
   local best, fewest
   for _, task in ipairs(self.tasks) do
     local n = holders(task)
-    if is_open(task) and not task.holders[who] and n < most and (not fewest or n < fewest) then
+    local better = not fewest or n < fewest or n == fewest and self.is_ahead
+    if is_open(task) and not task.holders[who] and n < most and better then
       best, fewest = task, n
     end
   end
@@ -130,6 +139,23 @@ end
 
 -- ---- the workers' part -----------------------------------------------------------------------
 
+local function plain(t)
+  local copy = {}
+  for k, v in pairs(t) do copy[k] = v end
+  return copy
+end
+
+-- What the fields of the message of a task are, of these options.
+local function described(o, sizes)
+  local ids, targets = {}, o.targets and {}
+  for i, prompt in ipairs(o.prompts) do
+    ids[i] = messages.pack_ids(prompt)
+    if targets then targets[i] = o.targets[i] and messages.pack_ids(o.targets[i]) end
+  end
+  return { prompts = ids, targets = targets, index = o.index, n = o.n, first = o.first,
+    sampling = plain(o.sampling), seed = o.seed, step = o.step, stream = o.stream, sizes = sizes }
+end
+
 -- The most bytes of a result.
 local function result_bytes(self, task)
   local tasked = task.options.sampling
@@ -139,32 +165,21 @@ local function result_bytes(self, task)
   return 64 + task.size * (16 + tasked.max_new_tokens * (13 + 4 * words))
 end
 
-local function plain(t)
-  local copy = {}
-  for k, v in pairs(t) do copy[k] = v end
-  return copy
-end
-
 function Share:send(peer, task)
-  local o, ids = task.options, {}
-  local targets = o.targets and {}
-  for i, prompt in ipairs(o.prompts) do
-    ids[i] = messages.pack_ids(prompt)
-    if targets then targets[i] = o.targets[i] and messages.pack_ids(o.targets[i]) end
-  end
+  local message = described(task.options, self.sizes)
+  message.id = task.id
   peer.limit = math.max(peer.limit or messages.SHORT, result_bytes(self, task))
   peer.wire:limit(peer.limit)
-  peer.task, peer.since = task, core.clock()
+  peer.tasks[#peer.tasks + 1] = task
   task.holders[peer] = true
-  self.pool:put(peer, { { kinds.task, messages.encode { id = task.id, prompts = ids,
-    targets = targets, index = o.index, n = o.n, first = o.first, sampling = plain(o.sampling),
-    seed = o.seed, step = o.step, stream = o.stream, sizes = self.sizes } } })
+  self.pool:put(peer, { { kinds.task, messages.encode(message) } })
 end
 
 -- Every worker that has nothing to do gets something, if there is anything.
 function Share:give()
+  if self.pool.shipping.version ~= self.version then return end -- they have other weights
   for _, peer in ipairs(self.pool:joined("ready")) do
-    if not peer.task and not peer.paused then
+    if #peer.tasks == 0 and not peer.paused then
       local task = self:task_for(peer, HOLDERS)
       if not task then return end
       self:send(peer, task)
@@ -172,37 +187,61 @@ function Share:give()
   end
 end
 
--- A worker has sent completions, perhaps of a task that was taken from it meanwhile.
-function Share:result(peer, id, bytes)
-  local task = peer.task
-  if not task or task.id ~= id then return end
-  measured(peer, task, core.clock() - peer.since)
-  peer.task, task.holders[peer] = nil, nil
+-- All tasks go to the workers at once, by their speeds and in turns; none is given later.  false:
+-- there is no worker.
+function Share:hand_out()
+  local peers, quota, all, rest = {}, {}, 0.0, self:left()
+  for _, peer in ipairs(self.pool:joined("ready")) do
+    if not peer.paused then
+      peers[#peers + 1], all = peer, all + speed_of(self, peer)
+    end
+  end
+  for _, peer in ipairs(peers) do quota[peer] = math.ceil(rest * speed_of(self, peer) / all) end
+  self.is_ahead = true
+  while #peers > 0 and self:left() > 0 do
+    for _, peer in ipairs(peers) do
+      local amount = math.max(math.ceil(quota[peer] / PIECES), math.min(self.n, quota[peer]))
+      if self:left() > 0 then self:send(peer, self:cut(amount)) end
+    end
+  end
+  return #peers > 0
+end
+
+-- Would the tasks of the two give the same completions?
+function Share:is_like(other)
+  return self.version == other.version and messages.encode(described(self.options, self.sizes))
+    == messages.encode(described(other.options, other.sizes))
+end
+
+-- Has everything come already?
+function Share:has_come()
+  for _, task in ipairs(self.tasks) do
+    if not task.arrived then return false end
+  end
+  return self:left() == 0
+end
+
+-- A worker has sent completions.
+function Share:result(peer, task, seconds, bytes)
+  measured(peer, task, seconds)
   if not is_open(task) then return end
   task.arrived = { peer = peer, bytes = bytes }
   self.arrivals[#self.arrivals + 1] = task
 end
 
--- A worker cannot do its task, for want of memory for instance: it gets no other one this time.
-function Share:failed(peer, id, why)
-  local task = peer.task
-  if not task or task.id ~= id then return end
-  peer.task, task.holders[peer], peer.paused = nil, nil, true
-  if not peer.told then self.pool:say("worker %s could not sample: %s", peer.name, why) end
-  peer.told = true
-end
-
--- A worker has gone.
-function Share.lost(_, peer)
-  local task = peer.task
-  if task then peer.task, task.holders[peer] = nil, nil end
+local function without(list, item)
+  local rest = {}
+  for _, one in ipairs(list) do
+    if one ~= item then rest[#rest + 1] = one end
+  end
+  return rest
 end
 
 -- Those that still have this task need not finish it.
 function Share:release(task)
   for peer in pairs(task.holders) do
     if peer ~= self.pool and peer.state == "ready" then
-      peer.task = nil
+      peer.tasks = without(peer.tasks, task)
       self.pool:put(peer, { { kinds.drop, messages.encode { id = task.id } } })
     end
   end
@@ -255,7 +294,7 @@ function Share:check()
     function() self:poll() end)
   for i, check in ipairs(list) do
     if not same[i] and check.task.by == check.peer then
-      self:undo(check.peer)
+      self.pool:undo(check.peer)
       self.pool:dismiss(check.peer, "what it has sampled has other bits than the trainer's", (
         "completion %d of prompt %d at step %d has other bits when it is sampled here, so all that "
         .. "it made of this rollout is made again"):format(check.sample, check.slot,
@@ -286,7 +325,7 @@ function Share:collect()
         self:release(task)
         self:choose(task, arrived.peer)
       else
-        self:undo(arrived.peer)
+        self.pool:undo(arrived.peer)
         self.pool:dismiss(arrived.peer, problem)
       end
     end
@@ -315,9 +354,9 @@ function Share:is_done()
   return true
 end
 
--- Samples everything.
-function Share:run()
-  self.sizes = self.engine:sizes()
+-- Samples everything.  record: a batch that engine:begin_rollout or begin_replace has begun.
+function Share:run(record)
+  self.record = record
   for _, peer in ipairs(self.pool:joined()) do peer.paused = nil end
   while true do
     self:collect()
@@ -341,6 +380,7 @@ function Share:finish()
     self:release(task)
     pool.completions = pool.completions + task.size
     if task.by then pool.from_workers = pool.from_workers + task.size end
+    if task.by and self.is_ahead then pool.from_ahead = pool.from_ahead + task.size end
   end
 end
 

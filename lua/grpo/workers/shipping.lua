@@ -1,5 +1,6 @@
 -- The weights of a run on their way to workers: the whole model to who joins, then what each update
--- changes: an adapter whole, all weights as differences.
+-- changes: an adapter whole, all weights as differences.  A copy of the trained weights says what
+-- the workers have.
 --
 -- A worker's queue holds messages in the order in which they must come, { kind, text } or a
 -- function that gives the next ones.
@@ -70,11 +71,12 @@ local function frozen(model)
   end
 end
 
-local function numbers(model)
+-- Returns the messages with the trained weights of a copy of the model's.
+local function numbers(model, copy)
   local items = {}
   for from = 0, weights.trained(model) - 1, NUMBERS do
     local n = math.min(NUMBERS, weights.trained(model) - from)
-    items[#items + 1] = { kinds.numbers, ("<I8"):pack(from) .. weights.get(model, from, n) }
+    items[#items + 1] = { kinds.numbers, ("<I8"):pack(from) .. copy:get(from, n) }
   end
   return items
 end
@@ -102,15 +104,16 @@ function Shipping:update()
   local model = self.tr.model
   local version = weights.version(model)
   if version == self.version then return nil end
+  local had = self.snapshot
   self.version, self.whole = version, nil
+  if is_adapter(model) or not had then self.snapshot = weights.snapshot(model) end
+  if not had then return nil end -- nobody has a copy yet
   local items
   if is_adapter(model) then
-    items = numbers(model)
-  elseif self.snapshot then
-    items = differences(model, self.snapshot)
-  else -- nobody has a copy yet
-    self.snapshot = weights.snapshot(model)
-    return nil
+    had:close()
+    items = numbers(model, self.snapshot)
+  else
+    items = differences(model, had)
   end
   items[#items + 1] = self:closing_item()
   local bytes = 0
@@ -119,11 +122,12 @@ function Shipping:update()
   return items
 end
 
--- Returns the messages for who joins now, after update().
+-- Returns the messages for who joins now: it gets the weights that the others have, or are being
+-- sent.
 function Shipping:image(has_base)
   local items = {}
   if not has_base then items[1] = frozen(self.tr.model) end
-  self.whole = self.whole or numbers(self.tr.model)
+  self.whole = self.whole or numbers(self.tr.model, self.snapshot)
   table.move(self.whole, 1, #self.whole, #items + 1, items)
   items[#items + 1] = self:closing_item()
   return items

@@ -52,14 +52,16 @@ return function(input)
   local workers = pool.new(tr, { silence = 60.0, check = 0.0 }, TOKEN, listener, "test")
   local state = states[(input:byte(1) or 0) % 3 + 1]
   workers.peers[1] = { wire = wire, state = state, nonce = ("n"):rep(32), queue = {}, first = 1,
-    heard = core.clock(), opened = core.clock(), came = 0, sent = 0, behind = 0,
+    tasks = {}, heard = core.clock(), opened = core.clock(), came = 0, sent = 0, behind = 0,
     name = state ~= "hello" and "a worker" or nil }
   local function ignore() end
-  workers.share = { result = ignore, failed = ignore, lost = ignore }
+  local share = { result = ignore, undo = ignore }
+  for id = 0, 3 do
+    workers.peers[1].tasks[id + 1] = { id = id, share = share, holders = {} }
+  end
   for _ = 1, 4 do workers:serve() end
   assert(state ~= "hello" or not wire.sent_kinds[kinds.model], "the model went out without a proof")
   assert(#workers.peers == 0 and wire.closed, "a connection that has ended is still there")
   for _, line in ipairs(lines) do assert(not line:find("[%c]"), "a line has control characters") end
-  workers.share = nil
   workers:close()
 end
