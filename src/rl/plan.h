@@ -36,10 +36,10 @@ typedef struct Plan {
   real *advantage, *mask, *top_entropy; /* [ntokens] */
   uint8_t *sampled;                     /* [ntokens] 0: injected; NULL: all tokens are sampled */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
-  real *sampler_logp; /* [ntokens]; NULL: the weights before the update have sampled, and old_logp
+  real *sampler_logp;   /* [ntokens]; NULL: the weights before the update have sampled, and old_logp
                          is theirs */
-  real *logp, *entropy;                    /* [ntokens] of the current forward */
-  real *dlogp, *dentropy, *dkl;            /* [ntokens] what the loss sends back */
+  real *logp, *entropy; /* [ntokens] of the current forward */
+  real *dlogp, *dentropy, *dkl; /* [ntokens] what the loss sends back */
   double num_sequences, num_tokens, num_kept;
 } Plan;
 

@@ -61,9 +61,13 @@ Status user_loss(Update *u, const MicroBatch *mb, const MicroBatch *own) {
   const Unit *first = &p->unit[mb->first], *last = first + mb->n - 1;
   const size_t at = (size_t)first->token0;
   const int n = last->token0 + last->tokens - first->token0;
-  const real *const data[NVALUES] = {
-      p->logp + at,     p->entropy + at,   p->old_logp + at, p->ref_logp ? p->ref_logp + at : NULL,
-      plan_sampler_logp(p) + at, p->advantage + at, p->mask + at};
+  const real *const data[NVALUES] = {p->logp + at,
+                                     p->entropy + at,
+                                     p->old_logp + at,
+                                     p->ref_logp ? p->ref_logp + at : NULL,
+                                     plan_sampler_logp(p) + at,
+                                     p->advantage + at,
+                                     p->mask + at};
   Value *v[NVALUES] = {NULL};
   Status s = GRPO_OK;
   double value = 0;

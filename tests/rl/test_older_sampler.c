@@ -1,16 +1,16 @@
-/* UpdateOptions.older_sampler: a batch that older weights have sampled.  What a loss reads is what
- * the batch has recorded and what the weights before the update give, and nothing else. */
+/* UpdateOptions.older_sampler: a batch that older weights have sampled.  A loss reads what the
+ * batch has recorded and what the weights before the update give, and nothing else. */
 #include "steps.h"
 
 enum { MOST = 2048 }; /* tokens of a batch */
 
-/* What a loss has been given in the first iteration. */
+/* A loss has been given this in the first iteration. */
 typedef struct Seen {
   const Ctx *cx;
   int calls, n;
   real old[MOST], sampler[MOST], mask[MOST];
   bool same; /* log-probabilities and old ones have the same bits */
-  bool kept; /* the old ones of the second iteration are those of the first, and the others are not */
+  bool kept; /* in the second iteration the old ones still are those of the first */
 } Seen;
 
 static Status look(void *user, const LossInput *in, Value **loss) {

@@ -210,7 +210,8 @@ local function check_turns(kind, config, complain)
   end
 end
 
--- What has no meaning, or no use, where older weights sample; `wrong` says whether it is there.
+-- Returns the cases that have no meaning, or no use, where older weights sample; `wrong`: it is
+-- there.
 local function unfit_for_older_weights(kind, config)
   local train, model = config.train, config.model
   local has_kl = type(train.kl) == "function" or train.kl > 0

@@ -5,9 +5,9 @@
 -- another one has not finished yet; the first result counts, because all have the same bits.  So a
 -- worker that is slow, silent or gone delays nothing but its own share, which is made again.
 --
--- Of a rollout that is sampled ahead of its step (workers.staleness), while the trainer updates and
--- serves nobody, workers get all tasks at once.  At its step the trainer takes those that have not
--- come, the last ones first.
+-- Workers get all tasks of a rollout at once if it is sampled ahead of its step
+-- (workers.staleness), while the trainer updates and serves nobody.  At its step the trainer takes
+-- those that have not come, the last ones first.
 --
 -- Some of what workers have sent, chosen at random when it is there, is sampled once more; a worker
 -- whose completions have other bits is dropped, and all that it made of this rollout is made again.
@@ -145,7 +145,7 @@ local function plain(t)
   return copy
 end
 
--- What the fields of the message of a task are, of these options.
+-- Returns the fields of the message of a task with these options.
 local function described(o, sizes)
   local ids, targets = {}, o.targets and {}
   for i, prompt in ipairs(o.prompts) do
