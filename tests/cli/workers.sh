@@ -12,6 +12,7 @@ export GRPO_WORKER_TOKEN=a-token-for-the-tests
 # train DIR WORD... : a run with workers begins in the background, as $trainer; it listens at $port
 train() {
   local dir=$1; shift
+  rm -f "$dir.err" # the port of an earlier run is in it
   GRPO_CPU=${cpu:-} "$GRPO" run "$@" --dir "$dir" --threads 1 workers.listen=127.0.0.1:"${port:-0}" >"$dir.out" 2>"$dir.err" & trainer=$!
   port=
   for _ in $(seq 500); do
