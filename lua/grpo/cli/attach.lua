@@ -37,6 +37,10 @@ local function connect(run)
   local path = run.dir .. "/control.sock"
   local channel, message, code = core.channel.connect(path)
   if channel then return channel end
+  if code == "ENOENT" and run.state == "running" then
+    fail("EARG", "%s is running, but takes no sessions, because several ranks train it, or its "
+      .. "directory can hold no socket (run.log says which)", run.dir)
+  end
   if code == "ENOENT" then fail("EARG", "%s is not running (%s)", run.dir, tostring(run.state)) end
   fail(code, "%s", message)
 end

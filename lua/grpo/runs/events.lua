@@ -18,8 +18,8 @@ local sums = require "grpo.runs.sums"
 local fs = core.fs
 local events = {}
 
-local function path_of(tr)
-  return tr.directory.dir .. "/events.jsonl"
+local function path_in(dir)
+  return dir .. "/events.jsonl"
 end
 
 local function hex(s)
@@ -93,12 +93,12 @@ local function decoded(path, number, line)
   return nil, ("%s; the line is damaged: restore it from a copy"):format(tostring(e))
 end
 
--- { { event, its line }, ... } of the file, which need not be there.  leave_out(line, message),
+-- { { event, its line }, ... } of a text that the file at `path` holds.  leave_out(line, message),
 -- optional, is called for damaged lines, which are errors without it.
-local function read(path, leave_out)
+local function parse(text, path, leave_out)
   local list, number = {}, 0
   leave_out = leave_out or function(_, message) errors.raise_plain("EFORMAT", "%s", message) end
-  for line in contents(path):gmatch("([^\n]*)\n?") do
+  for line in text:gmatch("([^\n]*)\n?") do
     number = number + 1
     local e, damage
     if line ~= "" then e, damage = decoded(path, number, line) end
@@ -115,11 +115,22 @@ local function read(path, leave_out)
   return list
 end
 
--- Reads the events of a run that is resumed, maybe at a checkpoint, which holds some of them.
-function events.load(tr)
+-- parse() of the file at `path`, which need not be there.
+local function read(path, leave_out)
+  return parse(contents(path), path, leave_out)
+end
+
+-- The text of what was recorded in the run at `dir`.
+function events.text(dir)
+  return contents(path_in(dir))
+end
+
+-- tr takes the events of the run at `dir`, from the beginning or at a checkpoint, which holds some
+-- of them.  text: as another process has read it, nil: it is read here.
+function events.load(tr, dir, text)
   tr.events, tr.events_held = {}, nil
   local held = tr.counters and tr.counters.events or 0
-  for i, one in ipairs(read(path_of(tr))) do
+  for i, one in ipairs(parse(text or events.text(dir), path_in(dir))) do
     local e = one[1]
     tr.events[i] = e
     if once[e.kind] and (tr.events_held or 0) < held then now_held(tr, e) end
@@ -128,7 +139,7 @@ end
 
 -- A run is about to be resumed.  With force damaged lines are moved to another file.
 function events.check(directory, force)
-  local path, damaged, kept = directory.dir .. "/events.jsonl", {}, {}
+  local path, damaged, kept = path_in(directory.dir), {}, {}
   local aside = path .. ".damaged"
   local list = read(path, function(line, message)
     directory:damaged(force, message, ("moves it to %s and leaves it out"):format(aside))
@@ -143,7 +154,7 @@ end
 -- The place within the run of the sources that were loaded last.
 function events.last_source(directory)
   local source = "source"
-  for _, one in ipairs(read(directory.dir .. "/events.jsonl")) do
+  for _, one in ipairs(read(path_in(directory.dir))) do
     source = one[1].kind == "reload" and one[1].source or source
   end
   return source
@@ -152,7 +163,7 @@ end
 -- Removes sources that were saved for a reload, but the process died before it was recorded.
 function events.remove_unrecorded(directory)
   local source, recorded = directory.dir .. "/source", {}
-  for _, one in ipairs(read(directory.dir .. "/events.jsonl")) do
+  for _, one in ipairs(read(path_in(directory.dir))) do
     if one[1].source then recorded[one[1].source] = true end
   end
   for _, name in ipairs(fs.list(source) or {}) do
@@ -165,7 +176,7 @@ end
 -- A run is resumed at `step` of `stage` with the script at `path` and its modules as they are now.
 -- That counts as a reload, and reloads that were recorded for later steps are left out.
 function events.take_files(directory, step, stage, path)
-  local file, kept = directory.dir .. "/events.jsonl", {}
+  local file, kept = path_in(directory.dir), {}
   for _, one in ipairs(read(file)) do
     local e, line = one[1], one[2]
     if e.kind ~= "reload" or e.step < step then kept[#kept + 1] = line .. "\n" end
@@ -211,7 +222,7 @@ end
 -- that nothing is in effect that a resume would not know of.
 function events.add(tr, e)
   e.step, e.stage = tr.step_count, tr.stage_index
-  local path = path_of(tr)
+  local path = path_in(tr.directory.dir)
   local text = contents(path) .. sums.line(e)
   local ok, message = fs.write(path, text) -- synced
   -- syncing the directory, which comes last, may fail when the file is there

@@ -4,6 +4,7 @@
 local attach_server = require "grpo.repl.attach_server"
 local core = require "grpo.core"
 local events = require "grpo.runs.events"
+local ranks = require "grpo.train.ranks"
 local reload = require "grpo.scripts.reload"
 
 local services = {}
@@ -15,34 +16,46 @@ function services.new(tr)
   return setmetatable({ tr = tr }, Services)
 end
 
--- Where several ranks train, nothing is reloaded or attached.  The first rank keeps the modules
--- that are loaded late.
+-- Where several ranks train, all of them make the changes again that were recorded in the run which
+-- they resume.  They reload nothing and take no sessions.  The first one keeps the modules that are
+-- loaded late.
 local Ranks = {}
 Ranks.__index = Ranks
 
-function services.of_ranks(tr)
-  return setmetatable({ tr = tr }, Ranks)
+-- resumed: the run that tr continues, { dir =, info = }; nil: it begins one.
+function services.of_ranks(tr, resumed)
+  return setmetatable({ tr = tr, resumed = resumed }, Ranks)
 end
 
 function Ranks:open()
-  self.tr.watch = reload.watch(self.tr, "")
+  local tr, run = self.tr, self.resumed
+  if run then
+    events.load(tr, run.dir, ranks.of_first(function() return events.text(run.dir) end))
+  end
+  tr.watch = reload.watch(tr, "", run)
+  if tr.directory then
+    tr.directory:note("no sessions can be attached and no file is reloaded: several ranks train")
+  end
 end
 
 function Ranks:between_steps()
+  events.catch_up(self.tr)
   self.tr.watch:poll()
+end
+
+function Ranks:before_evaluation()
+  events.catch_up(self.tr, true)
 end
 
 function Ranks:end_of_steps()
   if self.tr.watch then self.tr.watch:meet() end
 end
 
-function Ranks.before_evaluation() end
-
 function Ranks.close() end
 
 function Services:open()
   local tr = self.tr
-  events.load(tr)
+  events.load(tr, tr.directory.dir)
   tr.watch = reload.watch(tr, tr.directory.info.script)
   self.server = attach_server.open(tr)
 end
@@ -92,7 +105,7 @@ function services.follow(tr, dir, info, overrides)
   tr.directory = { dir = dir, info = with_overrides(info, overrides), note = ignore,
     event_text = ignore }
   tr.only_follows = true
-  events.load(tr)
+  events.load(tr, dir)
   tr.watch = reload.watch(tr, "")
   for i = #tr.events, 1, -1 do
     local e = tr.events[i]

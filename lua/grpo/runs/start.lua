@@ -224,7 +224,7 @@ end
 -- A rank beside the first one has a trainer without a directory.  nil: the run is finished.
 local function follow(request)
   local display = require "grpo.runs.display"
-  local options, e = { view = display.silent() }
+  local options, e, run = { view = display.silent() }
   if request.resume then
     local dir = ranks.of_first()
     if dir == "" then return nil end
@@ -233,7 +233,7 @@ local function follow(request)
     e = script.of_run(dir, info, { overrides = request.overrides,
       script = request.force and request.script or nil, rewards = request.rewards })
     e.config.name = info.name
-    options.from = checkpoint.newest(dir)
+    options.from, run = checkpoint.newest(dir), { dir = dir, info = info }
   else
     e = script.load(request.script, request)
   end
@@ -241,6 +241,7 @@ local function follow(request)
   local tr = require("grpo.train.trainer").new(e, options)
   if not request.resume then require("grpo.train.preflight").run(tr) end
   tr.step_limit = request.steps
+  tr.services = require("grpo.runs.services").of_ranks(tr, run)
   return tr
 end
 
@@ -248,10 +249,6 @@ end
 local function lead(directory)
   if ranks.size() == 1 then return end
   local continues = directory.info.state ~= "finished"
-  if continues and core.fs.exists(directory.dir .. "/events.jsonl") then
-    error(core.error("EARG", ("%s: it was changed while it ran (events.jsonl), which several ranks "
-      .. "cannot repeat yet; resume it with one"):format(directory.dir)), 0)
-  end
   ranks.of_first(function() return continues and directory.dir or "" end)
 end
 
@@ -292,7 +289,8 @@ function start.trainer(request)
   end
   if tr.directory then
     local services = require "grpo.runs.services"
-    tr.services = (ranks.size() == 1 and services.new or services.of_ranks)(tr)
+    tr.services = ranks.size() == 1 and services.new(tr)
+      or services.of_ranks(tr, request.resume and directory)
   end
   return tr, tr.directory
 end

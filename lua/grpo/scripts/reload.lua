@@ -27,9 +27,10 @@ local Watch = {}
 Watch.__index = Watch
 
 -- tr is about to start or to resume.  Its script is `path` on disk, which may be gone by now.
-function reload.watch(tr, path)
+-- run: that of `again`, { dir =, info = }; nil: tr.directory.
+function reload.watch(tr, path, run)
   local watch = setmetatable({ tr = tr, path = fs.exists(path) and path, looked = core.clock(),
-    values = {}, fixed = {}, source = "source" }, Watch)
+    values = {}, fixed = {}, source = "source", run = run or tr.directory }, Watch)
   watch.files = changed_files.new(watch.path)
   for i, stage in ipairs(tr.experiment.stages) do
     watch.values[i], watch.fixed[i] = reload.live_values(stage.config), reload.fixed_values(stage)
@@ -37,15 +38,15 @@ function reload.watch(tr, path)
   return watch
 end
 
--- Modules that a function has required since: kept with those that the script loaded, and watched
--- like them.
+-- Modules that a function has required since: watched like those that the script loaded, and kept
+-- with them, where tr has a directory.
 function Watch:meet()
   for name, path in sorted_pairs(modules.loaded(self.files.known)) do
     self.files:add(name, path)
     local directory = self.tr.directory
-    if modules.is_saved(name) then
+    if directory and modules.is_saved(name) then
       directory:sum_module(self.source, name)
-    else
+    elseif directory then
       directory:save_module(self.source, name, path)
     end
   end
@@ -109,8 +110,8 @@ end
 -- Runs the script again, with modules of its own (from `saved`, if given, and then as long as it
 -- takes).  Returns the experiment and a function that brings the old modules back; they are back
 -- already when it fails.
-local function load_again(tr, known, path, saved)
-  local info = tr.directory.info
+local function load_again(watch, path, saved)
+  local tr, known, info = watch.tr, watch.files.known, watch.run.info
   local ok, e, undo = modules.apart(known, function(old)
     local loaded = script.load(path,
       { args = info.args, overrides = info.overrides, modules = saved, home = info.script,
@@ -248,8 +249,8 @@ end
 -- holds what on_reload had changed in tr.state.
 function Watch:again(e, late)
   local tr = self.tr
-  local dir = tr.directory.dir .. "/" .. e.source
-  local new = load_again(tr, self.files.known, dir .. "/main.lua", dir .. "/modules")
+  local dir = self.run.dir .. "/" .. e.source
+  local new = load_again(self, dir .. "/main.lua", dir .. "/modules")
   announce(tr, new, e.files or {}, not late)
   self:apply(new)
   self:came_from(e.source)
@@ -281,7 +282,7 @@ local function attempt(self, stale, changed)
   loaded_sources.forget()
   compiles(changed)
   tested(tr, files.known, changed_files.join(stale, changed))
-  local e, undo = load_again(tr, files.known, self.path)
+  local e, undo = load_again(self, self.path)
   local source, news
   local ok, problem = pcall(function()
     try_rewards(tr, e)
