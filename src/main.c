@@ -14,6 +14,7 @@
 #include "os/comm.h"
 #include "script/binding.h"
 #include "script/core.h"
+#include "script/environment.h"
 #include "script/interrupt.h"
 #include "script/lua_vm.h"
 
@@ -56,9 +57,7 @@ static int protected_run(lua_State *L) {
   char **argv = r->argv;
   preload_modules(L);
   set_arguments(L, argc, argv);
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "grpo.cli");
-  lua_call(L, 1, 1);
+  push_module(L, "grpo.cli");
   lua_getfield(L, -1, "main");
   lua_createtable(L, argc - 1, 0);
   for (int i = 1; i < argc; i++) {
@@ -76,9 +75,7 @@ static bool wants_trace(int argc, char **argv) {
 }
 
 static int status_of(lua_State *L, int error) {
-  lua_getglobal(L, "require"); /* core.status_exit(error) */
-  lua_pushliteral(L, "grpo.core");
-  lua_call(L, 1, 1);
+  push_module(L, "grpo.core"); /* core.status_exit(error) */
   lua_getfield(L, -1, "status_exit");
   lua_pushvalue(L, error);
   lua_call(L, 1, 1);

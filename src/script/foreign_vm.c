@@ -19,6 +19,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "script/binding.h"
+#include "script/environment.h"
 #include "script/guard.h"
 #include "script/lua_random.h"
 #include "script/register.h"
@@ -29,9 +30,9 @@
 struct ForeignVm {
   lua_Alloc allocate; /* the host's */
   void *ud;
-  Map blocks;             /* from an address to the limited call that allocated it */
-  int environment, swaps; /* registry references: the guarded environment, the rows to swap */
-  bool guarded;           /* core.guard() was called */
+  Map blocks;   /* from an address to the limited call that allocated it */
+  int swaps;    /* registry reference: the rows to swap */
+  bool guarded; /* core.guard() was called */
 };
 
 static void forget_blocks(Map *blocks) {
@@ -74,27 +75,11 @@ static void *allocate_counted(void *ud, void *p, size_t osize, size_t nsize) {
 
 /* ---- the guarded environment, and the host's tables --------------------------------- */
 
-static const char *const libraries[] = {"coroutine", "string", "table", "utf8",
-                                        "debug",     "os",     "math",  NULL};
-
 /* Pushes the raw field of the table at index. */
 static void push_raw(lua_State *L, int index, const char *name) {
   index = lua_absindex(L, index);
   lua_pushstring(L, name);
   lua_rawget(L, index);
-}
-
-/* Pushes a copy of the table at index, or an empty table if there is another value. */
-static void push_copy(lua_State *L, int index) {
-  index = lua_absindex(L, index);
-  lua_newtable(L);
-  if (!lua_istable(L, index)) return;
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    lua_pushvalue(L, -2);
-    lua_insert(L, -2);
-    lua_rawset(L, -4);
-  }
 }
 
 /* Pushes the environment: guarded copies of the library tables; everything else is the host's. */
@@ -108,7 +93,7 @@ static void push_environment(lua_State *L) {
     push_raw(L, globals, *name);
     lua_setfield(L, -2, *name);
   }
-  for (const char *const *name = libraries; *name; name++) {
+  for (const char *const *name = environment_libraries; *name; name++) {
     push_raw(L, globals, *name);
     push_copy(L, -1);
     lua_setfield(L, globals + 1, *name);
@@ -150,7 +135,7 @@ static void push_swaps(lua_State *L) {
   lua_newtable(L);
   lua_pushglobaltable(L); /* env rows globals */
   add_swaps(L, env + 1, env + 2, env);
-  for (const char *const *name = libraries; *name; name++) {
+  for (const char *const *name = environment_libraries; *name; name++) {
     push_raw(L, env + 2, *name);
     push_raw(L, env, *name);
     if (lua_istable(L, -2)) add_swaps(L, env + 1, env + 3, env + 4);
@@ -195,11 +180,6 @@ static void leave_limited(lua_State *L, Script *s) {
   if (!g->guarded) swap(L, g, 4, 3);
 }
 
-static void set_environment(lua_State *L, const Script *s) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, s->foreign->environment);
-  if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1);
-}
-
 /* core.guard(): files that are loaded from now on see the guarded functions. */
 static int l_guard(lua_State *L) {
   Script *s = script_of(L);
@@ -239,17 +219,19 @@ static Script *push_script(lua_State *L, const EmbeddedFile *files, lua_CFunctio
   memset(s, 0, sizeof *s + sizeof(ForeignVm));
   script_init(s, L, files, core);
   s->foreign = (ForeignVm *)(s + 1);
-  s->foreign->environment = s->foreign->swaps = LUA_NOREF;
+  s->foreign->swaps = LUA_NOREF;
   s->enter_limited = enter_limited;
   s->leave_limited = leave_limited;
-  s->set_environment = set_environment;
   set_gc(L, "grpo.Script", l_close);
   return s;
 }
 
 void script_attach(lua_State *L, const EmbeddedFile *files, lua_CFunction core) {
   static const char another[] = "grpo: another copy of grpo is already loaded in this Lua state";
-  if (script_of(L)) return;
+  if (script_of(L)) {
+    script_complete(L);
+    return;
+  }
   if (luaL_getmetatable(L, ERROR_TYPE) != LUA_TNIL) luaL_error(L, another);
   lua_pop(L, 1);
   luaL_checkstack(L, 20, "grpo");
@@ -257,6 +239,6 @@ void script_attach(lua_State *L, const EmbeddedFile *files, lua_CFunction core) 
   push_environment(L);
   push_swaps(L);
   s->foreign->swaps = luaL_ref(L, LUA_REGISTRYINDEX);
-  s->foreign->environment = luaL_ref(L, LUA_REGISTRYINDEX);
+  environment_bind(L);
   script_register(L);
 }

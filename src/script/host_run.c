@@ -9,6 +9,7 @@
 #include "os/locale.h"
 #include "script/binding.h"
 #include "script/core.h"
+#include "script/environment.h"
 #include "script/lua_vm.h"
 
 /* ---- reward callbacks ------------------------------------------------------------------- */
@@ -173,9 +174,7 @@ static void set_rewards(lua_State *L, const Hosted *h) {
 static int protected_call_run(lua_State *L) {
   Hosted *h = lua_touserdata(L, 1);
   const grpo_run_options *o = h->o;
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "grpo.runs.host_run");
-  lua_call(L, 1, 1);
+  push_module(L, "grpo.runs.host_run");
   lua_getfield(L, -1, "run");
   lua_newtable(L);
   set_string(L, "path", o->path || !o->script ? o->path : "(script)");

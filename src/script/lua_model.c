@@ -19,6 +19,7 @@
 #include "model/model_plan.h"
 #include "model/resize.h"
 #include "os/file.h"
+#include "script/environment.h"
 #include "script/lua_json.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
@@ -424,7 +425,7 @@ static int l_config_newindex(lua_State *L) {
 }
 
 static int l_config_pairs(lua_State *L) {
-  lua_getglobal(L, "next");
+  environment_push(L, "next");
   luaL_getmetafield(L, 1, "__index");
   return 2;
 }

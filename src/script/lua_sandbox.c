@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "os/worker.h"
 #include "script/binding.h"
+#include "script/environment.h"
 #include "script/lua_limits.h"
 #include "script/lua_serialize.h"
 #include "script/lua_vm.h"
@@ -43,9 +44,7 @@ typedef struct Answer {
 static int protected_inside(lua_State *L) {
   const Task *t = lua_touserdata(L, 1);
   lua_settop(L, 0);
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "grpo.sandbox.inside");
-  lua_call(L, 1, 1);
+  push_module(L, "grpo.sandbox.inside");
   lua_newtable(L); /* the part of grpo.core that inside.lua needs */
   limits_open(L);
   serialize_open(L);

@@ -4,6 +4,7 @@
 #include "checkpoint/run_checkpoint.h"
 #include "formats/hub_cache.h"
 #include "script/binding.h"
+#include "script/environment.h"
 #include "script/lua_text.h"
 #include "script/script_impl.h"
 #include "text/tokenizer_files.h"
@@ -182,9 +183,7 @@ static int l_decode(lua_State *L) {
 
 /* Calls grpo.jinja.chat(source, tokenizer, messages, opts); the source is on top. */
 static int chat_by_jinja(lua_State *L) {
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "grpo.jinja");
-  lua_call(L, 1, 1);
+  push_module(L, "grpo.jinja");
   lua_getfield(L, -1, "chat");
   lua_replace(L, -2);
   lua_insert(L, -2);

@@ -8,9 +8,11 @@
 #include "base/mem.h"
 #include "os/file.h"
 #include "script/budget.h"
+#include "script/environment.h"
 #include "script/errors.h"
 #include "script/guard.h"
 #include "script/lua_random.h"
+#include "script/modules.h"
 #include "script/register.h"
 #include "script/script_impl.h"
 
@@ -81,10 +83,12 @@ static int l_searchpath(lua_State *L) {
   return push_first(L, luaL_gsub(L, templates, "?", name));
 }
 
-/* Refuses what is not a regular file, then calls Lua's own searcher (upvalue 1), which loads it. */
+/* Refuses what is not a regular file, then calls Lua's own searcher (upvalue 1), which loads it.
+ * The program's own modules are not looked for in files, where a checkout may have others. */
 static int l_search_files(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   lua_settop(L, 1);
+  if (modules_push_own(L, name)) return 2;
   lua_pushcfunction(L, l_searchpath);
   lua_pushvalue(L, 1);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -124,6 +128,7 @@ static int protected_open_libraries(lua_State *L) {
   lua_pushglobaltable(L);
   guard_open(L, lua_gettop(L));
   seeded_random_open(L, lua_gettop(L));
+  environment_open(L, modules_require);
   return 0;
 }
 

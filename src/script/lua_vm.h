@@ -10,7 +10,7 @@
 
 /* files: the table of embedded files (embedded.h); core: opens `grpo.core` (core.h).  The new state
  * has the standard libraries, grpo.core in package.preload, and finds embedded modules after files
- * on package.path. */
+ * on package.path, but grpo and grpo.NAME before them. */
 Status script_open(Script **out, const EmbeddedFile *files, lua_CFunction core);
 void script_close(Script *s); /* NULL is fine */
 

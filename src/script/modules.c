@@ -6,6 +6,7 @@
 
 #include "os/file.h"
 #include "script/binding.h"
+#include "script/environment.h"
 #include "script/script_impl.h"
 
 static const char *const roots[] = {"lua/", ""};
@@ -29,7 +30,6 @@ static bool push_source(lua_State *L, const char *path) {
 }
 
 bool script_push_module(lua_State *L, const char *name) {
-  const Script *s = script_of(L);
   int top = lua_gettop(L);
   for (size_t i = 0; i < 4; i++) {
     lua_settop(L, top);
@@ -41,7 +41,7 @@ bool script_push_module(lua_State *L, const char *name) {
     const char *source = lua_tolstring(L, -1, &n);
     if (luaL_loadbufferx(L, source, n, lua_pushfstring(L, "@%s", path), "t") != LUA_OK)
       lua_error(L);
-    if (s->set_environment) s->set_environment(L, s);
+    environment_enter(L);
     lua_replace(L, top + 1); /* loader path ... */
     lua_settop(L, top + 2);
     return true;
@@ -50,12 +50,44 @@ bool script_push_module(lua_State *L, const char *name) {
   return false;
 }
 
+bool modules_push_own(lua_State *L, const char *name) {
+  return strncmp(name, "grpo", 4) == 0 && (name[4] == '.' || name[4] == '\0') &&
+         script_push_module(L, name);
+}
+
 /* One of package.searchers: (name) -> loader, path | message */
 static int l_search_embedded(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   if (script_push_module(L, name)) return 2;
   lua_pushfstring(L, "no embedded module '%s'", name);
   return 1;
+}
+
+int modules_require(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  lua_settop(L, 1);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE); /* name preload loaded */
+  lua_getfield(L, 2, name);
+  lua_getfield(L, 3, name);
+  if (!lua_isnil(L, 4) || lua_toboolean(L, 5) || !modules_push_own(L, name)) {
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, LUA_MULTRET);
+    return lua_gettop(L) - 5;
+  }
+  lua_insert(L, 6); /* ... path loader */
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, 6);
+  lua_call(L, 2, 1); /* ... path value */
+  if (lua_isnil(L, 7)) {
+    lua_pushboolean(L, 1);
+    lua_replace(L, 7);
+  }
+  lua_pushvalue(L, 7);
+  lua_setfield(L, 3, name);
+  lua_insert(L, 6);
+  return 2;
 }
 
 void modules_add_searcher(lua_State *L) {

@@ -7,5 +7,7 @@
 /* Pops a Script and binds it to the state (script_of).  It puts grpo.core into package.preload,
  * makes embedded modules loadable, and makes the type of error objects. */
 void script_register(lua_State *L);
+/* Does what script_register left undone when there was no memory. */
+void script_complete(lua_State *L);
 
 #endif

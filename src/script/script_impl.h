@@ -67,11 +67,10 @@ struct Script {
   IntBuf spare_ints;
   lua_CFunction core; /* opens grpo.core (core.h) */
   ForeignVm *foreign; /* if the Lua state is a host's; NULL: it is our own */
-  /* Set in a host's state only (foreign_vm.c).  The first two are called around the outermost
-   * limited call; the third makes the chunk on top run in the guarded environment. */
+  /* Called around the outermost limited call; set in a host's state only (foreign_vm.c). */
   void (*enter_limited)(lua_State *L, Script *s);
   void (*leave_limited)(lua_State *L, Script *s);
-  void (*set_environment)(lua_State *L, const Script *s);
+  bool complete;  /* script_register has come to its end */
   bool no_memory; /* the machine had no memory for something that was asked for */
   bool closed;    /* the Lua state is being closed */
   bool random;    /* math.random calls the function given to core.reseed_math */

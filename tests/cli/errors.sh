@@ -282,7 +282,7 @@ table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+
 for own in 'type = "sft"' 'table = {}' 'function next() end' 'string = nil' 'error = 5'; do
   experiment bad.lua; sed -i "1a $own" bad.lua
   refused "a script that takes the name of a global of Lua's: $own" 2 \
-    "bad\.lua:2: the global '[a-z]+' is of Lua's library, which grpo uses, too; take another name, or write local .*" run bad.lua
+    "bad\.lua:2: the global '[a-z]+' is of Lua's library, which modules use, too; take another name, or write local .*" run bad.lua
 done
 table 'a hook that assigns a wrong value' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.clip: got 'x', want .*" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clip = 'x' end },"

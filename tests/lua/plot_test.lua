@@ -7,6 +7,7 @@ local plot = require "grpo.repl.plot"
 local pretty = require "grpo.repl.pretty"
 local smooth = require "grpo.report.smooth"
 local text_width = require "grpo.base.text_width"
+local tiny = require "tests.lua.tiny"
 
 local function points(f, n)
   local list = {}
@@ -204,8 +205,9 @@ describe("a log that is followed", function()
   it("reads nothing twice: the bytes that are read are those that are new", function()
     append(dir .. "/metrics.jsonl", rows(4, 2000))
     read()
-    local opened, bytes = io.open, 0
-    io.open = function(...) -- luacheck: ignore 122
+    local library = tiny.library().io
+    local opened, bytes = library.open, 0
+    library.open = function(...)
       local file, message = opened(...)
       if not file then return file, message end
       return setmetatable({}, { __index = function(_, name)
@@ -218,10 +220,10 @@ describe("a log that is followed", function()
     end
     append(dir .. "/metrics.jsonl", rows(2001, 2001))
     local ok, err = pcall(read)
-    io.open = opened -- luacheck: ignore 122
+    library.open = opened
     assert(ok, err)
     assert.equal(2001, #seen)
-    assert.is_true(bytes < 1000, bytes .. " bytes read")
+    assert.is_true(bytes > 0 and bytes < 1000, bytes .. " bytes read")
   end)
 end)
 

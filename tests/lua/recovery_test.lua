@@ -4,6 +4,7 @@ local core = require "grpo.core"
 local grpo = require "grpo"
 
 local sums = require "grpo.runs.sums"
+local tiny = require "tests.lua.tiny"
 
 local fs = core.fs
 
@@ -106,8 +107,9 @@ describe("a log that is cut back", function()
       local file <close> = assert(io.open(dir .. "/log", "wb"))
       for step = 1, 20000 do file:write(row(step, ("x"):rep(100))) end
       file:close()
-      local open, bytes, most = io.open, 0, 0
-      io.open = function(...) -- luacheck: ignore 122
+      local library = tiny.library().io
+      local open, bytes, most = library.open, 0, 0
+      library.open = function(...)
         local real = open(...)
         local counting = { setvbuf = function(_, ...) return real:setvbuf(...) end,
           seek = function(_, ...) return real:seek(...) end,
@@ -118,12 +120,12 @@ describe("a log that is cut back", function()
         return setmetatable(counting, { __close = function() real:close() end })
       end
       local ok, err = pcall(cut_log, dir .. "/log", 19000)
-      io.open = open -- luacheck: ignore 122
+      library.open = open
       assert.is_true(ok, tostring(err))
       local cut_bytes = 20000 * #row(19000, ("x"):rep(100)) - fs.size(dir .. "/log")
       assert.is_true(fs.size(dir .. "/log") > 19000 * 110)
-      assert.is_true(bytes < 2 * cut_bytes + (1 << 17), ("%d bytes were read to cut %d")
-        :format(bytes, cut_bytes))
+      assert.is_true(bytes > 0 and bytes < 2 * cut_bytes + (1 << 17),
+        ("%d bytes were read to cut %d"):format(bytes, cut_bytes))
       assert.is_true(most <= 1 << 16, ("%d bytes were read at once"):format(most))
     end)
   end)

@@ -119,4 +119,11 @@ function tiny.weights(tr)
   return table.concat(lines, "\n")
 end
 
+-- Lua's library as the program's modules see it (src/script/environment.h).
+function tiny.library()
+  local fn, i = require "grpo.base.sorted", 1
+  while debug.getupvalue(fn, i) ~= "_ENV" do i = i + 1 end
+  return select(2, debug.getupvalue(fn, i))
+end
+
 return tiny

@@ -227,7 +227,7 @@ static int attach(lua_State *L) {
 TEST(a_host_without_memory_gets_an_error_and_closes_cleanly) {
   for (int stays = 0; stays < 2; stays++) {
     int failures = 0;
-    for (long n = 2;; n += 7) {
+    for (long n = 2;; n += 1) {
       Host h = {0};
       lua_State *L = lua_newstate(host_allocate, &h);
       luaL_openlibs(L);

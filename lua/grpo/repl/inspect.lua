@@ -245,7 +245,8 @@ Rescored.__index = Rescored
 local function with_fresh_modules(f, ...)
   local kept = {}
   for name, module in pairs(package.loaded) do
-    if not name:find("^grpo%f[.\0]") and package.searchpath(name, package.path) then
+    if type(name) == "string" and not name:find("^grpo%f[.\0]")
+      and package.searchpath(name, package.path) then
       kept[name] = module
     end
   end

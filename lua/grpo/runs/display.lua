@@ -128,16 +128,16 @@ end
 -- Output of the script goes above the live line, too, if both are on one terminal.
 function View:share_terminal()
   if not (self.live and core.isatty(1)) then return end
-  local print_text, write = print, io.write
+  local print_text, write = rawget(_G, "print"), _G.io.write
   local function above()
     if not self.unfinished then self:erase() end
   end
-  print = function(...) -- luacheck: ignore 121
+  function _G.print(...)
     above()
     self.unfinished = nil
     return print_text(...)
   end
-  io.write = function(...) -- luacheck: ignore 122
+  function _G.io.write(...)
     above()
     local file, message, code = write(...)
     io.flush()

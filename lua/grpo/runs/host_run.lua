@@ -10,16 +10,16 @@ local host_run = {}
 
 -- Replaces functions with which a script would change the program around it.
 local function tame(host)
-  print = function(...) -- luacheck: ignore 121
+  function _G.print(...)
     local parts = table.pack(...)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
     host.log(table.concat(parts, "\t", 1, parts.n))
   end
-  os.exit = function() -- luacheck: ignore 122
+  function _G.os.exit()
     errors.raise("EARG", "os.exit: would end the program around this run")
   end
   local setlocale = os.setlocale
-  os.setlocale = function(locale, category) -- luacheck: ignore 122
+  function _G.os.setlocale(locale, category)
     if locale ~= nil then
       errors.raise("EARG", "os.setlocale: the locale is that of the program around this run")
     end

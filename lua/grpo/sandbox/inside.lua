@@ -24,6 +24,7 @@ local function strip()
     if not keep[name] then rawset(_G, name, nil) end
   end
   rawset(string, "dump", nil)
+  rawset(_G.string, "dump", nil)
   math.randomseed(0) -- running the same code twice gives the same numbers
 end
 

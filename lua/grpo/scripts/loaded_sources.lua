@@ -43,6 +43,15 @@ function loaded_sources.compile(path, text, ...)
   return load(text, "@" .. path, "t", ...)
 end
 
+-- The text of a module as a function, likewise.  A ready reward as it comes with grpo is a part of
+-- the program, and runs in its environment (src/script/environment.h); an edited one is the user's.
+function loaded_sources.module(name, path, text)
+  if core.embedded(name:gsub("%.", "/") .. ".lua") ~= text then
+    return loaded_sources.compile(path, text)
+  end
+  return loaded_sources.compile(path, text, _ENV)
+end
+
 -- One of package.searchers: as Lua's own for files, but what is loaded is what is remembered.  Ours
 -- are not the user's.
 function loaded_sources.search(name)
@@ -53,7 +62,7 @@ function loaded_sources.search(name)
     missing[name] = not ours and package.path or nil
     return nil
   end
-  local chunk, problem = loaded_sources.compile(path, text)
+  local chunk, problem = loaded_sources.module(name, path, text)
   if not chunk then error(core.error("EARG", problem), 0) end
   return chunk, path
 end

@@ -24,7 +24,7 @@ local function search(name)
   if not path then return loaded_sources.search(name) end
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code, "module '%s': %s", name, message) end
-  local chunk, problem = loaded_sources.compile(path, text)
+  local chunk, problem = loaded_sources.module(name, path, text)
   if not chunk then error(core.error("EARG", problem), 0) end
   saved[name] = true
   -- The file on disk does not run, but a change of it from now on is a change.
@@ -81,7 +81,7 @@ end
 function modules.loaded(known)
   local list = {}
   for name in pairs(package.loaded) do
-    local path = not (known and known[name]) and not is_own(name)
+    local path = type(name) == "string" and not (known and known[name]) and not is_own(name)
       and package.searchpath(name, package.path)
     if path then list[name] = path end
   end
@@ -115,7 +115,8 @@ function modules.apart(known, fn)
   unload(names, saved)
   local restore_globals = restorer(_G)
   local restore_context = context.restorer()
-  local path, from, exit = package.path, directory, os.exit
+  local path, from, library = package.path, directory, rawget(_G, "os") or os
+  local exit = library.exit
   local function undo()
     unload(modules.loaded(names), {})
     unload(saved, saved)
@@ -124,9 +125,9 @@ function modules.apart(known, fn)
     restore_context()
     package.path, directory = path, from
   end
-  directory, os.exit = nil, no_exit -- luacheck: ignore 122
+  directory, library.exit = nil, no_exit
   local ok, result = pcall(fn, old)
-  os.exit = exit -- luacheck: ignore 122
+  library.exit = exit
   return ok, result, undo
 end
 

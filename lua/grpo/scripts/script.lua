@@ -72,8 +72,8 @@ local library = { "assert", "coroutine", "debug", "error", "getmetatable", "io",
   "require", "select", "setmetatable", "string", "table", "tonumber", "tostring", "type", "utf8",
   "xpcall" }
 
--- Returns a function that gives the globals of Lua's library their values again, which grpo needs,
--- and returns the name of one that had another.
+-- Returns a function that gives the globals of Lua's library their values again, which modules of
+-- the script need, and returns the name of one that had another.
 local function keep_library()
   local values = {}
   for i, name in ipairs(library) do values[i] = rawget(_G, name) end
@@ -114,7 +114,7 @@ local function execute(chunk, text, path, limits)
   end
   local changed = not core.is_guest() and library_changed()
   if changed then
-    errors.raise_plain("EARG", "%s: the global '%s' is of Lua's library, which grpo uses, too; "
+    errors.raise_plain("EARG", "%s: the global '%s' is of Lua's library, which modules use, too; "
       .. "take another name, or write local %s = ...", place_of_assignment(changed, text, path),
       changed, changed)
   end
@@ -132,6 +132,18 @@ local function note_unasked(given, path)
     if not context.current().asked[name] then
       core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path,
         name))
+    end
+  end
+end
+
+-- Methods of strings are Lua's own (src/script/environment.h), also where the script wants others.
+local function note_replaced(path)
+  if core.is_guest() then return end
+  for name, fn in sorted_pairs(string) do
+    local now = rawget(_G.string, name)
+    if now ~= nil and now ~= fn then
+      core.err(("note: %s: string.%s is replaced; s:%s() calls Lua's own, because grpo's code "
+        .. "calls it, too\n"):format(path, name, name))
     end
   end
 end
@@ -173,7 +185,10 @@ function script.load(path, o)
       ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
       result == nil and "nothing" or "a " .. type(result))), 0)
   end
-  if o.words then note_unasked(o.args or {}, path) end
+  if o.words then
+    note_unasked(o.args or {}, path)
+    note_replaced(path)
+  end
   return result
 end
 
