@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-static const char environment_key, methods_key, metatable_key; /* of the registry */
+static const char environment_key; /* of the registry */
 
 const char *const environment_libraries[] = {"coroutine", "string", "table", "utf8",
                                              "debug",     "os",     "math",  NULL};
@@ -87,98 +87,86 @@ static void push_package(lua_State *L, int index) {
 
 /* ---- methods of strings ------------------------------------------------------------- */
 
-/* Strings share one metatable.  Its __index is an empty table, which looks a method up in our copy
- * of the library, and this looks further in the script's `string`; so nothing that is written into
- * it, or into `string`, hides a function of the library.  A script may set another __index, for
- * s[1]; it then comes after our copy. */
+/* Strings share one metatable.  Its __index is our copy of the library, which looks further in the
+ * script's `string`.  getmetatable("") gives a stand-in, in which __index reads as `string`; what a
+ * script writes there takes effect, but another __index comes after our copy. */
 
 /* (string, name); upvalues: our copy, the script's __index */
 static int l_method(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   lua_settop(L, 2);
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_insert(L, 1);
-  if (lua_isfunction(L, 1)) {
+  if (lua_isfunction(L, lua_upvalueindex(2))) {
+    lua_pushvalue(L, lua_upvalueindex(2));
+    lua_insert(L, 1);
     lua_call(L, 2, 1);
-    return 1;
+  } else {
+    lua_gettable(L, lua_upvalueindex(2));
   }
-  lua_remove(L, 2);
-  lua_gettable(L, 1);
   return 1;
+}
+
+static bool is_key(lua_State *L, const char *name) {
+  return lua_type(L, 2) == LUA_TSTRING && strcmp(lua_tostring(L, 2), name) == 0;
+}
+
+/* (stand-in, name) -> value; upvalues: the metatable, our copy, the script's `string` */
+static int l_stand_in_index(lua_State *L) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(1));
+  if (!is_key(L, "__index")) return 1;
+  if (lua_rawequal(L, -1, lua_upvalueindex(2)))
+    lua_pushvalue(L, lua_upvalueindex(3));
+  else
+    lua_getupvalue(L, -1, 2);
+  return 1;
+}
+
+/* (stand-in, name, value); upvalues: as above */
+static int l_stand_in_newindex(lua_State *L) {
+  static const char *const ours[] = {"__metatable", "__name", "__tostring", NULL};
+  for (const char *const *name = ours; *name; name++)
+    if (is_key(L, *name))
+      return luaL_error(L, "the field %s of the metatable of strings cannot be changed", *name);
+  if (is_key(L, "__index")) {
+    const bool usual = lua_isnil(L, 3) || lua_rawequal(L, 3, lua_upvalueindex(3));
+    lua_pushvalue(L, lua_upvalueindex(2));
+    lua_insert(L, 3);
+    if (usual)
+      lua_settop(L, 3);
+    else
+      lua_pushcclosure(L, l_method, 2);
+  }
+  lua_rawset(L, lua_upvalueindex(1));
+  return 0;
 }
 
 /* Our copy of the library and the script's `string` are on top, and are popped. */
 static void open_methods(lua_State *L) {
-  const int script = lua_gettop(L), own = script - 1;
+  const int script = lua_gettop(L), own = script - 1, metatable = script + 2;
   lua_pushvalue(L, own);
   set_fallback(L, script);
-  lua_newtable(L); /* own script own methods */
-  set_fallback(L, script);
-  lua_getmetatable(L, -1);
+  lua_settop(L, script);
+  lua_pushliteral(L, "");
+  lua_getmetatable(L, -1); /* own script "" metatable */
   lua_pushvalue(L, own);
-  lua_setfield(L, -2, "__index");
+  lua_setfield(L, metatable, "__index");
+  static const luaL_Reg fields[] = {{"__index", l_stand_in_index},
+                                    {"__newindex", l_stand_in_newindex}};
+  lua_newtable(L);
+  lua_createtable(L, 0, 3);
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    lua_pushvalue(L, metatable);
+    lua_pushvalue(L, own);
+    lua_pushvalue(L, script);
+    lua_pushcclosure(L, fields[i].func, 3);
+    lua_setfield(L, -2, fields[i].name);
+  }
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");
-  lua_pop(L, 1);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &methods_key);
-  lua_pushliteral(L, "");
-  lua_getmetatable(L, -1); /* own script own methods "" metatable */
-  lua_pushvalue(L, -3);
-  lua_setfield(L, -2, "__index");
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);
+  lua_setmetatable(L, -2);
+  lua_setfield(L, metatable, "__metatable");
   lua_settop(L, own - 1);
-}
-
-static bool is_empty(lua_State *L, int index) {
-  lua_pushnil(L);
-  if (!lua_next(L, index)) return true;
-  lua_pop(L, 2);
-  return false;
-}
-
-static void clear(lua_State *L, int index) {
-  for (lua_pushnil(L); lua_next(L, index); lua_pushnil(L)) {
-    lua_pop(L, 1);
-    lua_pushnil(L);
-    lua_rawset(L, index);
-  }
-}
-
-/* The metatable is at index, another __index than ours, or nil, on top. */
-static void put_before(lua_State *L, int metatable, int methods) {
-  if (lua_isnil(L, -1)) {
-    lua_pushvalue(L, methods);
-  } else {
-    lua_getmetatable(L, methods);
-    lua_getfield(L, -1, "__index");
-    lua_replace(L, -2);
-    lua_insert(L, -2); /* own theirs */
-    lua_pushcclosure(L, l_method, 2);
-  }
-  lua_pushliteral(L, "__index");
-  lua_insert(L, -2);
-  lua_rawset(L, metatable);
-}
-
-void environment_settle(lua_State *L) {
-  const int base = lua_gettop(L), methods = base + 1, metatable = base + 3;
-  luaL_checkstack(L, 8, "methods of strings");
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &methods_key) != LUA_TNIL) {
-    lua_pushliteral(L, "__index"); /* is there always, so that nothing is allocated */
-    if (!lua_getmetatable(L, -1)) {
-      lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
-      lua_pushvalue(L, -1);
-      lua_setmetatable(L, -3);
-    }
-    lua_pushvalue(L, -2); /* methods "__index" metatable "__index" */
-    lua_rawget(L, metatable);
-    if (!lua_rawequal(L, -1, methods) && lua_tocfunction(L, -1) != l_method)
-      put_before(L, metatable, methods);
-    if (!is_empty(L, methods)) clear(L, methods);
-  }
-  lua_settop(L, base);
 }
 
 /* ---- the whole ---------------------------------------------------------------------- */

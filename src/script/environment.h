@@ -10,9 +10,9 @@
 
 #include <lua.h>
 
-/* Makes the environment of a state of our own, whose globals are as they shall stay for us; require:
- * its function of that name, of which upvalue 1 is Lua's own.  Methods of strings are then Lua's
- * own, whatever `string` holds; a name that Lua's library does not have is looked up in the
+/* Makes the environment of a state of our own, whose globals are as they shall stay for us.
+ * require: its function of that name, of which upvalue 1 is Lua's own.  Methods of strings are then
+ * Lua's own, whatever `string` holds; a name that Lua's library does not have is looked up in the
  * script's `string`, so that s:trim() finds string.trim. */
 void environment_open(lua_State *L, lua_CFunction require);
 /* Pops the environment of a host's state (foreign_vm.c). */
@@ -23,9 +23,6 @@ void environment_enter(lua_State *L);
 void environment_push(lua_State *L, const char *name);
 /* Pushes a module of the program: require(name). */
 void push_module(lua_State *L, const char *name);
-/* After code of a user has run: methods of strings are Lua's own again, whatever it has made of
- * their metatable; other names are looked up as it wants.  It does nothing in a host's state. */
-void environment_settle(lua_State *L);
 
 /* Tables that the environment has copies of, and a NULL. */
 extern const char *const environment_libraries[];

@@ -18,7 +18,6 @@
 #include "base/progress.h"
 #include "script/args.h"
 #include "script/budget.h"
-#include "script/environment.h"
 #include "script/errors.h"
 #include "script/script_impl.h"
 
@@ -177,7 +176,6 @@ bool call_limited(lua_State *L, const Limits *limits, const char *name, int narg
   budget_look(&b);
   end(L, s, &b);
   if (!s->budget && s->leave_limited) s->leave_limited(L, s);
-  environment_settle(L);
   int n = lua_gettop(co) - 1;
   bool ok = status == LUA_OK && !b.spent;
   if (ok) {

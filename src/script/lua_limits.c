@@ -1,7 +1,6 @@
 #include "script/lua_limits.h"
 
 #include "script/binding.h"
-#include "script/environment.h"
 
 /* core.limits(limits) -> a userdata with these limits, so that many calls read the table once */
 static int l_limits(lua_State *L) {
@@ -31,9 +30,7 @@ static int l_protected(lua_State *L) {
   luaL_checkany(L, 1);
   lua_pushboolean(L, 1);
   lua_insert(L, 1);
-  const bool ok = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);
-  environment_settle(L);
-  if (ok) return lua_gettop(L);
+  if (call_protected(L, lua_gettop(L) - 2, LUA_MULTRET)) return lua_gettop(L);
   lua_pushboolean(L, 0);
   lua_insert(L, -2);
   return 2;
