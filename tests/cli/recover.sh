@@ -26,6 +26,25 @@ ln -sfn checkpoints/step-000012 last/exp-001/latest
 resume last/exp-001
 result "so does one that has only the evaluation to do" "$(latest last/exp-001 step-000014; different whole/exp-001 last/exp-001; cat err)"
 
+# ---- a directory in the place of a link, as a copy makes one that follows links -------------------------------------------------
+in_the_way() { grep -qx "grpo: $1: it is a directory, but the run's link to a checkpoint belongs there; move it away or remove it" err; }
+KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir place >/dev/null 2>&1
+cp -rL place/exp-001/latest copy && rm place/exp-001/latest && mv copy place/exp-001/latest
+cp -a place before
+"$GRPO" run --quiet --resume=place/exp-001 </dev/null >out 2>err; status=$?
+result "a directory in the place of latest: one line that says what to do, status 3, and nothing is changed" \
+  "$([ "$status $(wc -l <err)" = '3 1' ] && in_the_way place/exp-001/latest && diff -r -x control.sock before place >out || show err out)"
+rm -r place/exp-001/latest
+resume place/exp-001
+result "when it has been removed, the run is resumed to the same bytes" "$(different whole/exp-001 place/exp-001; cat err)"
+sed 's/kill_at("KILL_ROLLOUT", tr.step_count + 1)/& if tr.step_count == 9 and os.getenv "MAKE" then os.execute("cd made\/exp-001; rm -f latest; mkdir latest") end/' exp.lua >made.lua
+sed -i '/^return grpo.experiment {/a name = "exp",' made.lua
+MAKE=1 "$GRPO" run made.lua --quiet --dir made </dev/null >out 2>err; status=$?
+result "one that is made while the run trains ends it with the same line and status 1, and nothing is lost" "$([ "$status $(wc -l <err)" = '1 1' ] &&
+  in_the_way made/exp-001/latest && [ -e made/exp-001/checkpoints/step-000010/manifest.json ] || { echo "status $status"; show err; ls made/exp-001/checkpoints; })"
+rmdir made/exp-001/latest && resume made/exp-001
+result "then --resume: the same bytes here, too" "$(different whole/exp-001 made/exp-001; cat err)"
+
 # ---- streams and files that the caller has closed or bounded -------------------------------------------------------------------
 "$GRPO" run exp.lua --dir closed >&- 2>&- <&-
 result "a run whose streams are closed writes no line of the screen into its files" "$(different whole/exp-001 closed/exp-001)"

@@ -77,7 +77,12 @@ function checkpoint.write(tr, dir)
 end
 
 local function link(run_dir, name, target)
-  local ok, message = fs.link(target, run_dir .. "/" .. name)
+  local path = run_dir .. "/" .. name
+  local ok, message = fs.link(target, path)
+  if not ok and fs.list(path) and not fs.readlink(path) then
+    errors.raise_plain("EFORMAT", "%s: it is a directory, but the run's link to a checkpoint "
+      .. "belongs there; move it away or remove it", path)
+  end
   if not ok then errors.raise_plain("EIO", "%s", message) end
 end
 
