@@ -47,7 +47,8 @@ static void set_arguments(lua_State *L, int argc, char **argv) {
 typedef struct Run {
   int argc;
   char **argv;
-  int status; /* of the process */
+  int status;  /* of the process */
+  bool failed; /* the command could not say so itself */
 } Run;
 
 /* (Run) -> exit status */
@@ -82,6 +83,14 @@ static int status_of(lua_State *L, int error) {
   return (int)lua_tointeger(L, -1);
 }
 
+/* A line about an error of this process alone: the other ranks, if there are any, do not know. */
+static void say(const char *text) {
+  if (comm_rank() > 0)
+    fprintf(stderr, "grpo: rank %d of %d: %s\n", comm_rank(), comm_size(), text);
+  else
+    fprintf(stderr, "grpo: %s\n", text);
+}
+
 /* Prints the error object on top and returns the exit status.  The line comes last, because all
  * else may still raise an error, which would be one line more. */
 static int report(lua_State *L, bool trace) {
@@ -89,7 +98,7 @@ static int report(lua_State *L, bool trace) {
   const char *traceback = NULL;
   if (trace && lua_istable(L, error) && lua_getfield(L, error, "traceback") == LUA_TSTRING)
     traceback = lua_tostring(L, -1);
-  fprintf(stderr, "grpo: %s\n", luaL_tolstring(L, error, NULL));
+  say(luaL_tolstring(L, error, NULL));
   if (traceback) fprintf(stderr, "%s\n", traceback);
   return status;
 }
@@ -99,7 +108,8 @@ static int protected_main(lua_State *L) {
   Run *r = lua_touserdata(L, 1);
   lua_pushcfunction(L, protected_run);
   lua_pushvalue(L, 1);
-  if (!call_protected(L, 1, 1))
+  r->failed = !call_protected(L, 1, 1);
+  if (r->failed)
     r->status = report(L, wants_trace(r->argc, r->argv));
   else if (lua_isinteger(L, -1))
     r->status = (int)lua_tointeger(L, -1);
@@ -130,7 +140,7 @@ static bool hold_standard_streams(void) {
 
 int main(int argc, char **argv) {
   Script *s;
-  Run r = {argc, argv, 0};
+  Run r = {argc, argv, 0, false};
   signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
   if (!hold_standard_streams()) return status_exit(GRPO_EIO);
   log_set_sink(print_notice, NULL);
@@ -144,10 +154,12 @@ int main(int argc, char **argv) {
   lua_pushcfunction(L, protected_main);
   lua_pushlightuserdata(L, &r);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) { /* there is no memory even for an error object */
-    fprintf(stderr, "grpo: %s\n", status_text(GRPO_ENOMEM));
+    say(status_text(GRPO_ENOMEM));
+    r.failed = true;
     r.status = status_exit(GRPO_ENOMEM);
   }
   script_close(s);
+  if (r.failed) comm_abort(r.status);
   comm_finish(r.status);
   return leave(r.status);
 }

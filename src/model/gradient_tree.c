@@ -20,7 +20,7 @@ struct GradientTree {
   Model *m;
   Tensor *more;
   uint64_t numbers; /* of a gradient */
-  int blocks;       /* the most leaves; 0: what GRADIENT_TREE_BYTES allows */
+  TreeSteps steps;
   int leaves, block;
   int leaf;  /* whose gradients the parameters have now */
   int end;   /* the last leaf of this process, plus 1 */
@@ -54,27 +54,50 @@ static int leaves_of(uint64_t numbers, int groups, int blocks) {
   return (groups + block - 1) / block;
 }
 
-static void leaves_of_rank(int leaves, int rank, int *first, int *end) {
-  *first = (int)((int64_t)leaves * rank / comm_size());
-  *end = (int)((int64_t)leaves * (rank + 1) / comm_size());
+static void leaves_of_rank(int leaves, int rank, int ranks, int *first, int *end) {
+  *first = (int)((int64_t)leaves * rank / ranks);
+  *end = (int)((int64_t)leaves * (rank + 1) / ranks);
 }
 
-/* Ranks have incomplete subtrees at both ends of their leaves, and hold them all at the end. */
-static int sums_that_wait(uint64_t numbers, int groups, int blocks) {
-  const int most = groups > 1 ? log2_below(leaves_of(numbers, groups, blocks)) : 0;
-  return most && comm_size() > 1 ? 2 * most + 1 : most;
+/* The most sums that wait at once while the leaves first .. end - 1 are closed. */
+static int most_waiting(int first, int end) {
+  int n = 0, most = 0;
+  for (int closed = first + 1; closed <= end; closed++) {
+    n++;
+    for (int size = 2; closed % size == 0 && closed - size >= first; size *= 2) n--;
+    if (n > most) most = n;
+  }
+  return most;
 }
 
-size_t gradient_tree_bytes(uint64_t numbers, int groups, int blocks) {
-  return (size_t)sums_that_wait(numbers, groups, blocks) * (size_t)numbers * sizeof(real);
+/* One process keeps the last leaf in the gradients.  A rank puts the total of all into a sum. */
+static int sums_of_step(int leaves, const TreeSteps *s, bool shared) {
+  int first, end;
+  if (!shared) return most_waiting(0, leaves - 1);
+  leaves_of_rank(leaves, s->rank, s->ranks, &first, &end);
+  const int most = most_waiting(first, end);
+  return most ? most : 1;
+}
+
+int gradient_tree_sums(uint64_t numbers, const TreeSteps *s) {
+  int most = 0;
+  for (int groups = s->fewest; groups <= s->groups; groups++) {
+    const int leaves = leaves_of(numbers, groups, s->blocks);
+    const int n = sums_of_step(leaves, s, s->ranks > 1 && leaves > 1);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+size_t gradient_tree_bytes(uint64_t numbers, const TreeSteps *steps) {
+  return (size_t)gradient_tree_sums(numbers, steps) * (size_t)numbers * sizeof(real);
 }
 
 /* ---- making -------------------------------------------------------------------------- */
 
-static Status reserve(GradientTree *t, int groups) {
-  const int room = sums_that_wait(t->numbers, groups, t->blocks);
+static Status reserve(GradientTree *t, int room) {
   if (room <= t->room) return GRPO_OK;
-  const size_t bytes = gradient_tree_bytes(t->numbers, groups, t->blocks);
+  const size_t bytes = (size_t)room * (size_t)t->numbers * sizeof(real);
   mem_free_aligned(t->memory);
   t->room = 0;
   t->memory = mem_alloc_aligned(bytes);
@@ -84,14 +107,14 @@ static Status reserve(GradientTree *t, int groups) {
   return GRPO_OK;
 }
 
-Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, int groups, int blocks) {
+Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, const TreeSteps *steps) {
   GradientTree *t = mem_zalloc(sizeof *t);
   if (!t) return fail(GRPO_ENOMEM, "update: no memory for its sums of gradients");
   t->m = m;
   t->more = more;
-  t->blocks = blocks;
+  t->steps = *steps;
   t->numbers = model_count_trainable(m) + (more ? more->n : 0);
-  const Status s = reserve(t, groups);
+  const Status s = reserve(t, gradient_tree_sums(t->numbers, steps));
   if (s == GRPO_OK)
     *out = t;
   else
@@ -199,13 +222,13 @@ static void close_leaf(GradientTree *t, const Ctx *cx) {
 }
 
 Status gradient_tree_begin(GradientTree *t, int groups, bool shared) {
-  try(reserve(t, groups));
-  t->block = gradient_tree_block(t->numbers, groups, t->blocks);
-  t->leaves = leaves_of(t->numbers, groups, t->blocks);
+  t->block = gradient_tree_block(t->numbers, groups, t->steps.blocks);
+  t->leaves = leaves_of(t->numbers, groups, t->steps.blocks);
+  try(reserve(t, sums_of_step(t->leaves, &t->steps, shared)));
   t->shared = shared;
   t->leaf = t->nwaiting = 0;
   t->end = t->leaves;
-  if (shared) leaves_of_rank(t->leaves, comm_rank(), &t->leaf, &t->end);
+  if (shared) leaves_of_rank(t->leaves, t->steps.rank, t->steps.ranks, &t->leaf, &t->end);
   t->open = false;
   set_live(t, false);
   return GRPO_OK;
@@ -215,6 +238,8 @@ void gradient_tree_enter(GradientTree *t, const Ctx *cx, int group) {
   while (t->leaf < group / t->block) close_leaf(t, cx);
   t->open = true;
 }
+
+int gradient_tree_waiting(const GradientTree *t) { return t->nwaiting; }
 
 /* ---- ranks ------------------------------------------------------------------------------- */
 
@@ -240,7 +265,7 @@ static int subtrees(int leaf, int end, Waiting *out) {
 
 static int subtrees_of_rank(const GradientTree *t, int rank, Waiting *out) {
   int first, end;
-  leaves_of_rank(t->leaves, rank, &first, &end);
+  leaves_of_rank(t->leaves, rank, t->steps.ranks, &first, &end);
   return subtrees(first, end, out);
 }
 
@@ -395,12 +420,12 @@ static Status join_ranks(GradientTree *t, const Ctx *cx) {
 }
 
 int gradient_tree_leaves(const GradientTree *t, int groups) {
-  return leaves_of(t->numbers, groups, t->blocks);
+  return leaves_of(t->numbers, groups, t->steps.blocks);
 }
 
 void gradient_tree_range(const GradientTree *t, int groups, int rank, int *first, int *end) {
-  const int block = gradient_tree_block(t->numbers, groups, t->blocks);
-  leaves_of_rank(leaves_of(t->numbers, groups, t->blocks), rank, first, end);
+  const int block = gradient_tree_block(t->numbers, groups, t->steps.blocks);
+  leaves_of_rank(gradient_tree_leaves(t, groups), rank, t->steps.ranks, first, end);
   *first = *first * block < groups ? *first * block : groups;
   *end = *end * block < groups ? *end * block : groups;
 }

@@ -7,10 +7,11 @@
  * has the same bits for every cut.
  *
  * Leaves come in order, and sums that wait for their other half need memory: of the size of the
- * gradient log2(leaves) times, rounded down.  Unless the number of blocks is given, a block is one
- * group, but larger where the memory would be more than GRADIENT_TREE_BYTES; where one sum is
- * larger than that, a step is one block.  How a step is cut is a function of its groups, of how
- * many numbers are trained, and of the number that was given.
+ * gradient log2(leaves) times, rounded down, in one process, and on a rank as often as its leaves
+ * need.  Unless the number of blocks is given, a block is one group, but larger where the memory of
+ * one process would be more than GRADIENT_TREE_BYTES; where one sum is larger than that, a step is
+ * one block.  How a step is cut is a function of its groups, of how many numbers are trained, and
+ * of the number that was given.
  */
 #ifndef GRPO_MODEL_GRADIENT_TREE_H
 #define GRPO_MODEL_GRADIENT_TREE_H
@@ -22,22 +23,31 @@
 
 typedef struct GradientTree GradientTree;
 
+/* The steps of a tree, and who sums them. */
+typedef struct TreeSteps {
+  int fewest, groups; /* a step has fewest .. groups groups, from 1 */
+  int blocks;         /* the most leaves of a step; 0: what GRADIENT_TREE_BYTES allows */
+  int rank, ranks;    /* this process is rank 0 .. ranks - 1 */
+} TreeSteps;
+
 /* A tree for the trainable parameters of m, which outlives it, and for `more`, a tensor with a
- * gradient (NULL: none).  It takes the memory of a step with this number of groups.  blocks: the
- * most leaves of a step; 0: what GRADIENT_TREE_BYTES allows. */
-Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, int groups, int blocks);
+ * gradient (NULL: none).  It takes the memory of these steps. */
+Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, const TreeSteps *steps);
 void gradient_tree_free(GradientTree *t); /* NULL is fine */
-/* Bytes of the sums that wait; numbers: how many are trained. */
-size_t gradient_tree_bytes(uint64_t numbers, int groups, int blocks);
+/* The most sums that wait at once in these steps, if ranks share them; numbers: how many are
+ * trained. */
+int gradient_tree_sums(uint64_t numbers, const TreeSteps *steps);
+size_t gradient_tree_bytes(uint64_t numbers, const TreeSteps *steps); /* of these sums */
 /* Groups that make a leaf. */
 int gradient_tree_block(uint64_t numbers, int groups, int blocks);
 
 /* A step begins, with no gradient yet.  shared: this rank enters the groups of its range alone, and
- * the end adds those of all ranks; else it enters all.  ENOMEM: it has more groups than there is
- * memory for. */
+ * the end adds those of all ranks; else it enters all.  ENOMEM: its sums are more than the steps
+ * have that there is memory for. */
 Status gradient_tree_begin(GradientTree *t, int groups, bool shared);
 /* The backward passes that follow are of this group, 0, 1, ...; groups may be left out. */
 void gradient_tree_enter(GradientTree *t, const Ctx *cx, int group);
+int gradient_tree_waiting(const GradientTree *t); /* sums that wait now */
 /* The gradients of the parameters become those of the step; zeros where there were none.  Of a step
  * that ranks share a rank has only those of its slice (slices.h), and of `more`.  ENOMEM, EIO: of
  * such a step. */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/lora.h"
+#include "os/comm.h"
 #include "rl/engine_impl.h"
 #include "rl/engine_memory.h"
 
@@ -80,9 +81,9 @@ static Status reserve(Engine *e) {
 static Status make_trees(Engine *e) {
   Model *trunk = e->critic ? critic_trunk(e->critic) : NULL;
   Tensor *head = e->critic ? critic_head(e->critic) : NULL;
-  const int groups = e->o.prompts_per_step, blocks = e->o.gradient_blocks;
-  try(gradient_tree_new(&e->tree, e->policy, trunk ? NULL : head, groups, blocks));
-  return trunk ? gradient_tree_new(&e->critic_tree, trunk, head, groups, blocks) : GRPO_OK;
+  const TreeSteps steps = engine_tree_steps(&e->o, comm_rank(), comm_size());
+  try(gradient_tree_new(&e->tree, e->policy, trunk ? NULL : head, &steps));
+  return trunk ? gradient_tree_new(&e->critic_tree, trunk, head, &steps) : GRPO_OK;
 }
 
 static Status build(Engine *e) {

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "grad/op_loghead.h"
-#include "model/gradient_tree.h"
 #include "model/lora.h"
 #include "os/comm.h"
 #include "rl/corrupt.h"
@@ -120,13 +119,23 @@ static bool reuses(const ModelPlan *policy, const EngineOptions *o, const Engine
                     others->total - others->weights - others->reference);
 }
 
+TreeSteps engine_tree_steps(const EngineOptions *o, int rank, int ranks) {
+  const bool varies = o->examples || o->critic; /* units of examples, minibatches */
+  return (TreeSteps){.fewest = varies ? 1 : o->prompts_per_step,
+                     .groups = o->prompts_per_step,
+                     .blocks = o->gradient_blocks,
+                     .rank = rank,
+                     .ranks = ranks};
+}
+
 /* Partial gradients, of a separate critic's trunk where trunk. */
 static size_t tree_bytes(const ModelPlan *policy, const EngineOptions *o, bool trunk) {
   if (!o->train || (trunk && o->critic != CRITIC_SEPARATE)) return 0;
   const bool head = trunk || o->critic == CRITIC_SHARED;
   const uint64_t numbers =
       model_plan_trained(policy) + (head ? (uint64_t)policy->config.hidden_size : 0);
-  return gradient_tree_bytes(numbers, o->prompts_per_step, o->gradient_blocks);
+  const TreeSteps steps = engine_tree_steps(o, comm_rank(), comm_size());
+  return gradient_tree_bytes(numbers, &steps);
 }
 
 void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,

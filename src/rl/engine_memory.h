@@ -4,6 +4,7 @@
 #define GRPO_RL_ENGINE_MEMORY_H
 
 #include "model/decode.h"
+#include "model/gradient_tree.h"
 #include "model/model_plan.h"
 #include "model/rollout_activations.h"
 #include "rl/engine_options.h"
@@ -21,6 +22,8 @@ size_t engine_step_bytes(const EngineOptions *o);
  * memory at once. */
 size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *reference /* NULL: none */,
                                const EngineOptions *o);
+/* The steps of the engine's trees of gradients. */
+TreeSteps engine_tree_steps(const EngineOptions *o, int rank, int ranks);
 DecoderLimits engine_decoder_limits(const EngineOptions *o);
 /* Decides reuse_rollout: o->reuse_rollout becomes REUSE_ON, with a plan of the store in *kept, or
  * REUSE_OFF.  EARG or ENOMEM where it was REUSE_ON and cannot be. */

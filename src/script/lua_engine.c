@@ -10,6 +10,7 @@
 
 #include "model/lora.h"
 #include "model/sampler.h"
+#include "os/comm.h"
 #include "rl/engine_memory.h"
 #include "script/lua_bigram.h"
 #include "script/lua_model.h"
@@ -234,6 +235,26 @@ static int l_engine_estimate(lua_State *L) {
   return 1;
 }
 
+/* gradient_sums(numbers, fewest, groups, blocks, ranks) -> the most partial sums of the gradient of
+ * that many numbers that one of the ranks holds at once, in steps of fewest .. groups groups */
+static int l_gradient_sums(lua_State *L) {
+  const uint64_t numbers = (uint64_t)luaL_checkinteger(L, 1);
+  TreeSteps s = {.fewest = (int)luaL_checkinteger(L, 2),
+                 .groups = (int)luaL_checkinteger(L, 3),
+                 .blocks = (int)luaL_checkinteger(L, 4),
+                 .ranks = (int)luaL_checkinteger(L, 5)};
+  int most = 0;
+  luaL_argcheck(L, s.fewest >= 1, 2, "must be from 1");
+  luaL_argcheck(L, s.blocks >= 0, 4, "must not be negative");
+  luaL_argcheck(L, s.ranks >= 1 && s.ranks <= COMM_RANKS, 5, "want 1 to 4096 ranks");
+  for (; s.rank < s.ranks; s.rank++) {
+    const int n = gradient_tree_sums(numbers, &s);
+    if (n > most) most = n;
+  }
+  lua_pushinteger(L, most);
+  return 1;
+}
+
 /* estimate() -> { total=, weights=, ... } in bytes */
 static int l_estimate(lua_State *L) {
   Engine *e = check_engine(L, 1);
@@ -285,7 +306,8 @@ static int l_tostring(lua_State *L) {
 }
 
 CORE_PART(engine) {
-  static const luaL_Reg functions[] = {FN(engine), FN(engine_estimate), {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      FN(engine), FN(engine_estimate), FN(gradient_sums), {NULL, NULL}};
   static const luaL_Reg methods[] = {
       FN(save),
       FN(load),

@@ -47,4 +47,14 @@ for case in 2,8 3,8 4,5 4,8; do
   { echo "N, PROMPTS = $n, $prompts"; cat compare.lua; } | "$GRPO" repl >answer 2>&1; status=$?
   result "$(head -n 1 answer)" "$([ $status = 0 ] || show answer)"
 done
+
+# room for partial sums: 8 leaves need 3 in one process, and 2 on each of 2 ranks
+experiment large.lua 'train = { steps = 2, prompts_per_step = 8 }'
+sed -i 's/hidden_size = 32, intermediate_size = 64/hidden_size = 256, intermediate_size = 4096/' large.lua
+"$GRPO" check large.lua --ranks 2 --threads 1 >out 2>err
+limit=$(awk 'length($0) > 40 && $1 == 2 && NF == 6 { print $6 + 24 }' out)
+ranks 2 "$GRPO" run large.lua --quiet --dir d --threads 1 --memory "$limit"M >/dev/null 2>err; status=$?
+result "2 ranks need no more than check --ranks says" "$([ $status = 0 ] || { echo "status $status, limit $limit"; show err; })"
+"$GRPO" run large.lua --quiet --dir d --threads 1 --memory "$limit"M >/dev/null 2>err; status=$?
+result "one process needs more than that" "$([ $status = 5 ] || { echo "status $status, limit $limit"; show err; })"
 finish

@@ -34,6 +34,10 @@ faulty() {
 faulty killed.lua 'kill -9 $PPID'
 faulty stopped.lua 'kill -STOP $PPID'
 faulty waits.lua 'exec sleep 33'
+experiment mute.lua 'train = { steps = 3 }, hooks = { on_step = function()
+  if require("grpo.core").ranks() ~= tonumber(os.getenv("MUTE")) then return end
+  require("grpo.cli").report = function() error("no memory for a line", 0) end
+  error("alone") end }'
 experiment plain.lua 'train = { steps = 400 }'
 
 for kind in openmpi mpich; do
@@ -73,5 +77,10 @@ for kind in openmpi mpich; do
   ranks 1 "$GRPO" run plain.lua --quiet --dir $kind --threads 1 : -n 1 \
     "$GRPO" run plain.lua --quiet --dir $kind --threads 1 --memory 8M >out 2>err; status=$?
   result "$kind: a rank that has no memory: one line names it" "$(one_line $status '(rank 1 (of 2|on [^ ]*): )?.*memory')"
+
+  for rank in 0 1; do
+    GRPO_PATIENCE=600 MUTE=$rank ranks 2 "$GRPO" run mute.lua --quiet --dir $kind --threads 1 >out 2>err; status=$?
+    result "$kind: rank $rank has an error that it cannot report as others: one line, and all end at once" "$(one_line $status '(rank 1 of 2: )?no memory for a line')"
+  done
 done
 finish

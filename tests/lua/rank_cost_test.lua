@@ -45,7 +45,12 @@ describe("what a step costs on ranks", function()
   end)
 
   it("shares the moments, and adds the sums that wait", function()
-    local c = rank_cost.of(step(), 2)
-    assert.near(2^30 - 4e6 + 4 * 4e6, c.memory, 1)
+    -- one process has 3 sums; each of 2 ranks 2 for its 4 leaves, and of 8 ranks one
+    assert.near(2^30 - 4e6 + (2 - 3) * 4e6, rank_cost.of(step(), 2).memory, 1)
+    assert.near(2^30 - 7e6 + (1 - 3) * 4e6, rank_cost.of(step(), 8).memory, 1)
+    -- rank 1 of 3 has the leaves 2 3 4, rank 2 has 5 6 7
+    assert.near(2^30 - 8e6 * 2 / 3 + (2 - 3) * 4e6, rank_cost.of(step(), 3).memory, 1)
+    -- with 7 groups rank 1 of 2 has 3 4 5 6: 3, then 4 5, then 6
+    assert.near(2^30 - 4e6, rank_cost.of(step { fewest = 1 }, 2).memory, 1)
   end)
 end)

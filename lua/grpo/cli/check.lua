@@ -268,13 +268,15 @@ end
 
 -- Shows the cost of a step of the stage on up to n ranks: see rank_cost.  `seconds` were measured.
 local function show_ranks(stage, seconds, m, o)
-  local config, need = stage.config, stage.engine:estimate()
+  local config, need, samples = stage.config, stage.engine:estimate(), stage.method.samples
   local optimizer = m["time/optimizer"] or 0.0
-  local s = { groups = config.train.prompts_per_step, blocks = config.train.gradient_blocks or 0,
+  local groups, varies = config.train.prompts_per_step, not samples or stage.method.critic
+  local s = { groups = groups, fewest = varies and 1 or groups,
+    blocks = config.train.gradient_blocks or 0,
     numbers = stage.tr.model:count { trainable = true }, divided = math.max(0, seconds - optimizer),
     optimizer = optimizer, update = math.min(seconds, m["time/train"] or seconds) - optimizer,
     updates = stage.per_step or 1, memory = need.total, moments = need.optimizer,
-    tokens = stage.method.samples and m.num_tokens or 0, link = o.flags.link or 10 }
+    tokens = samples and m.num_tokens or 0, link = o.flags.link or 10 }
   out("\n%-8s %6s %14s %14s %14s %10s", stage.kind, "ranks", "seconds a step", "on the wire",
     "sent by a rank", "MiB a rank")
   local n = 1

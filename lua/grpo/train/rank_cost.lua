@@ -1,6 +1,8 @@
 -- The cost of a step on n ranks, before it runs: seconds, bytes on the wire and memory of a rank.
 -- docs/machines.md has the formula; src/model/gradient_tree.c does what is counted here.
 
+local core = require "grpo.core"
+
 local rank_cost = {}
 
 rank_cost.LATENCY = 50e-6 -- seconds of a call of all ranks; short ones: for each doubling of n
@@ -46,6 +48,11 @@ local function sums(leaves, n)
   return most, all, widest
 end
 
+-- The most sums that a rank of n holds at once: it takes memory for them.
+local function waiting(s, n)
+  return core.gradient_sums(s.numbers, s.fewest or s.groups, s.groups, s.blocks, n)
+end
+
 -- Messages of a rank when slices of `numbers` are exchanged in chunks (slices.c), and the calls.
 local function exchanges(numbers, n)
   local chunk = math.min(math.max(2^20 // n, 2^10), 2^16)
@@ -53,7 +60,8 @@ local function exchanges(numbers, n)
   return calls * (n - 1), calls
 end
 
--- s: { groups =, blocks = train.gradient_blocks, numbers = trained ones, tokens = sampled by all,
+-- s: { groups = of a step, fewest = groups of another one (nil: all have as many),
+--   blocks = train.gradient_blocks, numbers = trained ones, tokens = sampled by all,
 --   divided = seconds of one rank in sampling, rewards, reference, forward and backward, or
 --   seconds_of = function(groups) that gives them for a rank with that number of groups,
 --   optimizer = seconds of its step, updates = in a step, memory = bytes of one process,
@@ -83,9 +91,7 @@ function rank_cost.of(s, n)
   cost.wire = n == 1 and 0.0 or wire + updates * rounds * of_messages
     + rank_cost.CALLS * steps * rank_cost.LATENCY
   cost.seconds = cost.compute + cost.wire
-  local height = leaves > 1 and log2_below(leaves) or 0
-  local waiting = n > 1 and height > 0 and (height + 1) * bytes or 0 -- beside those of one process
-  cost.memory = s.memory - s.moments * others + waiting
+  cost.memory = s.memory - s.moments * others + (waiting(s, n) - waiting(s, 1)) * bytes
   return cost
 end
 

@@ -28,8 +28,7 @@ local function sums_of(w, rates)
   local bytes = floor.bytes[w.weights]
   local at = floor.rates(rates, "bf16", w.weights)
   local numbers = s.trained
-  local leaves = rank_cost.leaves(numbers, step.prompts, w.blocks or 0)
-  local height = leaves > 1 and math.log(leaves, 2) // 1 or 0
+  local waiting = core.gradient_sums(numbers, step.prompts, step.prompts, w.blocks or 0, 1)
   local function of(groups)
     return floor.of({ prompts = groups, group = step.group, prompt = step.prompt, new = step.new,
       lora = w.lora }, s, at, true)
@@ -41,7 +40,7 @@ local function sums_of(w, rates)
       return f.step - f.optimizer
     end,
     optimizer = of(1).optimizer, tokens = step.prompts * step.group * step.new,
-    memory = stored + numbers * 12 + height * numbers * 4, moments = numbers * 8 }
+    memory = stored + numbers * 12 + waiting * numbers * 4, moments = numbers * 8 }
 end
 
 local function out(format, ...) core.out(format:format(...) .. "\n") end
