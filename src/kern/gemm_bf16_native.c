@@ -184,6 +184,7 @@ static void few_panel(const Bf16Product *q, int group, int groups, const real *b
   f.stride = quant_stride(w) * (w->type == QUANT_NF4 ? 4 : w->type == QUANT_F16 ? 2 : 1);
   f.scale = scale[0], f.scale_ld = FEW_WIDTH;
   f.bias = bias, f.c = c, f.ldc = ldc;
+  quant_fetch_scales(w, group + groups, groups);
   for (int k0 = 0; k0 < w->k; k0 += FEW_DEPTH) {
     f.depth = min_int(FEW_DEPTH, w->k - k0);
     const int blocks = w->type == QUANT_NF4 ? f.depth / NF4_BLOCK : 1;

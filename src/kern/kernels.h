@@ -83,6 +83,16 @@ typedef struct QuantFew {
   real *values; /* [depth, GROUP]: receives the unpacked values of the one group; or NULL */
 } QuantFew;
 
+/* Where the scales of NF4 blocks block .. block + blocks - 1 are made from, and as many of further
+ * outputs, whose blocks are row_blocks further on (quant.h). */
+typedef struct Nf4Nested {
+  const uint8_t *absmax;
+  const float *scale;
+  float offset;
+  size_t block, row_blocks;
+  int blocks;
+} Nf4Nested;
+
 /* QuantFew with operands in bf16: c[rows, groups] (+)= a w^T + bias, where sums begin with the bias
  * (NULL: with 0; not with add). */
 typedef struct QuantFewBf16 {
@@ -189,6 +199,8 @@ typedef struct Kernels {
   struct {
     int rows, outputs, cols;
   } dx_block;
+  /* scale[b ld + i] of GROUP outputs i and each block b.  NULL: quant.c makes them one by one. */
+  void (*nf4_scales)(const Nf4Nested *n, real *scale, ptrdiff_t ld);
   /* NF4 codes of a block of n values; returns its absmax. */
   float (*nf4_codes)(int n, const float *w, uint8_t *code);
 

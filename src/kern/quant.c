@@ -326,6 +326,11 @@ static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int coun
                        ptrdiff_t ld) {
   const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
   const float offset = m->offset;
+  if (outputs == GROUP && !m->plain_absmax && kernels()->nf4_scales) {
+    const Nf4Nested n = {m->absmax, m->scale, offset, block, row_blocks, count};
+    kernels()->nf4_scales(&n, scale, ld);
+    return;
+  }
   for (int i = 0; i < outputs; i++, block += row_blocks, scale++) {
     const uint8_t *code = m->absmax + block;
     const float nest = m->scale[block / NF4_NEST];
@@ -349,6 +354,18 @@ void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *sca
       for (int i = 0; i < outputs; i++) scale[i] = (real)m->scale[first + i];
     for (int i = scaled; i < GROUP; i++) scale[i] = 0;
   }
+}
+
+void quant_fetch_scales(const QuantWeight *m, int group, int groups) {
+  enum { LINE = 64 };
+  const int first = min_int(m->n, group * GROUP), last = min_int(m->n, first + groups * GROUP);
+  const size_t from = (size_t)first, to = (size_t)last, blocks = (size_t)(m->k / NF4_BLOCK);
+  const char *at = NULL, *end = NULL;
+  if (m->type == QUANT_INT8)
+    at = (const char *)(m->scale + from), end = (const char *)(m->scale + to);
+  if (m->type == QUANT_NF4 && !m->plain_absmax)
+    at = (const char *)m->absmax + from * blocks, end = (const char *)m->absmax + to * blocks;
+  for (; at < end; at += LINE) __builtin_prefetch(at);
 }
 
 ptrdiff_t quant_stride(const QuantWeight *m) {

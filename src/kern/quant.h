@@ -76,6 +76,7 @@ void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out)
  * steps are *ld apart.  quant_stride: from one group to the next in elements, for NF4 in 32-bit
  * numbers. */
 void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
+void quant_fetch_scales(const QuantWeight *m, int group, int groups); /* prefetches some groups' */
 const void *quant_values(const QuantWeight *m, int group, int at);
 const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld);
 ptrdiff_t quant_stride(const QuantWeight *m); /* see above */

@@ -169,6 +169,35 @@ TEST(nf4_scales_that_are_not_quantised_are_used_as_they_are) {
   kern_select(NULL);
 }
 
+/* All codes, nests that begin within a row, more blocks than a vector has, a last group that is not
+ * whole */
+TEST(nf4_scales_are_those_of_the_map_on_every_path) {
+  enum { N = 54, BLOCKS = 20, K = BLOCKS * NF4_BLOCK, ALL = N * BLOCKS };
+  static uint8_t packed[N * K / 2], absmax[ALL];
+  float *nests = randoms(ALL / NF4_NEST + 1), offset = 0.125f;
+  for (int i = 0; i < ALL; i++) absmax[i] = (uint8_t)(i * 77 + i / 256);
+  for (int p = 0; p < NPATHS && use_path(p); p++) {
+    QuantWeight *m = NULL;
+    CHECK(!quant_new(&m, QUANT_NF4, N, K));
+    quant_nf4_import(m, packed, absmax, nests, offset);
+    for (int group = 0; group < (N + GROUP - 1) / GROUP; group++)
+      for (int at = 0; at < BLOCKS; at += 3) {
+        float scale[BLOCKS][GROUP + 1];
+        quant_scales(m, group, at * NF4_BLOCK, BLOCKS - at, scale[0], GROUP + 1);
+        for (int b = at; b < BLOCKS; b++)
+          for (int i = 0; i < GROUP; i++) {
+            const int row = group * GROUP + i, block = row * BLOCKS + b;
+            float want = 0;
+            if (row < N) want = nf4_absmax_map[absmax[block]] * nests[block / NF4_NEST] + offset;
+            CHECK(same_bits(&scale[b - at][i], &want, 1));
+          }
+      }
+    quant_free(m);
+  }
+  free(nests);
+  kern_select(NULL);
+}
+
 TEST(rows_are_read_from_anywhere) {
   enum { N = 90, K = 70 };
   static const int32_t ids[] = {89, 0, 17, 17, 64, 31};

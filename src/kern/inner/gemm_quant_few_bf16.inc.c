@@ -1,11 +1,13 @@
 /* gemm_quant_few_bf16.inc.c - few rows of bf16 pairs times a quantised weight, by AVX-512 with
  * BF16.  Each pair of values goes from its codes to the multiply-add within registers, so that
- * decoding reads the weight once and stores no copy.
+ * decoding reads the weight once and stores no copy.  A whole tile of rows by NF4 goes another way,
+ * which gemm_nf4_bf16.inc.c has.
  *
  * Values are those of pack_bf16_avx512.inc.c, and sums those of gemm_tile_bf16.inc.c: pairs in
  * order, one accumulator per output. */
 enum {
   QUANT_BF16_GROUPS = 6, /* of a tile at most */
+  QUANT_BF16_MANY = 4,   /* rows from which on products are what takes the time */
   QUANT_BF16_AHEAD = 48, /* lines that are prefetched: too many streams for the CPU */
   QUANT_LINE = 64        /* bytes */
 };
@@ -15,22 +17,45 @@ static inline __attribute__((always_inline)) int quant_line_pairs(const QuantTyp
   return type == QUANT_NF4 ? 4 : type == QUANT_INT8 ? 2 : 1;
 }
 
-/* Pair s of a group of outputs, counted from the line at `w`; high: is there a second step? */
+/* scale[0] becomes its first 8 lanes, each twice, and scale[1] the others. */
+static inline __attribute__((always_inline)) void each_twice(__m512 scale[2]) {
+  const __m512i half = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  scale[1] = _mm512_permutexvar_ps(_mm512_or_si512(half, _mm512_set1_epi32(8)), scale[0]);
+  scale[0] = _mm512_permutexvar_ps(half, scale[0]);
+}
+
+/* Two steps of INT8 as pairs, with scales of each_twice.  Bytes are interleaved before they become
+ * floats, which any unit of the CPU can do; ordering products takes a unit that multiplies. */
+static inline __attribute__((always_inline)) __m512i int8_pair(const int8_t *q, const bool high,
+                                                             const __m512 scale[2]) {
+  const __m128i a = _mm_loadu_si128((const void *)q);
+  const __m128i b = high ? _mm_loadu_si128((const void *)(q + GROUP)) : _mm_setzero_si128();
+  const __m512i first = _mm512_cvtepi8_epi32(_mm_unpacklo_epi8(a, b));
+  const __m512i other = _mm512_cvtepi8_epi32(_mm_unpackhi_epi8(a, b));
+  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(_mm512_cvtepi32_ps(other), scale[1]),
+                                      _mm512_mul_ps(_mm512_cvtepi32_ps(first), scale[0]));
+}
+
+/* Pair s of a group of outputs, counted from the line at `w`; high: is there a second step?  twice:
+ * INT8 with scales of each_twice; else only scale[0] is read. */
 static inline __attribute__((always_inline)) __m512i quant_pair(const QuantType type, const char *w,
                                                               const int s, const bool high,
-                                                              __m512 scale, __m512 table) {
+                                                              const bool twice,
+                                                              const __m512 scale[2],
+                                                              __m512 table) {
   const int steps = 2 * s * GROUP;
   if (type == QUANT_NF4) {
     const __m512i code = _mm512_loadu_si512(w + s / 4 * QUANT_LINE);
     const __m512 a = _mm512_permutexvar_ps(_mm512_srli_epi32(code, (unsigned)(s % 4 * 8)), table);
     const __m512 b =
         _mm512_permutexvar_ps(_mm512_srli_epi32(code, (unsigned)(s % 4 * 8 + 4)), table);
-    return pair_lanes(_mm512_mul_ps(a, scale), _mm512_mul_ps(b, scale));
+    return pair_lanes(_mm512_mul_ps(a, scale[0]), _mm512_mul_ps(b, scale[0]));
   }
   const __m512 none = _mm512_setzero_ps();
   if (type == QUANT_INT8) {
     const int8_t *q = (const int8_t *)w + steps;
-    return pair_lanes(int8_at(q, scale), high ? int8_at(q + GROUP, scale) : none);
+    if (twice) return int8_pair(q, high, scale);
+    return pair_lanes(int8_at(q, scale[0]), high ? int8_at(q + GROUP, scale[0]) : none);
   }
   const uint16_t *x = (const uint16_t *)(const void *)w + steps;
   return pair_lanes(f16_at(x), high ? f16_at(x + GROUP) : none);
@@ -47,16 +72,17 @@ quant_tile_bf16(const QuantType type, const int mr, const int ng, const QuantFew
   /* behind a group's last line of this block the next tile's are prefetched */
   const ptrdiff_t bytes = (ptrdiff_t)ceil_div(q->depth, 2 * line) * QUANT_LINE;
   const ptrdiff_t over = ng * stride - bytes, within = bytes - QUANT_BF16_AHEAD * QUANT_LINE;
+  const bool twice = type == QUANT_INT8 && mr >= QUANT_BF16_MANY;
   const __m512 table = _mm512_loadu_ps(nf4_code);
   const uint32_t *a = q->a;
   const char *w = q->w;
   const real *scales = q->scale;
   vec acc[TILE_BF16_MR][QUANT_BF16_GROUPS];
-  __m512 scale[QUANT_BF16_GROUPS];
+  __m512 scale[QUANT_BF16_GROUPS][2];
   __m512i now[QUANT_BF16_GROUPS], then[QUANT_BF16_GROUPS];
 #define EACH_GROUP UNROLL for (int g = 0; g < ng; g++)
 #define QUANT_PAIRS(to, s, high)                                                                   \
-  EACH_GROUP to[g] = quant_pair(type, w + g * stride, s, high, scale[g], table)
+  EACH_GROUP to[g] = quant_pair(type, w + g * stride, s, high, twice, scale[g], table)
 #define QUANT_DOT()                                                                                \
   UNROLL for (int i = 0; i < mr; i++) {                                                            \
     const ivec x = v_word(a + i * ars);                                                            \
@@ -73,7 +99,10 @@ quant_tile_bf16(const QuantType type, const int mr, const int ng, const QuantFew
   do {
     const int pairs = span / 2;
     int p = 0;
-    EACH_GROUP scale[g] = _mm512_loadu_ps(scales + g * GROUP);
+    EACH_GROUP {
+      scale[g][0] = _mm512_loadu_ps(scales + g * GROUP);
+      if (twice) each_twice(scale[g]);
+    }
     if (pairs > 0) QUANT_PAIRS(now, 0, true);
     for (; p + line < pairs; p += line, w += QUANT_LINE) {
       const bool over_end = w - (const char *)q->w >= within;
@@ -117,6 +146,8 @@ quant_tile_bf16(const QuantType type, const int mr, const int ng, const QuantFew
   static void quant_bf16_##type##_##m##_last(const QuantFewBf16 *q) {                              \
     quant_tile_bf16(QUANT_##type, m, 1, q);                                                        \
   }
+#include "kern/inner/gemm_nf4_bf16.inc.c"
+
 QUANT_BF16_SIZES(QUANT_BF16_TILE, F16)
 QUANT_BF16_SIZES(QUANT_BF16_TILE, INT8)
 QUANT_BF16_SIZES(QUANT_BF16_TILE, NF4)
@@ -132,8 +163,11 @@ static const QuantBf16Tile quant_bf16_tiles[QUANT_TYPES][TILE_BF16_MR] = {
     QUANT_BF16_SIZES(QUANT_BF16_ENTRY, F16) QUANT_BF16_SIZES(QUANT_BF16_ENTRY, INT8)
         QUANT_BF16_SIZES(QUANT_BF16_ENTRY, NF4)};
 
+static const QuantBf16Tile nf4_whole = {NF4_TILE_GROUPS, nf4_tile, quant_bf16_NF4_8_last};
+
 static void quant_few_bf16(const QuantFewBf16 *q) {
-  const QuantBf16Tile *t = &quant_bf16_tiles[q->type][q->rows - 1];
+  const bool nf4 = q->type == QUANT_NF4 && q->rows == TILE_BF16_MR;
+  const QuantBf16Tile *t = nf4 ? &nf4_whole : &quant_bf16_tiles[q->type][q->rows - 1];
   QuantFewBf16 part = *q;
   for (int g = 0, n; g < q->groups; g += n) {
     n = q->groups - g >= t->groups ? t->groups : 1;

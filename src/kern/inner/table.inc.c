@@ -86,4 +86,7 @@ const Kernels TABLE = {
     .kl_grad = kl_grad,
     .normals = normals,
     .nf4_codes = nf4_codes,
+#ifdef NF4_SCALES
+    .nf4_scales = NF4_SCALES,
+#endif
 };

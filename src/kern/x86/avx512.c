@@ -108,6 +108,8 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
   }
 }
 
+#include "kern/inner/nf4_scales_avx512.inc.c"
+
 /* Products of few rows with quantised weights: tiles by rows and groups; rows at most, by type. */
 #define QUANT_FEW_ROWS   8
 #define QUANT_FEW_GROUPS 6
