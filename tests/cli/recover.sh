@@ -86,6 +86,31 @@ result "a resume cuts 300 MB off a log, which it never holds in memory" \
   diff - err <<<'grpo: note: completions.jsonl: the last line is incomplete and was cut')"
 rm -rf long
 
+# ---- a file that has been extended, and a signal before the cut ---------------------------------------------------------------
+KILL_CHECKPOINT=8 "$GRPO" run exp.lua --quiet --dir hole >/dev/null 2>&1
+for log in metrics completions; do
+  rm -rf holed && cp -a hole holed
+  truncate -s 1T holed/exp-001/$log.jsonl 2>/dev/null || continue
+  rows=$(wc -l <hole/exp-001/$log.jsonl)
+  timeout -s KILL 60 "$GRPO" run --quiet --resume=holed/exp-001 </dev/null >out 2>err; status=$?
+  result "a resume over a $log.jsonl with a hole of a TiB ends soon with one line" "$([ "$status $(wc -l <err)" = '3 1' ] &&
+    grep -q "^grpo: holed/exp-001/$log.jsonl: a line has more than 64 MiB, and no row has; the file is damaged: restore it from a copy, or cut off" err || show err)"
+  timeout -s KILL 60 "$GRPO" diff holed/exp-001 holed/exp-001 >out 2>err; status=$?
+  result "so does diff, which names the line" "$([ "$status $(wc -l <err)" = '3 1' ] &&
+    grep -q "^grpo: holed/exp-001/$log.jsonl:$((rows + 1)): a line has more than 64 MiB" err || show err)"
+  result "and runs lists it" "$(timeout -s KILL 60 "$GRPO" runs --dir holed 2>&1 >out | grep .; grep -q '^exp-001 ' out || show out)"
+done
+# the script sends it while it is loaded, before the logs are cut
+cp -a hole signal
+yes '{"step": 9}' | head -n 100000 >>signal/exp-001/metrics.jsonl && cp signal/exp-001/metrics.jsonl long.jsonl
+sed -i '1i if os.getenv "TERM_ME" then os.execute("kill -TERM $PPID") end' exp.lua
+TERM_ME=1 timeout -s KILL 60 "$GRPO" run --quiet --force --resume=signal/exp-001 exp.lua </dev/null >out 2>err; status=$?
+sed -i 1d exp.lua
+result "SIGTERM ends a resume before it cuts a log: nothing is changed" "$([ $status = 143 ] && [ ! -s err ] &&
+  cmp long.jsonl signal/exp-001/metrics.jsonl || { echo "status $status"; show err; })"
+resume signal/exp-001
+result "then --resume: the same bytes as ever" "$(different whole/exp-001 signal/exp-001; cat err)"
+
 # ---- an evaluation that was missed ----------------------------------------------------------------------------------------------
 # A run that was killed in its first step has events to come, as if a session had asked for them.
 # shellcheck disable=SC2016  # the shell of the run expands it

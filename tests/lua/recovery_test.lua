@@ -3,7 +3,10 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 
+local follow = require "grpo.runs.follow"
+local history = require "grpo.runs.history"
 local sums = require "grpo.runs.sums"
+local test = require "grpo.test"
 local tiny = require "tests.lua.tiny"
 
 local fs = core.fs
@@ -102,25 +105,34 @@ describe("a log that is cut back", function()
     end
   end)
 
+  -- Calls f; returns how many bytes were read meanwhile from files that io.open has opened, how many
+  -- at once, and as pcall.
+  local function counted(f)
+    local library = tiny.library().io
+    local open, bytes, most = library.open, 0, 0
+    library.open = function(...)
+      local real = open(...)
+      local counting = { setvbuf = function(_, ...) return real:setvbuf(...) end,
+        seek = function(_, ...) return real:seek(...) end,
+        close = function() return real:close() end,
+        read = function(_, n)
+          local text = real:read(n)
+          bytes, most = bytes + #(text or ""), math.max(most, n)
+          return text
+        end }
+      return setmetatable(counting, { __close = function() real:close() end })
+    end
+    local ok, err = pcall(f)
+    library.open = open
+    return bytes, most, ok, err
+  end
+
   it("is read from its end, as far as it is cut", function()
     temporary(function(dir)
       local file <close> = assert(io.open(dir .. "/log", "wb"))
       for step = 1, 20000 do file:write(row(step, ("x"):rep(100))) end
       file:close()
-      local library = tiny.library().io
-      local open, bytes, most = library.open, 0, 0
-      library.open = function(...)
-        local real = open(...)
-        local counting = { setvbuf = function(_, ...) return real:setvbuf(...) end,
-          seek = function(_, ...) return real:seek(...) end,
-          read = function(_, n)
-            bytes, most = bytes + n, math.max(most, n)
-            return real:read(n)
-          end }
-        return setmetatable(counting, { __close = function() real:close() end })
-      end
-      local ok, err = pcall(cut_log, dir .. "/log", 19000)
-      library.open = open
+      local bytes, most, ok, err = counted(function() return cut_log(dir .. "/log", 19000) end)
       assert.is_true(ok, tostring(err))
       local cut_bytes = 20000 * #row(19000, ("x"):rep(100)) - fs.size(dir .. "/log")
       assert.is_true(fs.size(dir .. "/log") > 19000 * 110)
@@ -129,6 +141,47 @@ describe("a log that is cut back", function()
       assert.is_true(most <= 1 << 16, ("%d bytes were read at once"):format(most))
     end)
   end)
+
+  it("has its last lines found in time proportional to what is looked at", function()
+    local lines = require "grpo.runs.lines"
+    assert.same({ "a", "", "b" }, lines.whole("a\n\nb\nc"))
+    assert.same({}, lines.whole(""))
+    local ok, list = core.limited({ instructions = 100000 }, "lines", lines.whole,
+      "a\n" .. ("\0"):rep(1 << 18))
+    assert.is_true(ok, tostring(list))
+    assert.same({ "a" }, list)
+  end)
+
+  -- Calls f(dir) with a log of three rows and a hole of a TiB behind them; returns as counted.
+  local function with_hole(f)
+    local results
+    temporary(function(dir)
+      local file <close> = assert(io.open(dir .. "/metrics.jsonl", "wb"))
+      for step = 1, 3 do file:write(sums.line { step = step, stage = 1, stage_step = step }) end
+      file:close()
+      if not fs.truncate(dir .. "/metrics.jsonl", 1 << 40) then
+        test.skip("the file system has no files of a TiB")
+      end
+      results = table.pack(counted(function() return f(dir) end))
+    end)
+    return table.unpack(results, 1, 4)
+  end
+
+  for name, f in pairs {
+    ["is cut"] = function(dir) cut_log(dir .. "/metrics.jsonl", 2) end,
+    ["is read"] = function(dir) for _ in history.rows(dir, "metrics") do end end,
+    ["is followed"] = function(dir) follow.new(dir, "metrics"):read(function() end, error) end,
+  } do
+    it("and a hole of a TiB is not read when it " .. name, function()
+      local bytes, most, ok, err = with_hole(f)
+      assert.is_false(ok)
+      assert.equal("EFORMAT", err.code)
+      assert.matches("metrics%.jsonl.*: a line has more than 64 MiB, and no row has; the file is "
+        .. "damaged", tostring(err))
+      assert.is_true(bytes < 1 << 27, bytes .. " bytes were read")
+      assert.is_true(most <= 1 << 16)
+    end)
+  end
 end)
 
 describe("checkpoints", function()

@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local background = require "grpo.cli.background"
 local flags = require "grpo.cli.flags"
+local interrupt = require "grpo.train.interrupt"
 local ranks = require "grpo.train.ranks"
 local start = require "grpo.runs.start"
 
@@ -97,7 +98,9 @@ function run.run(o, cli)
     ready, status = background.begin()
     if not ready then return status end
   end
-  local tr, directory = start.trainer(request_of(o, ready ~= nil))
+  local fine, tr, directory = xpcall(start.trainer, interrupt.traced, request_of(o, ready ~= nil))
+  if not fine and tr == interrupt.RAISED then return signal_status[core.signal_take()] end
+  if not fine then error(tr, 0) end
   if tr then ranks.note_binding() end
   if not ranks.first() then return follow(tr, cli) end
   if not tr then

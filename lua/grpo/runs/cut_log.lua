@@ -6,12 +6,13 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local interrupt = require "grpo.train.interrupt"
+local lines = require "grpo.runs.lines"
 local sums = require "grpo.runs.sums"
 
 local fs, must = core.fs, errors.must
 
 local BLOCK = 1 << 16
-local LONGEST = 1 << 26 -- no row has more bytes
 
 local function read(file, path, first, stop)
   file:seek("set", first)
@@ -20,11 +21,14 @@ local function read(file, path, first, stop)
   return errors.raise_plain("EIO", "%s: cannot be read: %s", path, message or "it became shorter")
 end
 
--- Iterates over the places behind newlines, from the last one to the first.
+-- Iterates over the places behind newlines, from the last one to the first.  A signal does not wait
+-- for it: nothing has been changed yet.
 local function line_ends(file, path, stop)
-  local places, n = {}, 0
+  local places, n, last = {}, 0, stop
   return function()
     while n == 0 and stop > 0 do
+      if core.signal_waits() then error(interrupt.RAISED, 0) end
+      if last - stop > lines.LONGEST then lines.refuse(path) end
       local first = math.max(0, stop - BLOCK)
       local text = read(file, path, first, stop)
       local at = text:find("\n", 1, true)
@@ -37,13 +41,14 @@ local function line_ends(file, path, stop)
     end
     if n == 0 then return nil end
     n = n - 1
-    return places[n + 1]
+    last = places[n + 1]
+    return last
   end
 end
 
 -- The step of the row that these bytes hold; nil if they are not a row, or a damaged one.
 local function step_of(file, path, first, stop)
-  if stop - first > LONGEST then return nil end
+  if stop - first > lines.LONGEST then return nil end
   local text = read(file, path, first, stop)
   if sums.state(text) == "damaged" then return nil end
   local ok, row = errors.try(core.json_decode, text)
@@ -52,7 +57,7 @@ end
 
 -- A whole row whose newline has become another byte, and not one that was being written.
 local function has_lost_its_end(file, path, first, stop)
-  return stop - first < LONGEST and stop > first
+  return stop - first < lines.LONGEST and stop > first
     and sums.state(read(file, path, first, stop - 1)) == "intact"
 end
 

@@ -10,6 +10,7 @@ local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
+local lines = require "grpo.runs.lines"
 local row_log = require "grpo.runs.row_log"
 local schema = require "grpo.runs.schema"
 local script_logs = require "grpo.runs.script_logs"
@@ -460,12 +461,11 @@ local function step_at_end(path)
   local file <close> = io.open(path, "rb")
   if not file then return nil end
   file:seek("set", math.max(0, file:seek("end") - (1 << 18)))
-  local lines = {}
-  for line in (file:read("a") or ""):gmatch("([^\n]*)\n") do lines[#lines + 1] = line end
-  for i = #lines, 1, -1 do
-    local ok, row = errors.try(core.json_decode, lines[i])
+  local list = lines.whole(file:read("a") or "")
+  for i = #list, 1, -1 do
+    local ok, row = errors.try(core.json_decode, list[i])
     local step = ok and type(row) == "table" and math.tointeger(row.step)
-    if step and sums.state(lines[i]) ~= "damaged" then return step end
+    if step and sums.state(list[i]) ~= "damaged" then return step end
   end
 end
 

@@ -5,6 +5,7 @@
 -- if they differ, reading begins again with the first row.
 
 local history = require "grpo.runs.history"
+local lines = require "grpo.runs.lines"
 local segments = require "grpo.runs.segments"
 
 local Follower = {}
@@ -42,8 +43,9 @@ end
 -- Gives the rows of an open file to each(row); returns how many of `most` are left.
 local function read_file(self, file, path, is_finished, each, most)
   file:seek("set", self.bytes)
+  local next_line = lines.reader(file, path, self.lines)
   while most > 0 do
-    local line = file:read("L")
+    local line = next_line()
     if not line or line:sub(-1) ~= "\n" and not is_finished then return most end
     self.bytes, self.lines, self.last = self.bytes + #line, self.lines + 1, line
     each((history.checked_row(self.name, line, path, self.lines, is_finished)))

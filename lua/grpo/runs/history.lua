@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local lines = require "grpo.runs.lines"
 local options = require "grpo.options"
 local schema = require "grpo.runs.schema"
 local segments = require "grpo.runs.segments"
@@ -67,14 +68,19 @@ end
 -- Iterates over the rows of NAME.jsonl, and of the segments before it, or of FOLDER/NAME.jsonl:
 -- number of the line in its file, row.  A missing file has no rows.
 function history.rows(dir, name)
-  local number, kind = 0, name:match "^[^/]+"
-  local file, path, segment = segments.open_next(dir, name, 0)
+  local kind, segment = name:match "^[^/]+", 0
+  local number, file, path, next_line
+  local function open_next()
+    number, file, path, segment = 0, segments.open_next(dir, name, segment)
+    next_line = file and lines.reader(file, path, 0)
+  end
+  open_next()
   return function()
-    local line = file and file:read("L")
+    local line = file and next_line()
     while file and not line and segment do
       file:close()
-      number, file, path, segment = 0, segments.open_next(dir, name, segment)
-      line = file and file:read("L")
+      open_next()
+      line = file and next_line()
     end
     local row
     number = number + 1

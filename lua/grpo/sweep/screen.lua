@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
+local log_lines = require "grpo.runs.lines"
 
 local Screen = {}
 Screen.__index = Screen
@@ -25,9 +26,8 @@ local function last_metrics(dir)
   local file <close> = io.open(dir .. "/metrics.jsonl", "rb")
   if not file then return nil end
   file:seek("set", math.max(0, file:seek("end") - END_BYTES))
-  local last
-  for line in (file:read("a") or ""):gmatch("([^\n]*)\n") do last = line end
-  local ok, row = pcall(core.json_decode, last or "")
+  local list = log_lines.whole(file:read("a") or "")
+  local ok, row = pcall(core.json_decode, list[#list] or "")
   return ok and type(row) == "table" and row or nil
 end
 
