@@ -105,8 +105,8 @@ describe("a log that is cut back", function()
     end
   end)
 
-  -- Calls f; returns how many bytes were read meanwhile from files that io.open has opened, how many
-  -- at once, and as pcall.
+  -- Calls f; returns how many bytes were read meanwhile from files that io.open has opened, how
+  -- many at once, and as pcall.
   local function counted(f)
     local library = tiny.library().io
     local open, bytes, most = library.open, 0, 0
