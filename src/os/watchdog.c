@@ -185,7 +185,7 @@ static void say_alive(double now) {
   const double took = now - dog.progressed;
   if (progress != dog.progress || waits) {
     if (progress != dog.progress && !waits && took > dog.slowest_ms / 1000.0)
-      dog.slowest_ms = (uint32_t)(took * 1000);
+      dog.slowest_ms = beat_ms(took);
     dog.progress = progress;
     dog.progressed = now;
   }
@@ -194,7 +194,7 @@ static void say_alive(double now) {
                   .waits = waits,
                   .progress = progress,
                   .slowest_ms = dog.slowest_ms,
-                  .allowed_ms = (uint32_t)(progress_allowed() * 1000)};
+                  .allowed_ms = beat_ms(progress_allowed())};
   say(&b);
 }
 

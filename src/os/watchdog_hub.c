@@ -15,6 +15,7 @@
 enum {
   STRANGERS = 64,     /* connections that have not said who they are */
   GREETING = 10,      /* seconds in which they must */
+  SILENT = 1,         /* seconds after which another may take their place */
   RECENT = 3,         /* seconds: a rank that was heard of since then is alive */
   JUMP = 2,           /* more seconds between two looks: this process did not run */
   FAREWELL_MS = 2000, /* for ranks to read that all end */
@@ -28,13 +29,13 @@ typedef struct Peer {
   PeerState state;
   double heard, progressed; /* when; of a stranger, heard: when it came */
   Beat last;
-  char in[sizeof(Beat)];
-  size_t got;
+  char in[sizeof(Beat)], out[sizeof(Beat)]; /* a part of each is still to come, or to go */
+  size_t got, left;                         /* of in: there; of out: not sent yet */
 } Peer;
 
 struct Hub {
   uint8_t ranks_word[BEAT_WORD], own_word[BEAT_WORD];
-  int size, listening;
+  int size, listening, screen;
   double floor, looked, slowest; /* seconds */
   double all_wait;               /* since when; 0: one works */
   bool over, told;               /* all end; the user knows why */
@@ -57,24 +58,43 @@ Hub *hub_new(int size, double floor, const uint8_t ranks[BEAT_WORD], const uint8
   return NULL;
 }
 
+static void drop(Peer *p) {
+  if (p->fd >= 0) close(p->fd);
+  p->fd = -1;
+  p->got = p->left = 0;
+}
+
 void hub_free(Hub *h) {
   if (!h) return;
+  for (int i = 0; h->peer && i < h->size + STRANGERS; i++) drop(&h->peer[i]);
   mem_free(h->peer);
   mem_free(h->poll);
   mem_free(h);
 }
 
-/* ---- words ------------------------------------------------------------------------------ */
-
-/* A beat fits into the socket, or its reader has not read for minutes. */
-static void say(const Peer *p, const Beat *b) {
-  if (p->fd >= 0) (void)!send(p->fd, b, sizeof *b, MSG_NOSIGNAL | MSG_DONTWAIT);
+uint32_t beat_ms(double seconds) {
+  return seconds * 1000 < UINT32_MAX ? (uint32_t)(seconds * 1000) : UINT32_MAX;
 }
 
-static void drop(Peer *p) {
-  if (p->fd >= 0) close(p->fd);
-  p->fd = -1;
-  p->got = 0;
+/* ---- words ------------------------------------------------------------------------------ */
+
+/* Sends what is left of a beat. */
+static void go_on(Peer *p) {
+  const ssize_t n =
+      send(p->fd, p->out + sizeof p->out - p->left, p->left, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n > 0) p->left -= (size_t)n;
+}
+
+/* A beat fits into the socket, or its reader has not read for minutes.  Then it is left out, but
+ * never half of it, because the rest would be taken for the beginning of the next one. */
+static void say(Peer *p, const Beat *b) {
+  if (p->fd < 0) return;
+  if (p->left) go_on(p);
+  if (p->left) return;
+  memcpy(p->out, b, sizeof p->out);
+  p->left = sizeof p->out;
+  go_on(p);
+  if (p->left == sizeof p->out) p->left = 0;
 }
 
 /* Ends all ranks, with this line unless one of them has spoken. */
@@ -88,7 +108,7 @@ static void end_all(Hub *h, int status, const char *line, ...) {
     vsnprintf(text, sizeof text - 1, line, args);
     va_end(args);
     strcat(text, "\n");
-    (void)!write(STDERR_FILENO, text, strlen(text));
+    (void)!write(h->screen, text, strlen(text));
   }
   const Beat end = {.kind = BEAT_END, .status = status};
   for (int r = 0; r < h->size; r++)
@@ -96,6 +116,13 @@ static void end_all(Hub *h, int status, const char *line, ...) {
 }
 
 /* ---- what ranks say ----------------------------------------------------------------------- */
+
+/* The name of a host, which is shown on a terminal. */
+static void make_clean(char *name, size_t size) {
+  name[size - 1] = 0;
+  for (; *name; name++)
+    if (*name < ' ' || *name > '~') *name = '?';
+}
 
 static void welcome(Hub *h, Peer *from) {
   const Beat *b = (const void *)from->in;
@@ -109,7 +136,7 @@ static void welcome(Hub *h, Peer *from) {
   Peer *p = &h->peer[r];
   *p = (Peer){.fd = from->fd, .state = PEER_HERE, .heard = h->looked, .progressed = h->looked};
   p->last = *b;
-  p->last.host[sizeof b->host - 1] = 0;
+  make_clean(p->last.host, sizeof p->last.host);
   from->fd = -1;
   from->got = 0;
   memcpy(hello.word, h->own_word, sizeof hello.word);
@@ -134,6 +161,7 @@ static void take(Hub *h, Peer *p) {
       welcome(h, p);
     else
       drop(p);
+  } else if (p->state == PEER_LEFT) { /* its farewell was its last word */
   } else if (b.kind == BEAT_ALIVE) {
     take_alive(h, p, &b);
   } else if (b.kind == BEAT_LEAVE || b.kind == BEAT_END) {
@@ -169,15 +197,20 @@ static void hear(Hub *h, Peer *p) {
   }
 }
 
-static void let_in(Hub *h) {
-  const int fd = accept(h->listening, NULL, NULL);
-  if (fd < 0) return;
-  for (int i = h->size; i < h->size + STRANGERS; i++) {
-    if (h->peer[i].fd >= 0) continue;
-    h->peer[i] = (Peer){.fd = fd, .heard = h->looked};
-    return;
+/* Lets in one who has come; false: nobody has, or there is no place yet.  A rank greets at once, so
+ * whoever has not can be replaced. */
+static bool let_in(Hub *h) {
+  Peer *place = NULL;
+  for (Peer *p = h->peer + h->size; p < h->peer + h->size + STRANGERS; p++) {
+    const bool silent = p->fd >= 0 && h->looked - p->heard > SILENT;
+    if (p->fd < 0 && (!place || place->fd >= 0)) place = p;
+    if (silent && (!place || (place->fd >= 0 && p->heard < place->heard))) place = p;
   }
-  close(fd);
+  const int fd = place ? accept(h->listening, NULL, NULL) : -1;
+  if (fd < 0) return false;
+  drop(place);
+  *place = (Peer){.fd = fd, .heard = h->looked};
+  return true;
 }
 
 /* ---- who fails ------------------------------------------------------------------------------ */
@@ -235,8 +268,8 @@ static void look_at_rank(Hub *h, const Peer *p, const Peer *waits) {
             r, p->last.host, still, other, waits->last.host);
 }
 
-static void look(Hub *h) {
-  const double now = clock_seconds(), away = now - h->looked;
+void hub_look(Hub *h, double now) {
+  const double away = now - h->looked;
   h->looked = now;
   if (away > JUMP) /* this process, or the machine, was stopped */
     for (Peer *p = h->peer; p < h->peer + h->size; p++) p->heard += away, p->progressed += away;
@@ -246,15 +279,21 @@ static void look(Hub *h) {
   for (const Peer *p = h->peer; waits && p < h->peer + h->size; p++)
     if (p->state == PEER_HERE && p != waits) look_at_rank(h, p, waits);
   look_at_calls(h);
-  const Beat alive = {.kind = BEAT_ALIVE, .patience_ms = (uint32_t)(patience(h, NULL) * 1000)};
+  const Beat alive = {.kind = BEAT_ALIVE, .patience_ms = beat_ms(patience(h, NULL))};
   for (int r = 0; r < h->size; r++)
     if (h->peer[r].state == PEER_HERE) say(&h->peer[r], &alive);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
-/* Waits for words, at most this long. */
-static void listen_for(Hub *h, int ms) {
+void hub_begin(Hub *h, int own, int listening, int screen, double now) {
+  h->listening = listening;
+  h->screen = screen;
+  h->looked = now;
+  h->peer[h->size] = (Peer){.fd = own, .heard = now}; /* it says hello as all do */
+}
+
+void hub_listen(Hub *h, int ms) {
   nfds_t n = 0;
   h->poll[n++] = (struct pollfd){.fd = h->listening, .events = POLLIN};
   for (int i = 0; i < h->size + STRANGERS; i++)
@@ -263,7 +302,13 @@ static void listen_for(Hub *h, int ms) {
   n = 1;
   for (int i = 0; i < h->size + STRANGERS; i++) /* in the same order; hear() closes, opens none */
     if (h->peer[i].fd >= 0 && h->poll[n++].revents) hear(h, &h->peer[i]);
-  if (h->poll[0].revents) let_in(h);
+  while (h->poll[0].revents && let_in(h)) {}
+}
+
+bool hub_has_ended_all(const Hub *h) { return h->over; }
+
+static void round_of(Hub *h) {
+  hub_listen(h, BEAT_MS);
   nanosleep(&(struct timespec){.tv_nsec = ROUND_NS}, NULL);
 }
 
@@ -275,18 +320,16 @@ static bool is_alone(const Hub *h) {
 }
 
 void hub_run(Hub *h, int own, int listening) {
-  h->listening = listening;
-  h->looked = clock_seconds();
-  h->peer[h->size] = (Peer){.fd = own, .heard = h->looked}; /* it says hello as all do */
+  hub_begin(h, own, listening, STDERR_FILENO, clock_seconds());
   double next = h->looked;
   bool met = false;
   while (!h->over && !(met && is_alone(h))) {
-    listen_for(h, BEAT_MS);
+    round_of(h);
     met |= h->peer[0].state != PEER_ABSENT || h->peer[h->size].fd != own;
     if (clock_seconds() < next) continue;
-    look(h);
+    hub_look(h, clock_seconds());
     next = h->looked + BEAT_MS / 1000.0;
   }
   const double end = clock_seconds() + FAREWELL_MS / 1000.0;
-  while (!is_alone(h) && clock_seconds() < end) listen_for(h, BEAT_MS);
+  while (!is_alone(h) && clock_seconds() < end) round_of(h);
 }

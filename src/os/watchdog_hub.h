@@ -5,6 +5,7 @@
 #ifndef GRPO_OS_WATCHDOG_HUB_H
 #define GRPO_OS_WATCHDOG_HUB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum BeatKind {
@@ -33,14 +34,25 @@ typedef struct Beat {
   char host[64];
 } Beat;
 
+/* Seconds, from 0, as a beat has them: at most 49 days. */
+uint32_t beat_ms(double seconds);
+
 typedef struct Hub Hub;
 
 /* Memory for the hub of `size` ranks; NULL: there is none.  ranks, own: what ranks say to be
  * believed, and what it says itself. */
 Hub *hub_new(int size, double floor, const uint8_t ranks[BEAT_WORD], const uint8_t own[BEAT_WORD]);
-void hub_free(Hub *h);
+void hub_free(Hub *h); /* closes what it listens to; NULL is fine */
 /* The life of the process: until all ranks have left or are gone.  own: the connection of rank 0;
  * listening: where the others come. */
 void hub_run(Hub *h, int own, int listening);
+
+/* Its parts.  screen: where its one line goes; now: of clock_seconds(). */
+void hub_begin(Hub *h, int own, int listening, int screen, double now);
+/* Hears what has come, or comes within this time. */
+void hub_listen(Hub *h, int ms);
+/* Tells the ranks that it is there, and ends them all if one fails. */
+void hub_look(Hub *h, double now);
+bool hub_has_ended_all(const Hub *h);
 
 #endif

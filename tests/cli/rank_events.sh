@@ -84,6 +84,10 @@ for kind in openmpi mpich; do
   result "$kind: ranks take no sessions, and attach says why" "$(
     grep -q '^grpo: attach: s.*/exp-001 is running, but takes no sessions, because several ranks train it' err || show err
     grep -q 'no sessions can be attached.*several ranks train' s$kind/exp-001/run.log || show s$kind/exp-001/run.log)"
+  GRPO_RELOAD_ALWAYS=1 COMMAND='echo "return { scale = 9, more = 1 }" >reward.lua' EDIT=2 ranks 2 "$GRPO" run exp.lua --quiet --dir w$kind \
+    --threads 1 --steps 4 >/dev/null 2>err
+  result "$kind: a line says that ranks do not reload a file" "$([ "$(grep -c '^not reloaded, because several ranks train: .*reward.lua; ' err)" = 1 ] || show err)"
+  original
   forced many ranks 3
   result "$kind: 3 ranks resume with another script: the bytes of one process" "$(resumed; different onef/exp-001 many/exp-001)"
 done

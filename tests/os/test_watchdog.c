@@ -159,3 +159,136 @@ TEST(no_hub_is_an_error) {
   const WatchdogCard none = {0};
   CHECK(watchdog_join(&none, 1, RANKS) == GRPO_EIO);
 }
+
+/* ---- the hub alone ------------------------------------------------------------------------- */
+
+enum { FLOOR = 50, SILENT = 150 };
+
+/* A hub of RANKS ranks, at second 100, to which nobody has come. */
+typedef struct Place {
+  Hub *hub;
+  struct sockaddr_in at;
+  int own, listening, screen[2];
+} Place;
+
+static const uint8_t ours[BEAT_WORD] = "ours", hubs[BEAT_WORD] = "hubs";
+
+static void place_open(Place *p) {
+  int pair[2];
+  socklen_t n = sizeof p->at;
+  *p = (Place){.at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+  p->hub = hub_new(RANKS, FLOOR, ours, hubs);
+  p->listening = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  CHECK(p->hub && !bind(p->listening, (struct sockaddr *)&p->at, n) && !listen(p->listening, 200));
+  CHECK(!getsockname(p->listening, (struct sockaddr *)&p->at, &n) && !pipe(p->screen));
+  CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && !fcntl(p->screen[0], F_SETFL, O_NONBLOCK));
+  p->own = pair[0];
+  hub_begin(p->hub, pair[1], p->listening, p->screen[1], 100);
+}
+
+static void place_close(Place *p) {
+  hub_free(p->hub);
+  close(p->own);
+  close(p->listening);
+  for (int i = 0; i < 2; i++) close(p->screen[i]);
+}
+
+static int come(const Place *p) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(!connect(fd, (const struct sockaddr *)&p->at, sizeof p->at));
+  return fd;
+}
+
+static void tell(const Place *p, int fd, Beat b) {
+  memcpy(b.word, ours, sizeof b.word);
+  CHECK(send(fd, &b, sizeof b, MSG_NOSIGNAL) == (ssize_t)sizeof b);
+  for (int i = 0; i < 3; i++) hub_listen(p->hub, 20);
+}
+
+/* The next word of the hub; kind 0: there is none. */
+static Beat word_of(int fd) {
+  Beat b = {0};
+  if (recv(fd, &b, sizeof b, MSG_DONTWAIT) != (ssize_t)sizeof b) b.kind = 0;
+  return b;
+}
+
+TEST(silent_strangers_keep_no_rank_out) {
+  Place p;
+  int fd[SILENT];
+  place_open(&p);
+  for (int i = 0; i < SILENT; i++) fd[i] = come(&p);
+  for (int i = 0; i < 3; i++) hub_listen(p.hub, 20);
+  const int rank = come(&p);
+  hub_look(p.hub, 101.5);
+  hub_listen(p.hub, 20);
+  hub_look(p.hub, 103);
+  tell(&p, rank, (Beat){.kind = BEAT_HELLO, .rank = 1});
+  const Beat b = word_of(rank);
+  CHECK(b.kind == BEAT_HELLO && !memcmp(b.word, hubs, sizeof b.word));
+  for (int i = 0; i < SILENT; i++) close(fd[i]);
+  close(rank);
+  place_close(&p);
+}
+
+TEST(a_patience_of_more_than_49_days_is_that) {
+  Place p;
+  place_open(&p);
+  tell(&p, p.own, (Beat){.kind = BEAT_HELLO, .rank = 0});
+  hub_look(p.hub, 101);
+  tell(&p, p.own, (Beat){.kind = BEAT_ALIVE, .slowest_ms = UINT32_MAX / HUB_TIMES});
+  hub_look(p.hub, 102);
+  CHECK(word_of(p.own).kind == BEAT_HELLO);
+  CHECK(word_of(p.own).patience_ms == FLOOR * 1000);
+  CHECK(word_of(p.own).patience_ms == UINT32_MAX);
+  CHECK(beat_ms(1.5) == 1500 && beat_ms(1e9) == UINT32_MAX);
+  place_close(&p);
+}
+
+TEST(the_name_of_a_host_writes_nothing_else_to_the_screen) {
+  Place p;
+  char line[512] = "";
+  place_open(&p);
+  const int rank = come(&p);
+  tell(&p, rank, (Beat){.kind = BEAT_HELLO, .rank = 2, .host = "a\033[31m\nb"});
+  close(rank);
+  for (int i = 0; i < 3; i++) hub_listen(p.hub, 20);
+  CHECK(hub_has_ended_all(p.hub));
+  CHECK(read(p.screen[0], line, sizeof line - 1) > 0);
+  CHECK(!strncmp(line, "grpo: rank 2 on a?[31m?b is gone", 32));
+  place_close(&p);
+}
+
+/* The words that have come; a part of one is kept in `part`, which has `*n` bytes. */
+static void check_words(int fd, char part[sizeof(Beat)], size_t *n) {
+  Beat b;
+  while (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 1000) > 0) {
+    const ssize_t got = recv(fd, part + *n, sizeof b - *n, MSG_DONTWAIT);
+    if (got <= 0) return;
+    *n += (size_t)got;
+    if (*n < sizeof b) continue;
+    *n = 0;
+    memcpy(&b, part, sizeof b);
+    CHECK(b.kind == BEAT_HELLO || b.kind == BEAT_ALIVE);
+  }
+}
+
+TEST(a_rank_that_has_not_read_for_long_gets_whole_words) {
+  const int small = 1;
+  char part[sizeof(Beat)];
+  size_t n = 0;
+  double now = 100;
+  Place p;
+  place_open(&p);
+  CHECK(!setsockopt(p.listening, SOL_SOCKET, SO_SNDBUF, &small, sizeof small));
+  CHECK(!setsockopt(p.listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+  const int fd = come(&p);
+  CHECK(!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+  tell(&p, fd, (Beat){.kind = BEAT_HELLO, .rank = 0});
+  for (int i = 0; i < 600; i++) hub_look(p.hub, now += 0.25); /* more than the sockets hold */
+  for (int i = 0; i < 3; i++) {
+    check_words(fd, part, &n);
+    hub_look(p.hub, now += 0.25);
+  }
+  close(fd);
+  place_close(&p);
+}

@@ -32,7 +32,8 @@ function Ranks:open()
   if run then
     events.load(tr, run.dir, ranks.of_first(function() return events.text(run.dir) end))
   end
-  tr.watch = reload.watch(tr, "", run)
+  tr.watch = reload.watch(tr, tr.directory and tr.directory.info.script or "", run)
+  tr.watch.several = true
   if tr.directory then
     tr.directory:note("no sessions can be attached and no file is reloaded: several ranks train")
   end

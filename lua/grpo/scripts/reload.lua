@@ -317,6 +317,11 @@ function Watch:take(changed)
   return "not reloaded, the old code stays: " .. errors.line(result)
 end
 
+local function not_by_several(changed)
+  return ("not reloaded, because several ranks train: %s; stop the run and resume it with --force "
+    .. "and its script, which takes the files as they are then"):format(table.concat(changed, ", "))
+end
+
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
 function Watch:poll()
   local now, tr = core.clock(), self.tr
@@ -326,7 +331,7 @@ function Watch:poll()
   if not self.path then return end
   local changed = self.files:changed()
   if #changed == 0 then return end
-  local text = self:take(changed)
+  local text = self.several and not_by_several(changed) or self:take(changed)
   tr.view:line(text)
   tr.directory:note(text)
 end
