@@ -1,18 +1,22 @@
--- tools/gen-trl.lua - writes docs/trl.svg, the curves of docs/performance.md beside TRL, from the
--- steps of all runs in bench/results/trl.csv.
+-- tools/gen-trl.lua - writes docs/trl.svg and docs/trl-gemma.svg, the curves of docs/performance.md
+-- beside TRL, from the steps of all runs in bench/results/trl.csv.
 --
---   ./grpo repl <tools/gen-trl.lua        (OUT=DIR writes DIR/docs/trl.svg)
+--   ./grpo repl <tools/gen-trl.lua        (OUT=DIR writes into DIR/docs)
 
 local core = require "grpo.core"
 local data = require "grpo.data"
 
-local MODES = {
-  { name = "lora", title = "SmolLM2-135M, LoRA", grad = 2 },
-  { name = "full", title = "SmolLM2-135M, all weights", grad = 20 },
+-- tops: of the panels that have no `high`, by mode.
+local MODELS = {
+  { name = "smol", title = "SmolLM2-135M", file = "trl.svg",
+    tops = { lora = { kl = 2, grad_norm = 2 }, full = { kl = 2, grad_norm = 20 } } },
+  { name = "gemma", title = "Gemma 3 270M", file = "trl-gemma.svg",
+    tops = { lora = { kl = 4, grad_norm = 10 }, full = { kl = 4, grad_norm = 60 } } },
 }
+local MODES = { { name = "lora", title = "LoRA" }, { name = "full", title = "all weights" } }
 local PANELS = {
   { column = "reward", title = "reward", high = 1 },
-  { column = "kl", title = "kl, nats a token", high = 2 },
+  { column = "kl", title = "kl, nats a token" },
   { column = "entropy", title = "entropy, nats a token", high = 4 },
   { column = "grad_norm", title = "gradient norm" },
 }
@@ -23,7 +27,7 @@ local SIDES = {
 local STEPS, MEAN_OF = 100, 10
 local WIDTH, HEIGHT, LEFT, TOP, GAP = 340, 110, 40, 76, 42
 
-local out = {}
+local out
 local function put(format, ...) out[#out + 1] = format:format(...) end
 
 local function text(x, y, value, style)
@@ -31,10 +35,10 @@ local function text(x, y, value, style)
 end
 
 -- { [mode .. side] = { [seed] = { [column] = { value of each step } } } }
-local function read()
+local function read(model)
   local sides = {}
   for _, row in ipairs(data.csv("bench/results/trl.csv")) do
-    if row.model == "smol" then
+    if row.model == model.name then
       local seeds = sides[row.mode .. row.side] or {}
       sides[row.mode .. row.side] = seeds
       local run = seeds[row.seed] or {}
@@ -94,22 +98,24 @@ local function axes(title, top, x0, y0)
   end
 end
 
-local sides = read()
-put('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif"'
-  .. ' font-size="12" fill="#1f2937" role="img" aria-label="metrics of runs of grpo and of TRL">',
-  2 * (LEFT + WIDTH) + 30, TOP + #PANELS * (HEIGHT + GAP) - 10)
-put('<rect width="100%%" height="100%%" fill="#ffffff"/>')
-for i, side in ipairs(SIDES) do
-  put('<rect x="%g" y="10" width="14" height="8" fill="%s"/>', LEFT + (i - 1) * 90, side.colour)
-  text(LEFT + 20 + (i - 1) * 90, 18, side.label)
+local function head(model)
+  put('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif"'
+    .. ' font-size="12" fill="#1f2937" role="img" aria-label="metrics of runs of grpo and of TRL'
+    .. ' on %s">', 2 * (LEFT + WIDTH) + 30, TOP + #PANELS * (HEIGHT + GAP) - 10, model.title)
+  put('<rect width="100%%" height="100%%" fill="#ffffff"/>')
+  for i, side in ipairs(SIDES) do
+    put('<rect x="%g" y="10" width="14" height="8" fill="%s"/>', LEFT + (i - 1) * 90, side.colour)
+    text(LEFT + 20 + (i - 1) * 90, 18, side.label)
+  end
+  text(LEFT + 190, 18, "by step: the mean of the runs, and their lowest and highest; "
+    .. "means of ten steps, cut at the top", 'fill="#6b7280"')
 end
-text(LEFT + 190, 18, "by step: the mean of the runs, and their lowest and highest; "
-  .. "means of ten steps, cut at the top", 'fill="#6b7280"')
-for m, mode in ipairs(MODES) do
-  local x0 = LEFT + (m - 1) * (LEFT + WIDTH + 10)
-  text(x0, 44, mode.title, 'font-weight="bold" font-size="14"')
+
+local function column(model, mode, sides, x0)
+  text(x0, 44, model.title .. ", " .. mode.title, 'font-weight="bold" font-size="14"')
   for i, panel in ipairs(PANELS) do
-    local y0, top = TOP + (i - 1) * (HEIGHT + GAP), panel.high or mode.grad
+    local y0 = TOP + (i - 1) * (HEIGHT + GAP)
+    local top = panel.high or model.tops[mode.name][panel.column]
     axes(panel.title, top, x0, y0)
     for _, side in ipairs(SIDES) do
       local seeds = sides[mode.name .. side.name]
@@ -117,6 +123,15 @@ for m, mode in ipairs(MODES) do
     end
   end
 end
-put("</svg>")
-local path = (os.getenv "OUT" or ".") .. "/docs/trl.svg"
-assert(core.fs.write(path, table.concat(out, "\n") .. "\n"))
+
+for _, model in ipairs(MODELS) do
+  out = {}
+  head(model)
+  local sides = read(model)
+  for m, mode in ipairs(MODES) do
+    column(model, mode, sides, LEFT + (m - 1) * (LEFT + WIDTH + 10))
+  end
+  put("</svg>")
+  local path = ("%s/docs/%s"):format(os.getenv "OUT" or ".", model.file)
+  assert(core.fs.write(path, table.concat(out, "\n") .. "\n"))
+end

@@ -63,7 +63,9 @@ OUT=$work "$GRPO" repl <tools/gen-signs.lua
 result "docs/signs.svg is what tools/gen-signs.lua writes" "$(diff docs/signs.svg "$work/docs/signs.svg" | head -n 6)"
 
 OUT=$work "$GRPO" repl <tools/gen-trl.lua
-result "docs/trl.svg is what tools/gen-trl.lua writes" "$(diff docs/trl.svg "$work/docs/trl.svg" | head -n 6)"
+for picture in trl.svg trl-gemma.svg; do
+  result "docs/$picture is what tools/gen-trl.lua writes" "$(diff "docs/$picture" "$work/docs/$picture" | head -n 6)"
+done
 
 # the lines from "for step" to its end
 loop_of() { sed -n '/^for step = /,/^end$/p' "$1"; }
