@@ -244,7 +244,6 @@ for k in 1 2; do
 done
 result "they are other ones than without it" "$(cmp -s one/exp-001/latest/model.safetensors older1/exp-001/latest/model.safetensors && echo same
   cmp -s older1/exp-001/latest/model.safetensors older2/exp-001/latest/model.safetensors && echo same)"
-slow=$slow' checkpoint = { every = 5 },'
 "$GRPO" run exp.lua --quiet --dir more --threads 1 --steps 12 workers.staleness=1 'train.sampler_correction={}' >/dev/null 2>err || cat err
 env -u SLOW "$GRPO" run --resume=more/exp-001 --force --quiet --threads 1 workers.staleness=16 >/dev/null 2>err; status=$?
 result "a run goes on with another staleness" "$([ $status = 0 ] || show err)"
@@ -253,6 +252,14 @@ older="workers.staleness=2 train.sampler_correction={} train.skip_zero_std_group
 {
   same "staleness 2 of an adapter" lora "" $adapter $older train.kl=0.1
   same "staleness 16 of a run of 12 steps" lora "" $adapter $older workers.staleness=16
+  # what is sampled ahead, with other options than those that its step then has
+  experiment changing.lua 'train = { lr = 1e-3, prompts_per_step = 5, steps = 12 }, hooks = { on_step = function(m, tr)
+    local s = tr.config.sampling
+    if m.step == 4 then s.temperature = 1.3 elseif m.step == 6 then s.top_k = 5 elseif m.step == 8 then s.stop = { "3" } end
+    if os.getenv("SLOW") then os.execute("for i in 1 2 3 4 5 6 7 8 9 0; do grep -q ready a.err && break; sleep 0.1; done; sleep 0.1") end end }'
+  same "staleness 1, and a hook that changes sampling" changing "" workers.staleness=1 'train.sampler_correction={}'
+  same "staleness 2, and a hook that changes sampling" changing "" workers.staleness=2 'train.sampler_correction={}'
+  result "they were sampled ahead of that" "$([ "$(ahead with)" -gt 20 ] || show with.err)"
   same "staleness 2, and prompts that do not fit" lora "" $adapter $older data.max_prompt_tokens=3 data.too_long=truncate_left
 }
 

@@ -28,8 +28,16 @@ local function with_its_weights(stage, batch, f)
   return record
 end
 
+local function copy_of(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for k, v in pairs(value) do copy[k] = copy_of(v) end
+  return copy
+end
+
 -- Workers begin with the rollouts of the following steps, which are to be sampled with weights that
--- are there already; they do it while this step's is learned from.  A mistake in a prompt ends the
+-- are there already; they do it while this step's is learned from.  The options are copies, because
+-- a hook or a session may change those of the run before that step.  A mistake in a prompt ends the
 -- run in its own step.
 local function begin_ahead(stage)
   local workers, older, config = stage.tr.workers, stage.older, stage.config
@@ -41,7 +49,8 @@ local function begin_ahead(stage)
     local ok, prompts = pcall(stage.source.look_ahead, stage.source, step - this,
       config.train.prompts_per_step)
     if not ok then return end
-    local options, ids = rollout.options(config, prompts, n, context(stage, step - this), "sample")
+    local options, ids = rollout.options(config, prompts, n, context(stage, step - this), "sample",
+      copy_of(config.sampling))
     options.prompts = ids
     local begun = older:during(step, stage.step, function() return workers:begin_ahead(options) end)
     if not begun then return end
