@@ -48,6 +48,36 @@ for f in adapter_model.safetensors adapter_config.json tokenizer.json; do
   refused "also merged" 3 "adapter/$f: it is damaged" -- export adapter merged --merge --base base
 done
 
+# ---- rows that are lost ---------------------------------------------------------------------------------------------------------
+# each row but the first and the last of a log, which its user may cut
+"$GRPO" run tiny.lua --quiet --dir plain log.segment_mib=64 train.steps=5 eval.every=1 >/dev/null 2>err </dev/null || show err
+for log in metrics completions eval; do
+  path=lost/tiny-001/$log.jsonl
+  rows=$(wc -l <plain/tiny-001/$log.jsonl)
+  case $log in completions) words='diff lost/tiny-001 plain/tiny-001' ;; *) words='report lost/tiny-001 --out lost.html' ;; esac
+  problem=''
+  for row in $(seq 2 $((rows - 1))); do
+    rm -rf lost && cp -r plain lost && sed -i "${row}d" $path
+    # shellcheck disable=SC2086
+    timeout 60 "$GRPO" $words >out 2>err </dev/null; status=$?
+    [ "$status $(wc -l <err)" = '3 1' ] && grep -q "^grpo: $path:$row: row $((row + 1)) of the log stands here, where row $row has to be; the file is damaged" err ||
+      problem="$problem
+row $row: status $status, $(cat err)"
+  done
+  [ "$rows" -ge 4 ] || problem="$problem only $rows rows"
+  result "each row that is taken out of $log.jsonl is missed by ${words%% *}" "$problem"
+done
+rm -rf lost && cp -r plain lost && sed -i 2d lost/tiny-001/completions.jsonl
+says=("lost/tiny-001/completions.jsonl:2: row 3 of the log stands here, where row 2 has to be" "or put an empty line in the place")
+refused "by replay" 3 "${says[@]}" -- replay lost/tiny-001 --reward tiny.lua
+refused "by report" 3 "${says[@]}" -- report lost/tiny-001 --out lost.html
+sed -i '1a\\' lost/tiny-001/completions.jsonl
+check "with an empty line in their place the others are read" "$GRPO" report lost/tiny-001 --out lost.html
+rm -rf lost && cp -r plain lost && unsummed lost/tiny-001 && sed -i 2d lost/tiny-001/metrics.jsonl
+check "rows of older versions, without sums, are read as ever" "$GRPO" report lost/tiny-001 --out lost.html
+rm -rf lost && cp -r plain lost && sed -i -E 's/, "log_line": [0-9]+, "crc32c": "[0-9a-f]{8}"\}$/}/' lost/tiny-001/metrics.jsonl
+check "and those without numbers" "$GRPO" report lost/tiny-001 --out lost.html
+
 # ---- a resume -------------------------------------------------------------------------------------------------------------------
 # again NAME : a copy of the run that was killed
 again() { rm -rf "$1"; cp -a crashed "$1"; run=$1/tiny-001; }

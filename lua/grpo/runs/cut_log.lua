@@ -46,13 +46,15 @@ local function line_ends(file, path, stop)
   end
 end
 
--- The step of the row that these bytes hold; nil if they are not a row, or a damaged one.
+-- The step of the row that these bytes hold, and the number of its line; nil if they are not a row,
+-- or a damaged one.
 local function step_of(file, path, first, stop)
   if stop - first > lines.LONGEST then return nil end
   local text = read(file, path, first, stop)
   if sums.state(text) == "damaged" then return nil end
   local ok, row = errors.try(core.json_decode, text)
-  return ok and type(row) == "table" and tonumber(row.step) or nil
+  if not ok or type(row) ~= "table" then return nil end
+  return tonumber(row.step), math.tointeger(row.log_line)
 end
 
 -- A whole row whose newline has become another byte, and not one that was being written.
@@ -62,16 +64,19 @@ local function has_lost_its_end(file, path, first, stop)
 end
 
 -- Returns where the file ends when it is cut; unreadable lines in the part that was looked at,
--- { first =, stop = } from the last one to the first; and the step of the last row that stays.
+-- { first =, stop = } from the last one to the first; and the step and the number of the last row
+-- that stays.
 local function place_to_cut(file, path, size, last, rows)
   local next_end = line_ends(file, path, size)
   local stop = next_end() or 0
   local place, unreadable, kept = stop, {}, nil
+  local numbers = { [0] = 0 } -- by where their rows end
   local of_last = {} -- where the rows of step `last` begin, from the last one to the first
   if has_lost_its_end(file, path, stop, size) then unreadable[1] = { first = stop, stop = size } end
   while stop > 0 do
     local first = next_end() or 0
-    local step = step_of(file, path, first, stop)
+    local step, number = step_of(file, path, first, stop)
+    numbers[stop] = number
     if step and (step < last or step == last and not rows) then
       kept = step
       break
@@ -89,7 +94,7 @@ local function place_to_cut(file, path, size, last, rows)
   for _, line in ipairs(unreadable) do
     if line.stop == place then place = line.first end
   end
-  return place, unreadable, #of_last > 0 and (rows or 0) > 0 and last or kept
+  return place, unreadable, #of_last > 0 and (rows or 0) > 0 and last or kept, numbers[place]
 end
 
 -- ---- unreadable lines -----------------------------------------------------------------------
@@ -139,13 +144,14 @@ end
 -- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
 -- the first `rows` ones (nil: none of them), and an incomplete last line.  Lines that cannot be
 -- read are moved to PATH.damaged if they stand behind the rows that stay.  Returns sentences about
--- lines that were not as they should be, how many bytes stay, and the step of the last row.
+-- lines that were not as they should be, how many bytes stay, and the step and the number of the last
+-- row.
 return function(path, last, rows)
-  if not fs.exists(path) then return {}, 0 end
+  if not fs.exists(path) then return {}, 0, nil, 0 end
   local file <close> = must(io.open(path, "rb"))
   file:setvbuf("no") -- rows are read exactly
   local size = file:seek("end")
-  local place, unreadable, kept = place_to_cut(file, path, size, last, rows)
+  local place, unreadable, kept, number = place_to_cut(file, path, size, last, rows)
   local remarks = {}
   if #unreadable > 0 then
     remarks[1] = said(file, path, unreadable, put_aside(file, path, place, unreadable))
@@ -155,5 +161,5 @@ return function(path, last, rows)
     remarks[#remarks + 1] = path:match("[^/]+$") .. ": the last line is incomplete and was cut"
   end
   if place < size then must(fs.truncate(path, place)) end
-  return remarks, place, kept
+  return remarks, place, kept, number
 end

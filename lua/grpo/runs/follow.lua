@@ -14,9 +14,11 @@ Follower.__index = Follower
 local follow = {}
 
 -- segment: how many segments are read to their end (the number of the last one); bytes, lines: of
--- the file behind it that were read; last: the line that was read last of this file
+-- the file behind it that were read; last: the line that was read last of this file;
+-- wanted: the number that the next row of it has to have, if that is known
 local function begin(self)
   self.segment, self.bytes, self.lines, self.last = 0, 0, 0, nil
+  self.wanted = nil
 end
 
 -- name: "metrics", "eval" or "completions"
@@ -48,7 +50,9 @@ local function read_file(self, file, path, is_finished, each, most)
     local line = next_line()
     if not line or line:sub(-1) ~= "\n" and not is_finished then return most end
     self.bytes, self.lines, self.last = self.bytes + #line, self.lines + 1, line
-    each((history.checked_row(self.name, line, path, self.lines, is_finished)))
+    local row
+    row, self.wanted = history.checked_row(self.name, line, path, self.lines, is_finished, self.wanted)
+    if row then each(row) end
     most = most - 1
   end
   return most
@@ -79,6 +83,7 @@ function Follower:read(each, restart, most)
     if left <= 0 then return true end
     if not number then return false end
     self.segment, self.bytes, self.lines, self.last = number, 0, 0, nil
+    self.wanted = nil
   end
 end
 

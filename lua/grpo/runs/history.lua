@@ -38,13 +38,16 @@ function history.reader(path)
   return must(io.open(path, "rb"))
 end
 
--- Returns the row in a line; nil and what is wrong with it.
+-- Returns the row in a line, and the number that it has among those of its log, or nil; nil and what
+-- is wrong with it.
 local function row_of(line)
-  if sums.state(line) == "damaged" then return nil, "its bytes are not those of its checksum" end
+  local state = sums.state(line)
+  if state == "damaged" then return nil, "its bytes are not those of its checksum" end
   local ok, row = errors.try(core.json_decode, line)
   if ok and type(row) == "table" then
-    row.crc32c = nil
-    return row
+    local number = state == "intact" and math.tointeger(row.log_line) or nil
+    row.crc32c, row.log_line = nil, nil
+    return row, number
   end
   return nil, "not a JSON object"
 end
@@ -55,36 +58,51 @@ local function is_incomplete(line)
   return line:sub(-1) ~= "\n" and sums.state(line:sub(1, -2)) ~= "intact"
 end
 
--- Returns the row in a line of a log's file; nil if the file is still being written, and this is
--- the beginning of a row.
-function history.checked_row(name, line, path, number, finished)
-  local row, problem = row_of(line)
-  if row then return schema.check(schema.shapes[name], row, path, number) end
+-- Returns the row in a line of a log's file, and the number of the row that has to follow; nil if the
+-- file is still being written, and this is the beginning of a row, and for an empty line, which
+-- stands for rows that were lost.  wanted: the number that the row has to have; nil: any.
+function history.checked_row(name, line, path, number, finished, wanted)
+  if line == "\n" then return nil end
+  local row, of_log = row_of(line)
+  if row and of_log and wanted and of_log ~= wanted then
+    errors.raise_plain("EFORMAT", "%s:%d: row %d of the log stands here, where row %d has to be; the "
+      .. "file is damaged: restore it from a copy, or put an empty line in the place of the rows that "
+      .. "are lost", path, number, of_log, wanted)
+  end
+  if row then return schema.check(schema.shapes[name], row, path, number), of_log and of_log + 1 end
   if not finished and is_incomplete(line) then return nil end
   return errors.raise_plain("EFORMAT", "%s:%d: %s; the file is damaged: restore the line from a "
-    .. "copy, or remove it", path, number, problem)
+    .. "copy, or leave it empty", path, number, of_log)
 end
 
 -- Iterates over the rows of NAME.jsonl, and of the segments before it, or of FOLDER/NAME.jsonl:
 -- number of the line in its file, row.  A missing file has no rows.
 function history.rows(dir, name)
   local kind, segment = name:match "^[^/]+", 0
-  local number, file, path, next_line
+  local number, file, path, next_line, wanted
   local function open_next()
+    local before, empty = segment, number == 0
     number, file, path, segment = 0, segments.open_next(dir, name, segment)
+    -- files were removed meanwhile, or an empty one stands for a lost one
+    if empty or segment and segment ~= before + 1 then wanted = nil end
     next_line = file and lines.reader(file, path, 0)
   end
+  number = 0
   open_next()
   return function()
-    local line = file and next_line()
-    while file and not line and segment do
-      file:close()
-      open_next()
+    local line, row
+    repeat
       line = file and next_line()
-    end
-    local row
-    number = number + 1
-    if line then row = history.checked_row(kind, line, path, number, segment) end
+      while file and not line and segment do
+        file:close()
+        open_next()
+        line = file and next_line()
+      end
+      number = number + 1
+      if line then
+        row, wanted = history.checked_row(kind, line, path, number, segment, wanted)
+      end
+    until line ~= "\n"
     if row then return number, row end
     if file then file:close() end
     file = nil

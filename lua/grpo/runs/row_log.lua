@@ -9,7 +9,8 @@ local sums = require "grpo.runs.sums"
 
 local fs, must = core.fs, errors.must
 
--- { run =, name =, writer =, bytes = of the file, step = of the last row }
+-- { run =, name =, writer =, bytes = of the file, step = of the last row, number = how many rows there
+-- were, nil if an older version began the log }
 local Log = {}
 Log.__index = Log
 
@@ -29,7 +30,7 @@ end
 
 -- run: the object of directory.lua
 function row_log.open(run, name)
-  local log = setmetatable({ run = run, name = name }, Log)
+  local log = setmetatable({ run = run, name = name, number = 0 }, Log)
   open(log)
   return log
 end
@@ -65,13 +66,14 @@ end
 
 -- options: those of `log` that are for segments
 function Log:append(row, options)
-  local line = sums.line(row)
+  local number = self.number and self.number + 1
+  local line = sums.line(row, number)
   -- rows of one step stay together, so that a resume finds all of them in one file
   if self.bytes >= options.segment_mib * 2 ^ 20 and row.step ~= self.step then
     begin_file(self, options.keep_segments)
   end
   must(self.writer:put(line))
-  self.bytes, self.step = self.bytes + #line, row.step
+  self.bytes, self.step, self.number = self.bytes + #line, row.step, number
 end
 
 function Log:sync()
@@ -102,8 +104,8 @@ function Log:cut(last_step, rows)
   local run, name, whole = self.run, self.name, true
   recover(self)
   while true do
-    local remarks, left, step = cut_log(path_of(self), last_step, rows)
-    self.step = step
+    local remarks, left, step, number = cut_log(path_of(self), last_step, rows)
+    self.step, self.number = step, number
     for _, line in ipairs(remarks) do run:remark(line) end
     whole = whole and #remarks == 0
     local numbers = segments.numbers(run.dir, name)

@@ -22,9 +22,11 @@ local function with_sum(object, open, close)
   return ('%s,%s"crc32c": "%08x"%s\n'):format(object, open, fs.crc32c(object), close)
 end
 
--- The object as one line, with its sum.
-function sums.line(object)
-  return with_sum(core.json_encode(object):sub(1, -2), " ", "}")
+-- The object as one line, with its sum; number, optional: of the line in its log.
+function sums.line(object, number)
+  local text = core.json_encode(object):sub(1, -2)
+  if number then text = ('%s, "log_line": %d'):format(text, number) end
+  return with_sum(text, " ", "}")
 end
 
 -- The object on indented lines, with its sum.
