@@ -144,8 +144,7 @@ end
 -- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
 -- the first `rows` ones (nil: none of them), and an incomplete last line.  Lines that cannot be
 -- read are moved to PATH.damaged if they stand behind the rows that stay.  Returns sentences about
--- lines that were not as they should be, how many bytes stay, and the step and the number of the last
--- row.
+-- lines that were not as they should be, how many bytes stay, and step and number of the last row.
 return function(path, last, rows)
   if not fs.exists(path) then return {}, 0, nil, 0 end
   local file <close> = must(io.open(path, "rb"))

@@ -51,7 +51,8 @@ local function read_file(self, file, path, is_finished, each, most)
     if not line or line:sub(-1) ~= "\n" and not is_finished then return most end
     self.bytes, self.lines, self.last = self.bytes + #line, self.lines + 1, line
     local row
-    row, self.wanted = history.checked_row(self.name, line, path, self.lines, is_finished, self.wanted)
+    row, self.wanted = history.checked_row(self.name, line, path, self.lines, is_finished,
+      self.wanted)
     if row then each(row) end
     most = most - 1
   end

@@ -38,8 +38,8 @@ function history.reader(path)
   return must(io.open(path, "rb"))
 end
 
--- Returns the row in a line, and the number that it has among those of its log, or nil; nil and what
--- is wrong with it.
+-- Returns the row in a line, and the number that it has in its log, or nil; nil and what is wrong
+-- with it.
 local function row_of(line)
   local state = sums.state(line)
   if state == "damaged" then return nil, "its bytes are not those of its checksum" end
@@ -58,16 +58,16 @@ local function is_incomplete(line)
   return line:sub(-1) ~= "\n" and sums.state(line:sub(1, -2)) ~= "intact"
 end
 
--- Returns the row in a line of a log's file, and the number of the row that has to follow; nil if the
--- file is still being written, and this is the beginning of a row, and for an empty line, which
+-- Returns the row in a line of a log's file, and the number of the row that has to follow; nil if
+-- the file is still being written, and this is the beginning of a row, and for an empty line, which
 -- stands for rows that were lost.  wanted: the number that the row has to have; nil: any.
 function history.checked_row(name, line, path, number, finished, wanted)
   if line == "\n" then return nil end
   local row, of_log = row_of(line)
   if row and of_log and wanted and of_log ~= wanted then
-    errors.raise_plain("EFORMAT", "%s:%d: row %d of the log stands here, where row %d has to be; the "
-      .. "file is damaged: restore it from a copy, or put an empty line in the place of the rows that "
-      .. "are lost", path, number, of_log, wanted)
+    errors.raise_plain("EFORMAT", "%s:%d: row %d of the log stands here, where row %d has to be; "
+      .. "the file is damaged: restore it from a copy, or put an empty line in the place of the "
+      .. "rows that are lost", path, number, of_log, wanted)
   end
   if row then return schema.check(schema.shapes[name], row, path, number), of_log and of_log + 1 end
   if not finished and is_incomplete(line) then return nil end

@@ -9,8 +9,8 @@ local sums = require "grpo.runs.sums"
 
 local fs, must = core.fs, errors.must
 
--- { run =, name =, writer =, bytes = of the file, step = of the last row, number = how many rows there
--- were, nil if an older version began the log }
+-- { run =, name =, writer =, bytes = of the file, step = of the last row, number = how many rows
+-- there were, nil if an older version began the log }
 local Log = {}
 Log.__index = Log
 
