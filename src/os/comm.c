@@ -98,6 +98,14 @@ static Status watch(void) {
   return GRPO_OK;
 }
 
+/* GRPO_PATIENCE of rank 0 is that of all, and so is a mistake in it. */
+static Status check_patience(void) {
+  char wrong[160] = "";
+  if (world.rank == 0 && watchdog_check()) snprintf(wrong, sizeof wrong, "%s", err_message());
+  try(comm_broadcast(0, wrong, sizeof wrong));
+  return *wrong ? fail(GRPO_EARG, "%s", wrong) : GRPO_OK;
+}
+
 Status comm_start(const char *kind) {
   char path[PATH_MAX + 64];
   const CommModule *m = NULL;
@@ -112,7 +120,9 @@ Status comm_start(const char *kind) {
   world.module = m;
   world.rank = rank;
   world.size = size;
-  return size > 1 ? watch() : GRPO_OK;
+  if (size == 1) return GRPO_OK;
+  try(check_patience());
+  return watch();
 }
 
 void comm_finish(int status) {

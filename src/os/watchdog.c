@@ -43,10 +43,24 @@ static struct {
 
 /* ---- rank 0 starts the hub --------------------------------------------------------------- */
 
-static double floor_seconds(void) {
+/* The seconds of GRPO_PATIENCE, WATCHDOG_FLOOR without it; 0: a mistake. */
+static double said_patience(void) {
   const char *said = getenv("GRPO_PATIENCE");
-  const double x = said ? strtod(said, NULL) : 0;
-  return x >= 1 && x <= 1e6 ? x : WATCHDOG_FLOOR;
+  char *end = NULL;
+  if (!said || !*said) return WATCHDOG_FLOOR;
+  const double x = strtod(said, &end);
+  return x >= 1 && x <= 1e6 && !*end ? x : 0;
+}
+
+Status watchdog_check(void) {
+  if (said_patience() > 0) return GRPO_OK;
+  return fail(GRPO_EARG, "GRPO_PATIENCE is %.40s, want seconds from 1 to 1000000",
+              getenv("GRPO_PATIENCE"));
+}
+
+static double floor_seconds(void) {
+  const double x = said_patience();
+  return x > 0 ? x : WATCHDOG_FLOOR;
 }
 
 /* The addresses at which other hosts may reach this one, and 127.0.0.1 for ranks beside it. */

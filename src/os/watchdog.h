@@ -37,6 +37,8 @@ typedef struct WatchdogCard {
   uint32_t address[WATCHDOG_ADDRESSES]; /* IPv4, in network order */
 } WatchdogCard;
 
+/* EARG: GRPO_PATIENCE, which rank 0 reads, is not a number of seconds from 1 to a million. */
+Status watchdog_check(void);
 /* Rank 0: starts the hub.  EIO, ENOMEM: it cannot be had. */
 Status watchdog_open(WatchdogCard *card, int size);
 /* All ranks: connects this one.  EIO: the hub is not reached. */

@@ -16,6 +16,19 @@ result "check --ranks shows 1, 2, 4 and 6 ranks" "$([ "$(grep -cE '^ +[1246] +[0
 "$GRPO" check exp.lua --arg prompts=8 --ranks 0 >out 2>err; status=$?
 result "check --ranks 0 is refused" "$([ $status = 2 ] && grep -q 'check: --ranks' err || show err)"
 
+"$GRPO" check exp.lua --arg prompts=8 --ranks 2 --link 1e5 >out 2>err
+result "check --link takes 1e5" "$(grep -cqE '^ +2 +[0-9.]+ +[0-9.]+' out || show out err)"
+for link in 0 -1 1e-300 1e999 1e6 nan inf x; do
+  "$GRPO" check exp.lua --arg prompts=8 --ranks 2 --link $link >out 2>err; status=$?
+  result "check --link $link is refused" "$(
+    { [ $status = 2 ] && [ ! -s out ] && [ "$(cat err)" = "grpo: check: --link: '$link' is not a number from 0.001 to 100000; see 'grpo help check'" ]; } || show out err)"
+done
+for words in listen=127.0.0.1:0 staleness=1; do
+  "$GRPO" check exp.lua --arg prompts=8 --ranks 2 workers.$words 'train.sampler_correction={}' >out 2>err; status=$?
+  result "check --ranks refuses workers.${words%%=*}, as ranks do" "$(
+    { [ $status = 2 ] && [ ! -s out ] && [ "$(cat err)" = "grpo: workers.${words%%=*}: --ranks asks for 2 ranks, which share the sampling already; use workers or ranks" ]; } || show out err)"
+done
+
 # The most that a rank has sent in a step, beside the formula; short calls and completions are some kB.
 cat >compare.lua <<'LUA'
 local rank_cost = require "grpo.train.rank_cost"

@@ -74,6 +74,12 @@ for kind in openmpi mpich; do
   wait $pid; status=$?
   result "$kind: the process that watches is killed: one line" "$(one_line $status 'rank 0 on .* has heard nothing of rank 0')"
 
+  for patience in abc -3 0 4s; do
+    GRPO_PATIENCE=$patience ranks 2 "$GRPO" run plain.lua --quiet --dir none --threads 1 >out 2>err; status=$?
+    result "$kind: a patience of $patience: one line, and no run directory" "$(
+      one_line $status "GRPO_PATIENCE is $patience, want seconds from 1 to 1000000"; [ ! -e none ] || echo none)"
+  done
+
   ranks 1 "$GRPO" run plain.lua --quiet --dir $kind --threads 1 : -n 1 \
     "$GRPO" run plain.lua --quiet --dir $kind --threads 1 --memory 8M >out 2>err; status=$?
   result "$kind: a rank that has no memory: one line names it" "$(one_line $status '(rank 1 (of 2|on [^ ]*): )?.*memory')"

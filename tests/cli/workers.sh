@@ -132,9 +132,11 @@ echo short >token
 env -u GRPO_WORKER_TOKEN "$GRPO" run exp.lua --dir x workers.listen=127.0.0.1:0 workers.token_file=token >out 2>err; status=$?
 result "a short token: one line, and no run directory" "$({ [ $status = 2 ] && grep -q 'token has 5 bytes, want 16 or more' err && [ ! -e x ]; } || show err)"
 "$GRPO" run exp.lua --dir x workers.listen=nowhere >out 2>err; status=$?
-result "no address: one line" "$({ [ $status = 2 ] && grep -q 'workers.listen: got "nowhere", want HOST:PORT' err; } || show err)"
+result "no address: one line" "$({ [ $status = 2 ] && grep -q '^grpo: command line: workers.listen: got "nowhere", want HOST:PORT' err; } || show err)"
 "$GRPO" worker --connect nowhere >out 2>err; status=$?
 result "nor for the worker" "$({ [ $status = 2 ] && grep -q '^grpo: worker: --connect: got "nowhere"' err; } || show err)"
+"$GRPO" worker --connect 127.0.0.1:1 --wait -1 >out 2>err; status=$?
+result "a wait below 0: one line" "$({ [ $status = 2 ] && [ "$(cat err)" = "grpo: worker: --wait: '-1' is not a number of at least 0; see 'grpo help worker'" ]; } || show err)"
 experiment tools.lua 'tools = { add = { description = "adds", parameters = {}, fn = function() return "1" end } }'
 "$GRPO" check tools.lua workers.listen=127.0.0.1:0 >out 2>err; status=$?
 result "tools are refused" "$({ [ $status = 2 ] && grep -q 'workers.listen: workers sample completions of one turn; remove it, or the tools' err; } || show err)"

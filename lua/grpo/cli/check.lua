@@ -17,6 +17,7 @@ local script = require "grpo.scripts.script"
 local statistics = require "grpo.statistics"
 local trainer = require "grpo.train.trainer"
 local truncated = require "grpo.train.truncated"
+local workers = require "grpo.workers"
 
 local command = {
   name = "check",
@@ -26,7 +27,7 @@ local command = {
     { name = "ranks", type = "integer", min = 1, max = 4096,
       doc = "estimate too what a step costs on 1, 2, 4 ... N processes of mpirun or srun, each on "
         .. "a machine like this one: seconds, bytes that a process sends, its memory" },
-    { name = "link", type = "number", value = "GBIT",
+    { name = "link", type = "number", value = "GBIT", min = 0.001, max = 100000,
       doc = "assume for --ranks a network of GBIT Gbit/s in each direction (default: 10)" } },
   about = {
     "Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with "
@@ -408,6 +409,7 @@ end
 function command.run(o)
   local e = script.load(o.words[1], o)
   local findings = {}
+  workers.refuse_ranks(e.config.workers, o.flags.ranks or 1, "--ranks asks for")
   local tr = trainer.new(e, {})
   out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)

@@ -9,7 +9,7 @@
 --              file, dir, run, script, model, pair (KEY=VALUE; may be repeated, and becomes a field
 --              of o.args)
 --   value      what the usage line calls the value, if not by the name of its type
---   min, max   the bounds of an integer
+--   min, max   the bounds of a number or an integer; a max has a min beside it
 --   choices    of a choice or a list
 --   optional   true: --NAME alone is allowed, and its value is true; a value is joined by "="
 --   repeated   true: it may be given several times, and its value is a list

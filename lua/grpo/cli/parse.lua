@@ -17,16 +17,22 @@ local readers = {}
 
 function readers.text(text) return text end
 
-function readers.number(text)
+-- n if it is within the declared bounds, and what it is not otherwise.
+local function within(n, declared, kind)
+  local min, max = declared.min, declared.max
+  local what = kind .. (max and (" from %s to %s"):format(min, max)
+    or min and (" of at least %s"):format(min) or "")
+  return n and n >= (min or n) and n <= (max or n) and n or nil, what
+end
+
+function readers.number(text, declared)
   local n = tonumber(text)
-  return n and (math.tointeger(n) or n), "a number"
+  local finite = n and n - n == 0
+  return within(finite and (math.tointeger(n) or n) or nil, declared, "a number")
 end
 
 function readers.integer(text, declared)
-  local n, min, max = math.tointeger(tonumber(text)), declared.min, declared.max
-  local what = "a whole number" .. (max and (" from %d to %d"):format(min, max)
-    or min and (" of at least %d"):format(min) or "")
-  return n and n >= (min or n) and n <= (max or n) and n or nil, what
+  return within(math.tointeger(tonumber(text)), declared, "a whole number")
 end
 
 local units = { [""] = 1, K = 2^10, M = 2^20, G = 2^30, T = 2^40 }

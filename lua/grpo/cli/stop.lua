@@ -11,7 +11,7 @@ local command = {
   flags = {
     { name = "now", doc = "end the run at once, without a checkpoint; a resume continues from the "
       .. "last one" },
-    { name = "wait", type = "number", value = "SECONDS", default = 600,
+    { name = "wait", type = "number", value = "SECONDS", min = 0, default = 600,
       doc = "wait at most SECONDS for the run to end; 0 does not wait" },
     flags.dir,
   },

@@ -121,7 +121,8 @@ local function new_stage(e, stage, index, list)
   config.name = e.config.name
   config.reward_entries = reward_entries(config, where, e.context.rewards)
   config.reads_text = steps[stage.kind].reads_text and not config.data.target
-  option_rules.check(stage.kind, config, function(option) return from[option] end, refuse)
+  option_rules.check(stage.kind, config, function(option) return from[option] end,
+    function(...) layers.complain_of(layer, from, ...) end)
   refuse_empty(config, "train")
   refuse_empty(config, "eval")
   return { kind = stage.kind, config = config, origins = from }

@@ -27,6 +27,14 @@ end
 
 local complain = layers.complain
 
+-- Raises about a resolved option: at the command line if that has set it, or else as complain().
+-- from: what resolve() returns.
+function layers.complain_of(layer, from, path, format, ...)
+  local at = path
+  while at and not from[at] do at = at:match("^(.*)%.") end
+  complain(at and from[at] == "command line" and COMMAND_LINE or layer, path, format, ...)
+end
+
 -- The value that an option gets from what a layer says.
 local function read_value(layer, path, row, v)
   local value, message = option_tree.value(row, v)
