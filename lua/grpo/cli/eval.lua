@@ -40,9 +40,10 @@ local command = {
 -- A run's trainer at one of its checkpoints, with what was in force when the run evaluated it.
 local function trainer_at(dir, from, o)
   local info = rundir.read(dir, "run")
-  local e = script.of_run(dir, info, { overrides = o.overrides })
   from = from or core.checkpoint_newest(dir)
   if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", dir) end
+  local before = require("grpo.runs.checkpoint").step(from) - 1 -- its evaluation came first
+  local e = script.of_run(dir, info, { overrides = o.overrides, at = before })
   local tr = require("grpo.train.trainer").new(e, { weights = from })
   require("grpo.runs.services").changes_until(tr, dir, info, o.overrides, true)
   local later = require("grpo.runs.events").still_to_come(tr)

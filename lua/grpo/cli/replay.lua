@@ -5,6 +5,7 @@ local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
+local live_options = require "grpo.experiment.live_options"
 local kinds = require "grpo.train.steps"
 local modules = require "grpo.scripts.modules"
 local rescore = require "grpo.runs.rescore"
@@ -311,12 +312,25 @@ local function before(run, step)
   return found
 end
 
+-- Of options that a resume gave between step `at` and STEP only live ones can be set on the way.
+local function refuse_crossing(run, at, step, start)
+  local words = events.words(run.dir, step - 1)
+  for i = #events.words(run.dir, at) + 1, #words do
+    if not live_options.is_live((words[i]:match("^(.-)="):gsub("^stages%.%d+%.", ""))) then
+      complain("EARG", "step %d cannot be sampled again from %s, because a resume in between gave "
+        .. "%s; keep more checkpoints with checkpoint.keep", step, start, words[i])
+    end
+  end
+end
+
 local function regenerate(run, step, n)
   local rows = steps_of(run, step)()
   local from = before(run, step)
-  local start = from and ("the checkpoint of step %d"):format(from.at) or "the beginning"
+  local at = from and from.at or 0
+  local start = from and ("the checkpoint of step %d"):format(at) or "the beginning"
   core.err(("replay: from %s to step %d\n"):format(start, step))
-  local e = script.of_run(run.dir, run.info)
+  refuse_crossing(run, at, step, start)
+  local e = script.of_run(run.dir, run.info, { at = at })
   local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
   services.follow(tr, run.dir, run.info)
   while tr.step_count < step do

@@ -32,6 +32,8 @@ local run = {
   notes = {
     "Ctrl-C stops the run after a checkpoint; a second Ctrl-C ends it at once. SIGUSR1 writes a "
       .. "checkpoint.",
+    "Options beside --resume hold from the step at which the run is resumed, also in later "
+      .. "resumes. They are recorded in RUN/events.jsonl, and 'grpo diff' names them.",
     "Exit status: 0 done, 1 failed after training began, 2 a wrong script, option or flag, 3 a "
       .. "file is missing or corrupt, 4 training diverged, 5 out of memory or disk, 129, "
       .. "130 or 143 stopped by a signal after a checkpoint.",

@@ -68,6 +68,13 @@ function live_options.view(config, tr)
   return view_of(tr, config, option_tree.root(), "")
 end
 
+-- Is it the path of an option that may be changed between two steps?
+function live_options.is_live(path)
+  local node = option_tree.root()
+  for part in path:gmatch("[^.]+") do node = node and option_tree.child(node, part) end
+  return node and node.row and node.row.live or false
+end
+
 -- The same assignment by path: "train.lr".
 function live_options.set(config, path, value)
   local t, node, key = config, option_tree.root(), nil

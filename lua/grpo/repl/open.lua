@@ -1,5 +1,6 @@
 -- Opens what `grpo repl` was given: a script, a run or one of its checkpoints, or a model.
 
+local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local history = require "grpo.runs.history"
@@ -26,7 +27,8 @@ end
 local function trainer_at(dir, from, o)
   local info = rundir.read(dir, "run")
   if not info then errors.raise_plain("EFORMAT", "%s/run.json: is gone", dir) end
-  local e = script.of_run(dir, info, { overrides = o.overrides })
+  local at = from and checkpoint.step(from) or nil
+  local e = script.of_run(dir, info, { overrides = o.overrides, at = at })
   e.config.name = info.name or e.config.name -- the saved script is called main.lua
   if not from then
     return require("grpo.train.trainer").new(e, {}), e,

@@ -177,11 +177,21 @@ local function read_state(path)
   return errors.raise_plain("EFORMAT", "%s: %s", path, tostring(state):match("saved state.*"))
 end
 
+local function read_counters(dir)
+  local counters, message, code = schema.read(dir .. "/trainer.json", schema.shapes.trainer)
+  if not counters then errors.raise_plain(code, "%s: not a checkpoint: %s", dir, message) end
+  return counters
+end
+
+-- Returns the step at which a checkpoint was written.
+function checkpoint.step(dir)
+  return read_counters(dir).step
+end
+
 -- Returns counters and tr.state of a checkpoint.
 function checkpoint.read(dir)
   core.checkpoint_verify(dir)
-  local counters, message, code = schema.read(dir .. "/trainer.json", schema.shapes.trainer)
-  if not counters then errors.raise_plain(code, "%s: not a checkpoint: %s", dir, message) end
+  local counters = read_counters(dir)
   counters.state = read_state(dir .. "/state.bin")
   local _, bytes = read_state(dir .. "/sampler.bin")
   counters.sampler = bytes

@@ -1,6 +1,7 @@
 -- Compares two runs: options that differ, the place where they diverge, their ends.
 
 local core = require "grpo.core"
+local events = require "grpo.runs.events"
 local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
 local sorted_pairs = require "grpo.base.sorted"
@@ -59,12 +60,13 @@ function run_diff.settings(a, b)
   return list
 end
 
--- Returns the changes of a run while it trained: { [a line] = true, or the data that it set }.
+-- Returns the changes of a run while it trained, or when it was resumed: { [a line] = true, or the
+-- data that it set }.
 local function changes_of(run)
   local set = {}
   for _, e in history.rows(run.dir, "events") do
     local value = e.value ~= nil and " = " .. core.json_encode(e.value) or ""
-    set[("at step %d: %s %s%s"):format(e.step, e.kind, e.path or e.name or e.source or "", value)
+    set[("at step %d: %s %s%s"):format(e.step, e.kind, events.about(e), value)
       :gsub(" $", "")] = e.data or true
   end
   return set

@@ -1,5 +1,5 @@
--- Changes that were made from outside while a run trained: recorded in events.jsonl before they
--- take effect, applied again by a resume at the same step.
+-- Changes that were made from outside while a run trained, or when it was resumed: recorded in
+-- events.jsonl before they take effect, applied again by a resume at the same step.
 --
 -- An event: { step = steps done by then, stage =, kind =, ... }
 --   set       path, value      a live option
@@ -8,9 +8,12 @@
 --   evaluate                   an evaluation
 --   reload    source, files    the script and its modules, kept in the run's `source` (reload.lua);
 --             forced           by `grpo run --resume --force`, before anything else of that step
+--   options   words            option=value on the command line of a resume: they are laid over the
+--                              script when it is loaded (events.words), so here only over sessions
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local layers = require "grpo.experiment.layers"
 local live_options = require "grpo.experiment.live_options"
 local schema = require "grpo.runs.schema"
 local sums = require "grpo.runs.sums"
@@ -47,6 +50,26 @@ local function entry_of(tr, name)
   end
   return errors.raise("EARG", "there is no reward '%s'; there are: %s", tostring(name),
     table.concat(names, ", "))
+end
+
+-- The path of the option in a word of the command line, as it is within a stage; nil: the word
+-- belongs to another stage.
+local function path_of(word, stage)
+  local path = word:match("^(.-)=")
+  local index, rest = path:match("^stages%.(%d+)%.(.*)$")
+  if not index then return path end
+  return tonumber(index) == stage and rest or nil
+end
+
+-- Sets again what a session had set to another value before.
+function apply.options(tr, e)
+  for _, word in ipairs(e.words) do
+    local path, value = path_of(word, tr.stage_index), layers.parse_override(word).value
+    if path and live_options.is_live(path) then
+      if value == core.json_null then value = nil end
+      live_options.set(tr.settings, path, value)
+    end
+  end
 end
 
 function apply.weight(tr, e)
@@ -189,6 +212,47 @@ function events.take_files(directory, step, stage, path)
   directory:note(("changed at step %d: reload %s (--force)"):format(step, source))
 end
 
+-- Is it a session's change of an option that these words of a command line give?
+function events.is_overridden(e, words)
+  for _, word in ipairs(e.kind == "set" and words or {}) do
+    if path_of(word, e.stage) == e.path then return true end
+  end
+  return false
+end
+
+-- The options that resumes of the run at `dir` have given, in their order, as words.  at: of
+-- resumes at or before this step, nil: of all.
+function events.words(dir, at)
+  local words = {}
+  for _, one in ipairs(read(path_in(dir))) do
+    local e = one[1]
+    if e.kind == "options" and (not at or e.step <= at) then
+      table.move(e.words, 1, #e.words, #words + 1, words)
+    end
+  end
+  return words
+end
+
+-- A run is resumed at `step` of `stage` with options, which are recorded unless they are in force
+-- already, as where a job gives them at each resume.  Changes of the same options by sessions that
+-- were recorded for later steps are left out.
+function events.take_options(directory, step, stage, words)
+  local file, kept, last = path_in(directory.dir), {}, directory.info.overrides or {}
+  local text = table.concat(words, " ")
+  for _, one in ipairs(read(file)) do
+    local e, line = one[1], one[2]
+    local later = e.step > step and events.is_overridden(e, words)
+    if not later then kept[#kept + 1] = line .. "\n" end
+    if e.kind == "options" then last = e.words end
+    if e.kind == "set" and not later then last = {} end
+  end
+  if table.concat(last, " ") == text then return end
+  kept[#kept + 1] = sums.line { kind = "options", words = words, step = step, stage = stage }
+  local ok, message = fs.write(file, table.concat(kept))
+  if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
+  directory:note(("changed at step %d: options %s"):format(step, text))
+end
+
 -- Before a step: what was recorded at this point, or before it in this stage, and has not been
 -- applied yet.
 -- before_evaluation: before the evaluation that was due after the last step, and so before most of
@@ -205,14 +269,19 @@ function events.catch_up(tr, before_evaluation)
   end
 end
 
+-- Returns what an event changes, as text; "" where its kind says that.
+function events.about(e)
+  return e.path or e.name or e.source or e.words and table.concat(e.words, " ") or ""
+end
+
 -- Text of the changes at tr's step that count only from the next one: "weight right, reload
 -- source/reload-001"; nil if nothing was.
 function events.still_to_come(tr)
   local list = {}
   for _, e in ipairs(tr.events or {}) do
     if not e.applied and e.step == tr.step_count and e.stage == tr.stage_index then
-      local about = e.path or e.name or e.source
-      list[#list + 1] = about and ("%s %s"):format(e.kind, about) or e.kind
+      local text = ("%s %s"):format(e.kind, events.about(e))
+      list[#list + 1] = text:match("^(.-) ?$")
     end
   end
   return list[1] and table.concat(list, ", ")
@@ -230,9 +299,8 @@ function events.add(tr, e)
   now_held(tr, e)
   tr.events = tr.events or {}
   tr.events[#tr.events + 1] = e
-  local about = e.path or e.name or e.source or ""
-  tr.directory:note(("changed at step %d: %s %s%s"):format(e.step, e.kind, about, e.value ~= nil
-    and " = " .. core.json_encode(e.value) or ""))
+  local value = e.value ~= nil and " = " .. core.json_encode(e.value) or ""
+  tr.directory:note(("changed at step %d: %s %s%s"):format(e.step, e.kind, events.about(e), value))
 end
 
 -- Records tr.state if it has changed since the last time; returns false and a message if that is

@@ -133,6 +133,11 @@ schema.shapes = {
       options = list(object { path = "text", text = "text" }) }) }),
 }
 
+-- option=value
+local word = { wanted = "option=value", test = function(v)
+  return type(v) == "string" and v:find("^[%w_.]+=") ~= nil
+end }
+
 -- The further fields of events of each kind.
 schema.events = {
   set = object { path = "text", value = "any?" }, -- without one: the option is set to nil
@@ -140,6 +145,7 @@ schema.events = {
   state = object { data = "text" },
   evaluate = object {},
   reload = object { source = "text", files = list("text", true) },
+  options = object { words = list(word) },
 }
 
 -- ---- checking -----------------------------------------------------------------------------------

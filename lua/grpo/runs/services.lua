@@ -81,36 +81,21 @@ function Services:close()
   if self.server then self.server:close() end
 end
 
--- info of a run with the overrides of a command line after its own.
-local function with_overrides(info, words)
-  local list = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
-  table.move(words, 1, #words, #list + 1, list)
-  return setmetatable({ overrides = list }, { __index = info })
-end
-
--- Is it a session's change of an option that the command line gives?
-local function is_overridden(e, words)
-  for _, word in ipairs(e.kind == "set" and words or {}) do
-    local path = word:match("^(.-)=")
-    if path == e.path or path == ("stages.%d.%s"):format(e.stage, e.path) then return true end
-  end
-  return false
-end
-
 -- Reads what was changed in a run that only this process looks at, for events.catch_up: nothing is
 -- written, also not by hooks, and no evaluation is repeated.  overrides: of the command line, none
 -- without.
 function services.follow(tr, dir, info, overrides)
   local function ignore() end
   overrides = overrides or {}
-  tr.directory = { dir = dir, info = with_overrides(info, overrides), note = ignore,
-    event_text = ignore }
+  tr.directory = { dir = dir, info = info, note = ignore, event_text = ignore }
   tr.only_follows = true
   events.load(tr, dir)
   tr.watch = reload.watch(tr, "")
   for i = #tr.events, 1, -1 do
     local e = tr.events[i]
-    if e.kind == "evaluate" or is_overridden(e, overrides) then table.remove(tr.events, i) end
+    if e.kind == "evaluate" or events.is_overridden(e, overrides) then
+      table.remove(tr.events, i)
+    end
   end
 end
 

@@ -176,6 +176,18 @@ local function note_edited(directory)
     one and "copy" or "copies", source, path, dir, one and "one" or "ones"))
 end
 
+-- A run has its arguments from its beginning.
+local function refuse_args(directory, args)
+  for name, value in require "grpo.base.sorted"(args or {}) do
+    local was = (directory.info.args or {})[name]
+    if was ~= value then
+      error(core.error("EARG", ("--arg %s=%s: %s began with %s, and a resume keeps it; leave --arg "
+        .. "out, or begin a new run"):format(name, value, directory.dir,
+        was and ("%s=%s"):format(name, was) or "no argument of that name")), 0)
+    end
+  end
+end
+
 -- A resume would train on other rows than the run that began.
 local function check_rows(directory, e, force)
   local change = require("grpo.train.row_check").change(e, directory.info.rows)
@@ -190,6 +202,7 @@ end
 -- written before.
 local function resume(request, directory)
   local info = directory.info
+  refuse_args(directory, request.args)
   local forced = request.force and request.script or nil
   local e = script.of_run(directory.dir, info, { overrides = request.overrides, script = forced,
     rewards = request.rewards })
@@ -209,7 +222,9 @@ local function resume(request, directory)
     directory:note(("resumed at step %d"):format(at))
     events.remove_unrecorded(directory)
     if not forced then note_edited(directory) end
-    if forced then events.take_files(directory, at, saved and saved.stage or 1, forced) end
+    local stage, words = saved and saved.stage or 1, request.overrides or {}
+    if forced then events.take_files(directory, at, stage, forced) end
+    if #words > 0 then events.take_options(directory, at, stage, words) end
     return directory
   end
 end

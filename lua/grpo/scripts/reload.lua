@@ -111,10 +111,13 @@ end
 -- takes).  Returns the experiment and a function that brings the old modules back; they are back
 -- already when it fails.
 local function load_again(watch, path, saved)
-  local tr, known, info = watch.tr, watch.files.known, watch.run.info
+  local tr, known, info, words = watch.tr, watch.files.known, watch.run.info, {}
+  for i, one in ipairs(tr.experiment.context.overrides) do
+    words[i] = ("%s=%s"):format(one.path, one.text)
+  end
   local ok, e, undo = modules.apart(known, function(old)
     local loaded = script.load(path,
-      { args = info.args, overrides = info.overrides, modules = saved, home = info.script,
+      { args = info.args, overrides = words, modules = saved, home = info.script,
       limits = not saved and patience(tr) or nil, rewards = tr.experiment.context.rewards })
     refuse_empty(old)
     return loaded

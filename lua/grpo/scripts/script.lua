@@ -4,6 +4,7 @@ local context = require "grpo.scripts.context"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
+local events = require "grpo.runs.events"
 local experiment = require "grpo.experiment"
 local install_dir = require "grpo.base.install_dir"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -193,14 +194,17 @@ function script.load(path, o)
 end
 
 -- The experiment of a run, from the sources that it saved.  It computes as the run did last, unless
--- an option says otherwise.  more, all optional: { overrides = after its own, script = another one,
--- rewards = entries of a host }.
+-- an option says otherwise.  more, all optional: { overrides = after its own and those of resumes,
+-- at = only those of resumes until this step, script = another one, rewards = entries of a host }.
 function script.of_run(dir, info, more)
   more = more or {}
   sums.verify(dir, info, "source/")
   hub.pin(info.hub)
-  local overrides = table.move(info.overrides or {}, 1, #(info.overrides or {}), 1, {})
-  for _, word in ipairs(more.overrides or {}) do overrides[#overrides + 1] = word end
+  local overrides = {}
+  for _, words in ipairs { info.overrides or {}, events.words(dir, more.at),
+    more.overrides or {} } do
+    table.move(words, 1, #words, #overrides + 1, overrides)
+  end
   local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args,
     overrides = overrides, modules = not more.script and dir .. "/source/modules" or nil,
     home = info.script, rewards = more.rewards })

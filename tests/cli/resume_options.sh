@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Options on the command line of a resume: recorded, in force from then on, and told by diff.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
+
+given() { "$GRPO" run --quiet --resume="$@" </dev/null >out 2>err || echo "exit status $?" >>err; }
+options='train.lr=0.02 stages.2.sampling.group_size=2'
+write_experiment exp.lua
+KILL_ROLLOUT=7 "$GRPO" run exp.lua --quiet --dir given >/dev/null 2>&1 # the last checkpoint is of step 6
+for name in plain again session; do cp -a given $name; done
+# shellcheck disable=SC2086
+given given/exp-001 $options
+given plain/exp-001
+"$GRPO" diff plain/exp-001 given/exp-001 >out 2>err
+result "diff names the options of a resume, and does not call those of the runs the same" \
+  "$(grep -qx "changed at step 6: options $options, only in exp-001" out && ! grep -q '^same options' out || show out err)"
+result "run.log has them" "$(grep -q " changed at step 6: options $options\$" given/exp-001/run.log || cat given/exp-001/run.log)"
+# shellcheck disable=SC2086
+KILL_ROLLOUT=9 "$GRPO" run --quiet --resume=again/exp-001 $options >/dev/null 2>&1 </dev/null
+given again/exp-001
+result "a later resume without them keeps them" "$(different given/exp-001 again/exp-001; cat err)"
+experiment tiny.lua 'train = { steps = 8, prompts_per_step = 2 }, checkpoint = { every = 3, keep = 5 }'
+"$GRPO" run tiny.lua --quiet --steps 6 --as tiny >/dev/null 2>&1
+given runs/tiny train.prompts_per_step=1 train.lr=0.1
+"$GRPO" replay tiny 8 --regenerate --count 0 >out 2>err
+result "a step after them is sampled again, the same" "$(grep -q '^4 of 4 completions are the same again$' out || show out err)"
+"$GRPO" replay tiny 5 --regenerate --count 0 >out 2>err
+result "so is one before them" "$(grep -q '^8 of 8 completions are the same again$' out || show out err)"
+rm -r runs/tiny/checkpoints/step-000006
+"$GRPO" replay tiny 8 --regenerate --count 0 >out 2>err; status=$?
+result "without a checkpoint between, one line says why that cannot be" \
+  "$([ $status = 2 ] && grep -q 'because a resume in between gave train.prompts_per_step=1' err || show out err)"
+echo '{"kind": "set", "path": "train.lr", "value": 0.5, "stage": 2, "step": 5}
+{"kind": "set", "path": "train.lr", "value": 0.7, "stage": 2, "step": 7}' >session/exp-001/events.jsonl
+# shellcheck disable=SC2086
+given session/exp-001 $options
+result "they win over what a session had set before" "$(different given/exp-001 session/exp-001; cat err)"
+KILL_ROLLOUT=5 "$GRPO" run exp.lua --quiet --dir twice train.lr=0.02 >/dev/null 2>&1
+KILL_ROLLOUT=9 "$GRPO" run --quiet --resume=twice/exp-001 train.lr=0.02 >/dev/null 2>&1 </dev/null
+given twice/exp-001 train.lr=0.02
+result "options that are in force already are not recorded" "$([ ! -e twice/exp-001/events.jsonl ] || cat twice/exp-001/events.jsonl)"
+cp -a plain broken && echo '{"kind": "options", "words": ["train.lr"], "stage": 2, "step": 6}' >broken/exp-001/events.jsonl
+"$GRPO" diff broken/exp-001 plain/exp-001 >out 2>err
+sed -i 's/"state": "finished"/"state": "interrupted"/' broken/exp-001/run.json && unsummed broken/exp-001
+"$GRPO" run --quiet --resume=broken/exp-001 </dev/null >out 2>err; status=$?
+result "a damaged word is one line" "$([ "$status $(wc -l <err)" = '3 1' ] && grep -q 'events.jsonl:1: words.*want option=value; the file is damaged' err || show err)"
+refused_arg() { "$GRPO" run --quiet --resume=given/exp-001 "$@" </dev/null >out 2>err; echo $?; }
+rm -r given && cp -a session given
+sed -i 's/"state": "finished"/"state": "interrupted"/' given/exp-001/run.json && unsummed given/exp-001
+result "another --arg is refused, with one line" "$([ "$(refused_arg --arg rate=2) $(wc -l <err)" = '2 1' ] &&
+  grep -qx 'grpo: --arg rate=2: given/exp-001 began with no argument of that name, and a resume keeps it; leave --arg out, or begin a new run' err || show err)"
+finish
