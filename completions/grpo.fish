@@ -87,7 +87,7 @@ complete -c grpo -n __fish_use_subcommand -a worker -d 'sample completions for a
 complete -c grpo -n '__fish_seen_subcommand_from worker' -l connect -x -d 'join the trainer that listens there, as its workers.listen says'
 complete -c grpo -n '__fish_seen_subcommand_from worker' -l token-file -x -a '(__fish_complete_path)' -d 'read the secret that the trainer shares from FILE, instead of GRPO_WORKER_TOKEN'
 complete -c grpo -n '__fish_seen_subcommand_from worker' -l model -x -a '(__fish_complete_directories) (__fish_complete_suffix .gguf)' -d 'use the base of MODEL, which must be the trainer\'s, instead of having it sent'
-complete -c grpo -n '__fish_seen_subcommand_from worker' -l wait -x -d 'try for SECONDS to reach the trainer, at first and whenever it has gone'
+complete -c grpo -n '__fish_seen_subcommand_from worker' -l wait -x -d 'try for SECONDS to reach the trainer, at first and whenever it has gone, or has dropped this worker for its silence'
 complete -c grpo -n '__fish_seen_subcommand_from worker' -l memory -x -d 'end with one line and status 5 instead of holding more than SIZE, such as 500M or 8G'
 complete -c grpo -n '__fish_seen_subcommand_from worker' -l threads -x -d 'use N threads'
 complete -c grpo -n '__fish_seen_subcommand_from worker' -l quiet -d 'show only errors'

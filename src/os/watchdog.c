@@ -180,15 +180,22 @@ static void end_here(int status) {
   if (!atomic_load(&dog.left)) _exit(status);
 }
 
+/* Ends this rank with a line about the hub; unheard: seconds, 0: its process has ended. */
 static void end_alone(double unheard) {
   char line[256], host[64] = "";
+  int n;
   if (atomic_load(&dog.left)) return;
   gethostname(host, sizeof host - 1);
-  const int n =
-      snprintf(line, sizeof line,
-               "grpo: rank %d on %s has heard nothing of rank 0 on %s for %.0f s, because that "
-               "host, or the link to it, is lost; resume the run\n",
-               dog.rank, host, dog.hub_host, unheard);
+  if (unheard > 0)
+    n = snprintf(line, sizeof line,
+                 "grpo: rank %d on %s has heard nothing of rank 0 on %s for %.0f s, because that "
+                 "host, or the link to it, is lost; resume the run\n",
+                 dog.rank, host, dog.hub_host, unheard);
+  else
+    n = snprintf(line, sizeof line,
+                 "grpo: rank %d on %s: the process on %s that watches over the ranks has ended, "
+                 "because it was killed, or that host goes down; resume the run\n",
+                 dog.rank, host, dog.hub_host);
   (void)!write(STDERR_FILENO, line, (size_t)n);
   end_here(1);
 }
@@ -212,11 +219,12 @@ static void say_alive(double now) {
   say(&b);
 }
 
-/* Reads one beat if it is there.  Returns 1: yes, 0: not yet, -1: the hub is gone. */
+/* Reads one beat if it is there.  Returns 1: yes, 0: not yet, -1: the hub's process has ended,
+ * -2: its host is out of reach. */
 static int read_beat(int fd, Beat *b, size_t *got) {
   const ssize_t n = recv(fd, (char *)b + *got, sizeof *b - *got, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-  if (n <= 0) return -1;
+  if (n <= 0) return n == 0 || errno == ECONNRESET ? -1 : -2;
   *got += (size_t)n;
   if (*got < sizeof *b) return 0;
   *got = 0;
@@ -242,9 +250,9 @@ static void *watch(void *unused) {
       if (b.kind == BEAT_END) end_here(b.status);
     }
     if (have < 0 && atomic_load(&dog.left)) return NULL;
-    if (have < 0) { /* ended by a signal, or its host is down */
+    if (have < 0) {
       poll(NULL, 0, dog.rank ? LOST_SECONDS * 1000 : 0);
-      end_alone(clock_seconds() - dog.heard);
+      end_alone(have == -1 ? 0 : clock_seconds() - dog.heard);
     }
     if (now - dog.heard > dog.patience) end_alone(now - dog.heard);
     if (now < next) continue;

@@ -72,7 +72,7 @@ for kind in openmpi mpich; do
   first=$(sed -nE 's/.*"pid": ([0-9]+).*/\1/p' $kind/plain-002/run.json)
   kill -9 "$(pgrep -P "$first" grpo | head -n 1)"
   wait $pid; status=$?
-  result "$kind: the process that watches is killed: one line" "$(one_line $status 'rank 0 on .* has heard nothing of rank 0')"
+  result "$kind: the process that watches is killed: one line" "$(one_line $status "rank 0 on $host: the process on $host that watches over the ranks has ended, because it was killed")"
 
   for patience in abc -3 0 4s; do
     GRPO_PATIENCE=$patience ranks 2 "$GRPO" run plain.lua --quiet --dir none --threads 1 >out 2>err; status=$?

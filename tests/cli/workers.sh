@@ -122,7 +122,18 @@ wait_for silent.err 'has said nothing'
 kill -CONT "$(pgrep -P $silent)"; wait $silent; status=$?
 wait $trainer
 result "one that says nothing is dropped: the bytes of a run alone" "$(different one/exp-001 silent/exp-001
-  { grep -q 'it has said nothing for . s' silent.err && [ $status != 0 ] && [ "$(grep -c '^grpo: worker: .*gone' d.err)" = 1 ]; } || show silent.err d.err)"
+  { grep -q 'it has said nothing for . s' silent.err && [ $status = 1 ] \
+    && [ "$(grep -c '^grpo: worker: .* dropped us: nothing was heard of it for . s (workers.silence)' d.err)" = 1 ]; } || show silent.err d.err)"
+
+rm -f d.err; slowly 2 'has joined' again.err
+train again exp.lua workers.silence=1
+work d --wait 20; silent=$worker
+wait_for d.err ready; kill -STOP "$(pgrep -P $silent)"
+wait_for again.err 'has said nothing'
+kill -CONT "$(pgrep -P $silent)"; wait $silent; status=$?
+wait $trainer
+result "with --wait it joins again: the bytes of a run alone" "$(different one/exp-001 again/exp-001
+  { [ $status = 0 ] && grep -q 'the trainer has dropped us: nothing was heard of it .*; joining again' d.err && [ "$(grep -c ready d.err)" = 2 ]; } || show again.err d.err)"
 
 port=1 work a; wait $worker; status=$?
 result "nobody listens there: one line" "$({ [ "$status" = 5 ] && [ "$(grep -c '^grpo: worker: 127.0.0.1:1: ' a.err)" = 1 ]; } || show a.err)"
@@ -286,6 +297,17 @@ refused tools tools
 result "staleness and PPO: one line" "$({ [ $status = 2 ] && grep -q 'workers.staleness = 1, because a stage of kind "ppo" has no correction' err; } || show err)"
 "$GRPO" check plain.lua workers.staleness=1 >out 2>err; status=$?
 result "staleness without a correction: one line" "$({ [ $status = 2 ] && grep -q 'train.sampler_correction: missing, because with workers.staleness = 1' err; } || show err)"
+
+# the copies of the weights that a staleness of 2 keeps, beside the estimate without one
+experiment large.lua 'train = { steps = 2, reuse_rollout = false }'
+sed -i 's/hidden_size = 32, intermediate_size = 64/hidden_size = 256, intermediate_size = 4096/' large.lua
+for k in 0 2; do "$GRPO" check large.lua --threads 1 workers.staleness=$k 'train.sampler_correction={}' >large.$k 2>err || cat err; done
+numbers=$(sed -nE 's/.*model of ([0-9]+) parameters.*/\1/p' large.0)
+needs() { sed -nE 's/^grpo +([0-9]+) MiB \(.*/\1/p' "$1"; }
+older=$((3 * 4 * numbers >> 20)) more=$(($(needs large.2) - $(needs large.0)))
+result "check counts the copies of the weights of a staleness" "$(
+  { [ $older -gt 0 ] && [ $more -ge $older ] && [ $more -le $((older + 1)) ] && grep -q " older $older," large.2 && ! grep -q older large.0; } ||
+    { echo "older $older, more $more"; show large.0 large.2; })"
 
 for kind in openmpi mpich; do
   for words in listen=127.0.0.1:0 staleness=1; do

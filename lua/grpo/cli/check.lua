@@ -254,8 +254,10 @@ end
 local function memory_line(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch", "masks",
-    "kept", "activations" } do
+  need.older = stage.older and stage.older:bytes() or 0
+  need.total = need.total + need.older
+  for _, name in ipairs { "weights", "older", "reference", "optimizer", "critic", "cache", "batch",
+    "masks", "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
   return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))

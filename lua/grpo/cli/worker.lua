@@ -14,7 +14,8 @@ local command = {
       doc = "use the base of MODEL, which must be the trainer's, instead of having it sent; for "
         .. "runs that train an adapter" },
     { name = "wait", type = "number", value = "SECONDS", min = 0, default = 0,
-      doc = "try for SECONDS to reach the trainer, at first and whenever it has gone" },
+      doc = "try for SECONDS to reach the trainer, at first and whenever it has gone, or "
+        .. "has dropped this worker for its silence" },
     flags.memory, flags.threads,
     { name = "quiet", doc = "show only errors" },
   },

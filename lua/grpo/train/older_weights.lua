@@ -21,6 +21,11 @@ function older_weights.new(tr, k)
   return setmetatable({ tr = tr, k = k, copies = {}, versions = {} }, Older)
 end
 
+-- The bytes of the most copies that there are.
+function Older:bytes()
+  return 4 * (self.k + 1) * self.tr.model:count { trainable = true }
+end
+
 -- Copies the weights after step `step`, which are those of now, unless that is done.
 local function keep(self, step)
   local version = weights.version(self.tr.model)

@@ -21,6 +21,7 @@ Client.__index = Client
 local fail = errors.of "worker"
 
 local GONE = setmetatable({}, { __tostring = function() return "the trainer has gone" end })
+local DROPPED = setmetatable({}, { __tostring = function() return "it may join again" end })
 local STOPPED = setmetatable({}, { __tostring = function() return "a signal came" end })
 
 -- The sentences that end a session.
@@ -58,8 +59,9 @@ local function receive(self)
     if kind == kinds.ping then
       self.wire:send(kinds.pong, messages.encode {})
     elseif kind == kinds.over or kind == kinds.refused then
-      local t = messages.read(text, { why = "string" })
-      ends(kind == kinds.over and "over" or "refused", t and t.why:sub(1, 300) or "no reason")
+      local t = messages.read(text, { why = "string", again = "boolean?" })
+      ends(kind == kinds.refused and "refused" or t and t.again and DROPPED or "over",
+        t and t.why:sub(1, 300) or "no reason")
     elseif kind and kind ~= kinds.drop then -- a task that is not wanted any more is done already
       return kind, text
     elseif not kind then
@@ -299,8 +301,8 @@ local function close(self)
   collectgarbage()
 end
 
--- One connection from its beginning to its end: how it ended ("over", "refused", GONE, STOPPED) and
--- why.
+-- One connection from its beginning to its end: how it ended ("over", "refused", GONE, DROPPED,
+-- STOPPED) and why.
 local function one_session(self, since)
   local ok, err = pcall(function()
     self.wire = connect(self, since)
@@ -325,7 +327,9 @@ function client.run(options)
     local how, why = one_session(self, since)
     if how == STOPPED then return nil end
     if how == "refused" then fail("EARG", "%s refused us: %s", options.connect, why) end
-    if how == "over" and why ~= "the run is over" then
+    local dropped = how == "over" and why ~= "the run is over"
+      or how == DROPPED and options.wait == 0
+    if dropped then
       fail("ELIMIT", "%s dropped us: %s", options.connect, why)
     end
     if how == "over" then
@@ -333,9 +337,13 @@ function client.run(options)
       return 0
     end
     if options.wait == 0 then
-      fail("EIO", "the trainer at %s has gone: %s", options.connect, why)
+      fail("EIO", "the trainer at %s has gone, or has dropped us: %s", options.connect, why)
     end
-    say(self, "the trainer has gone; waiting for it for %g s", options.wait)
+    if how == DROPPED then
+      say(self, "the trainer has dropped us: %s; joining again", why)
+    else
+      say(self, "the trainer has gone; waiting for it for %g s", options.wait)
+    end
     since = core.clock()
   end
 end

@@ -303,7 +303,11 @@ local function watch(self, peer, now)
   if not peer.name then
     if now - peer.opened > HANDSHAKE then self:lose(peer, "it has not shown a token") end
   elseif peer.asked and now - peer.asked > silence then
-    self:lose(peer, ("it has said nothing for %.0f s"):format(now - peer.heard))
+    local seconds = now - peer.heard
+    wire:send(kinds.over, messages.encode { again = true,
+      why = ("nothing was heard of it for %.0f s (workers.silence)"):format(seconds) })
+    wire:next() -- as much of it goes out as the worker's side takes
+    self:lose(peer, ("it has said nothing for %.0f s"):format(seconds))
   elseif not peer.asked and now - peer.heard > silence / 2 then
     peer.asked = now
     wire:send(kinds.ping, messages.encode {})
