@@ -277,6 +277,8 @@ table 'a metric that returns a string' 1 'bad\.lua:[0-9]+: eval\.metric: the fun
 table 'a hook that raises' 1 'hooks\.on_step: bad\.lua:[0-9]+: bang' "$steps hooks = { on_step = function() error('bang') end },"
 table 'a hook that assigns an option that is not live' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.prompts_per_step: cannot be changed .*" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.prompts_per_step = 3 end },"
+table 'a hook that assigns the number of steps' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config\.train\.steps: cannot be changed .*" \
+  "$steps hooks = { on_step = function(_, tr) tr.config.train.steps = 3 end },"
 table 'a hook that assigns a misspelt option' 1 "hooks\.on_step: bad\.lua:[0-9]+: tr\.config: there is no option 'train\.clipp', did you mean 'clip'\?" \
   "$steps hooks = { on_step = function(_, tr) tr.config.train.clipp = 3 end },"
 for own in 'type = "sft"' 'table = {}' 'function next() end' 'string = nil' 'error = 5'; do

@@ -46,6 +46,9 @@ cp -a plain broken && echo '{"kind": "options", "words": ["train.lr"], "stage": 
 sed -i 's/"state": "finished"/"state": "interrupted"/' broken/exp-001/run.json && unsummed broken/exp-001
 "$GRPO" run --quiet --resume=broken/exp-001 </dev/null >out 2>err; status=$?
 result "a damaged word is one line" "$([ "$status $(wc -l <err)" = '3 1' ] && grep -q 'events.jsonl:1: words.*want option=value; the file is damaged' err || show err)"
+"$GRPO" run tiny.lua --quiet --steps 3 --as longer >/dev/null 2>&1
+given runs/longer train.steps=10
+result "train.steps gives an unfinished run another length" "$(grep -q '"step": 10,' runs/longer/run.json || cat runs/longer/run.json err)"
 refused_arg() { "$GRPO" run --quiet --resume=given/exp-001 "$@" </dev/null >out 2>err; echo $?; }
 rm -r given && cp -a session given
 sed -i 's/"state": "finished"/"state": "interrupted"/' given/exp-001/run.json && unsummed given/exp-001

@@ -165,7 +165,7 @@ add {
   { "train.steps", "int",
     "steps of the stage, each one rollout with all its updates (iterations); default: as many as "
     .. "epochs needs",
-    min = 0, max = 1000000000, live = true },
+    min = 0, max = 1000000000 },
   { "train.epochs", "number",
     "passes over the rows, where steps is not set", default = 1.0, min = 0, max = 1000000 },
 }
