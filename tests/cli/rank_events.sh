@@ -55,6 +55,11 @@ for step in 3 6 9; do
   result "one process resumes after step $step" "$(resumed; [ $step = 3 ] || different one3/exp-001 one$step/exp-001)"
 done
 
+# an option on the command line
+from 3 onegiven
+"$GRPO" run --resume=onegiven/exp-001 --quiet --threads 1 train.lr=0.02 >/dev/null 2>err; status=$?
+result "one process resumes with an option" "$(resumed; [ -n "$(different one3/exp-001 onegiven/exp-001)" ] || echo "it is the same")"
+
 # the script of today instead of the saved one, which counts as a reload
 sed 's|/ 6 + c.rng|/ 7 + c.rng|' exp.lua >other.lua
 forced() { from 6 "$1"; "${@:2}" "$GRPO" run other.lua --resume="$1/exp-001" --force --quiet --threads 1 >/dev/null 2>err; status=$?; }
@@ -80,6 +85,12 @@ for kind in openmpi mpich; do
   "$GRPO" run --resume=many/exp-001 --quiet --threads 1 >/dev/null 2>err; status=$?
   rm -r many/exp-001/checkpoints/step-00000[58] # where the ranks were stopped
   result "$kind: 2 ranks, then 3, then one process: the same bytes" "$(resumed; different one3/exp-001 many/exp-001)"
+  from 3 many
+  ranks 2 "$GRPO" run --resume=many/exp-001 --quiet --threads 1 --steps 5 train.lr=0.02 >/dev/null 2>err
+  ranks 3 "$GRPO" run --resume=many/exp-001 --quiet --threads 1 >/dev/null 2>err; status=$?
+  rm -r many/exp-001/checkpoints/step-000005
+  result "$kind: 2 ranks resume with an option, then 3 without it keep it: the bytes of one process" \
+    "$(resumed; different onegiven/exp-001 many/exp-001; diff {onegiven,many}/exp-001/events.jsonl)"
   COMMAND='echo "weight(\"length\", 2)" | "$GRPO" attach s'$kind'/exp-001 >out 2>err' EDIT=3 ranks 2 "$GRPO" run exp.lua --quiet --dir s$kind --threads 1 --steps 4 >/dev/null 2>&1
   result "$kind: ranks take no sessions, and attach says why" "$(
     grep -q '^grpo: attach: s.*/exp-001 is running, but takes no sessions, because several ranks train it' err || show err
