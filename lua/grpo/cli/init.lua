@@ -118,6 +118,9 @@ end
 -- Seconds that the first rank has to report an error which all meet before they talk, such as a
 -- mistake in the script; it ends them all then.
 local SAME_ERROR = 1.0
+-- Seconds in which the launcher takes that line: MPICH's forgets what it has not read when a rank
+-- aborts.
+local TAKEN = 0.2
 
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
@@ -129,7 +132,10 @@ function cli.report(err)
   end
   core.err("grpo: " .. rank_name() .. errors.line(err) .. about_memory(err) .. "\n")
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
-  if select(2, core.ranks()) > 1 and not ranks.agreed(err) then core.ranks_abort(status) end
+  if select(2, core.ranks()) > 1 and not ranks.agreed(err) then
+    core.process.sleep(TAKEN)
+    core.ranks_abort(status)
+  end
   return status
 end
 
