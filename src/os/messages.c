@@ -40,7 +40,9 @@ struct MessageListener {
 /* ---- queues ----------------------------------------------------------------------------- */
 
 static size_t queue_len(const Queue *q) { return q->bytes.len - q->begin; }
-static const char *queue_data(const Queue *q) { return q->bytes.data + q->begin; }
+static const char *queue_data(const Queue *q) {
+  return q->bytes.data ? q->bytes.data + q->begin : "";
+}
 
 static void queue_drop(Queue *q, size_t n) {
   q->begin += n;

@@ -296,6 +296,16 @@ static void put_table(Writer *w, int index) {
     put_list(w, index, n);
 }
 
+static void put_number(lua_State *L, Writer *w, int index) {
+  if (lua_isinteger(L, index)) {
+    buf_printf(w->b, "%lld", (long long)lua_tointeger(L, index));
+    return;
+  }
+  const double v = (double)lua_tonumber(L, index);
+  json_put_number(w->b, v);
+  if (v == 0 && signbit(v)) buf_puts(w->b, ".0"); /* "-0" would be read as an integer */
+}
+
 static void put_value(Writer *w, int index) {
   lua_State *L = w->L;
   size_t n;
@@ -311,10 +321,7 @@ static void put_value(Writer *w, int index) {
     buf_puts(w->b, lua_toboolean(L, index) ? "true" : "false");
     break;
   case LUA_TNUMBER:
-    if (lua_isinteger(L, index))
-      buf_printf(w->b, "%lld", (long long)lua_tointeger(L, index));
-    else
-      json_put_number(w->b, (double)lua_tonumber(L, index));
+    put_number(L, w, index);
     break;
   case LUA_TSTRING:
     s = lua_tolstring(L, index, &n);

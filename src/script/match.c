@@ -253,9 +253,13 @@ static const char *match_here(Matcher *m, const char *s, const char *p) {
     }
     const char *ep = class_end(m, p);
     int suffix = ep < m->p_end ? *ep : 0;
+    bool here = single(m, s, p, ep);
+    if (!here && (suffix == '*' || suffix == '-')) { /* without recursion, as in Lua */
+      p = ep + 1;
+      continue;
+    }
     if (suffix == '*') return match_longest(m, s, p, ep);
     if (suffix == '-') return match_shortest(m, s, p, ep);
-    bool here = single(m, s, p, ep);
     if (suffix == '+') return here ? match_longest(m, s + 1, p, ep) : NULL;
     if (suffix == '?') {
       const char *e = here ? match(m, s + 1, ep + 1) : NULL;
