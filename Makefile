@@ -476,7 +476,7 @@ lint:
 ## make format          rewrite the C sources with clang-format
 .PHONY: format
 format:
-	clang-format -i $$(git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'tools/*.c')
+	clang-format -i $$(git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'tools/*.c' ':!*.inc.c')
 
 ## make clean           remove build/
 .PHONY: clean

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "kern/dispatch.h"
 #include "os/comm.h"
 #include "script/binding.h"
@@ -84,11 +85,17 @@ static int status_of(lua_State *L, int error) {
 }
 
 /* A line about an error of this process alone: the other ranks, if there are any, do not know. */
-static void say(const char *text) {
-  if (comm_rank() > 0)
-    fprintf(stderr, "grpo: rank %d of %d: %s\n", comm_rank(), comm_size(), text);
-  else
-    fprintf(stderr, "grpo: %s\n", text);
+enum { LEAST_MIB = 16 }; /* no run needs less; LEAST in lua/grpo/cli/init.lua */
+
+/* The advice is that of cli.report, which had no memory left for it. */
+static void say(const char *text, int status) {
+  char rank[40] = "", advice[120] = "";
+  if (comm_rank() > 0) snprintf(rank, sizeof rank, "rank %d of %d: ", comm_rank(), comm_size());
+  if (mem_limit() && status == status_exit(GRPO_ENOMEM))
+    snprintf(advice, sizeof advice,
+             "; --memory is %.6g MiB: raise it to at least %dM, or need less",
+             (double)mem_limit() / 0x1p20, LEAST_MIB);
+  fprintf(stderr, "grpo: %s%s%s\n", rank, text, advice);
 }
 
 /* Prints the error object on top and returns the exit status.  The line comes last, because all
@@ -98,7 +105,7 @@ static int report(lua_State *L, bool trace) {
   const char *traceback = NULL;
   if (trace && lua_istable(L, error) && lua_getfield(L, error, "traceback") == LUA_TSTRING)
     traceback = lua_tostring(L, -1);
-  say(luaL_tolstring(L, error, NULL));
+  say(luaL_tolstring(L, error, NULL), status);
   if (traceback) fprintf(stderr, "%s\n", traceback);
   return status;
 }
@@ -154,9 +161,9 @@ int main(int argc, char **argv) {
   lua_pushcfunction(L, protected_main);
   lua_pushlightuserdata(L, &r);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) { /* there is no memory even for an error object */
-    say(status_text(GRPO_ENOMEM));
     r.failed = true;
     r.status = status_exit(GRPO_ENOMEM);
+    say(status_text(GRPO_ENOMEM), r.status);
   }
   script_close(s);
   if (r.failed) comm_abort(r.status);
