@@ -5,7 +5,9 @@ local errors = require "grpo.base.errors"
 
 local lines = {}
 
-local BLOCK = 1 << 16
+-- What Lua's buffers hold without memory of their own.  A larger one is asked for without collecting
+-- garbage first, so a limit of memory would refuse it where there is only garbage to free.
+local BLOCK = 1024
 
 lines.LONGEST = 1 << 26 -- no row has more bytes
 
