@@ -85,8 +85,6 @@ static int status_of(lua_State *L, int error) {
 }
 
 /* A line about an error of this process alone: the other ranks, if there are any, do not know. */
-enum { LEAST_MIB = 16 }; /* no run needs less; LEAST in lua/grpo/cli/init.lua */
-
 /* The advice is that of cli.report, which had no memory left for it. */
 static void say(const char *text, int status) {
   char rank[40] = "", advice[120] = "";
@@ -94,7 +92,7 @@ static void say(const char *text, int status) {
   if (mem_limit() && status == status_exit(GRPO_ENOMEM))
     snprintf(advice, sizeof advice,
              "; --memory is %.6g MiB: raise it to at least %dM, or need less",
-             (double)mem_limit() / 0x1p20, LEAST_MIB);
+             (double)mem_limit() / 0x1p20, MEM_LEAST_MIB);
   fprintf(stderr, "grpo: %s%s%s\n", rank, text, advice);
 }
 

@@ -54,6 +54,7 @@ void *mem_raw(void *p, size_t had, size_t bytes);
  * is mapped from files is not counted. */
 void mem_set_limit(size_t bytes, size_t raw);
 size_t mem_limit(void);
+enum { MEM_LEAST_MIB = 16 }; /* no run needs less: the advice after an early failure */
 /* Bytes that the allocation asked for which the limit refused last, and those that were held then;
  * 0: none was refused, or a repetition succeeded. */
 size_t mem_refused(size_t *in_use);

@@ -197,8 +197,8 @@ static void hear(Hub *h, Peer *p) {
   }
 }
 
-/* Lets in one who has come; false: nobody has, or there is no place yet.  A rank greets at once, so
- * whoever has not can be replaced. */
+/* Accepts one connection.  Returns false if none waits, or no place is free yet.  A rank greets at
+ * once, so a connection that has not greeted can be replaced. */
 static bool let_in(Hub *h) {
   Peer *place = NULL;
   for (Peer *p = h->peer + h->size; p < h->peer + h->size + STRANGERS; p++) {

@@ -345,7 +345,7 @@ static int l_set_memory(lua_State *L) {
 static int l_mem(lua_State *L) {
   size_t in_use;
   const size_t refused = mem_refused(&in_use); /* before this call allocates */
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 9);
   set_integer(L, "refused", (lua_Integer)refused); /* 0: nothing */
   set_integer(L, "refused_at", (lua_Integer)in_use);
   set_integer(L, "allocations", (lua_Integer)mem_allocations());
@@ -354,6 +354,7 @@ static int l_mem(lua_State *L) {
   set_integer(L, "available", (lua_Integer)mem_available());
   set_integer(L, "lua", lua_bytes(L));
   set_integer(L, "limit", (lua_Integer)mem_limit()); /* 0: none */
+  set_integer(L, "least_mib", MEM_LEAST_MIB);
   return 1;
 }
 

@@ -28,8 +28,16 @@ return function()
   strings.__index = nil
 end
 LUA
-cat >exp.lua <<'LUA'
-local grpo = require "grpo"
+experiment body.lua 'eval = { every = 3 }, checkpoint = { every = 2, keep = 9 },
+  train = { steps = 6, prompts_per_step = 2, lr = 1e-3 },
+  hooks = { on_start = at "on_start", on_rollout = at "on_rollout", on_step = function(m, tr)
+    if where == "on_step" then spoil() end
+    if where == "session" and tr.step_count == 2 then tr.paused = true end
+  end, on_eval = at "on_eval", on_checkpoint = at "on_checkpoint" }' \
+  '{ name = "digits", fn = function(text) now() return select(2, gsub(text, digits, "")) / 6 end },
+    { name = "right", fn = numeric.equal }' \
+  'train = grpo.data.list(rows), eval = grpo.data.list { rows[1], rows[20] }'
+{ cat <<'LUA'; cat body.lua; } >exp.lua
 local spoil = require "spoil"
 local numeric = require "rewards.numeric"
 local where, digits, gsub, select = os.getenv "SPOIL", "%d", string.gsub, select
@@ -37,28 +45,6 @@ local function at(name)
   return function() if where == name then spoil() end end
 end
 local now = at "reward"
-local rows = {}
-for a = 0, 9 do
-  for b = 0, 9 do rows[#rows + 1] = { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b) } end
-end
-return grpo.experiment {
-  model = {
-    config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,
-      num_attention_heads = 2, max_position_embeddings = 64 },
-    tokenizer = grpo.tokenizer.chars("0123456789+="),
-  },
-  sampling = { group_size = 4, max_new_tokens = 6 },
-  data = { max_prompt_tokens = 8, train = grpo.data.list(rows), eval = grpo.data.list { rows[1], rows[20] } },
-  rewards = {
-    { name = "digits", fn = function(text) now() return select(2, gsub(text, digits, "")) / 6 end },
-    { name = "right", fn = numeric.equal },
-  },
-  train = { steps = 6, prompts_per_step = 2, lr = 1e-3 }, checkpoint = { every = 2, keep = 9 }, eval = { every = 3 },
-  hooks = { on_start = at "on_start", on_rollout = at "on_rollout", on_step = function(m, tr)
-    if where == "on_step" then spoil() end
-    if where == "session" and tr.step_count == 2 then tr.paused = true end
-  end, on_eval = at "on_eval", on_checkpoint = at "on_checkpoint" },
-}
 LUA
 "$GRPO" run exp.lua --quiet --dir whole >/dev/null 2>err </dev/null || show err
 for place in on_start on_rollout reward on_step on_eval on_checkpoint; do

@@ -5,8 +5,9 @@ local core = require "grpo.core"
 
 -- Functions that would leave, block or write outside, or measure for as long as they are told.
 local left_out = { signals_install = true, set_threads = true, set_memory = true,
-  checkpoint_begin = true, edit = true, out = true, err = true, remove_tree = true,
-  rename = true, remove = true, link = true, write = true, mkdirs = true, append = true, lock = true,
+  checkpoint_begin = true, checkpoint_remove = true,
+  edit = true, out = true, err = true, remove_tree = true,
+  rename = true, link = true, write = true, mkdirs = true, append = true, lock = true,
   truncate = true, save = true, strict = true,
   limited = true, protected = true, list = true }
 

@@ -84,8 +84,6 @@ end
 
 -- MiB that a run needs beside what was counted: Lua's own data grow while it trains.
 local SPARE = 2
--- MiB that no run needs less than: the advice after an early failure.
-local LEAST = 16
 
 -- Text about --memory for an error of missing memory; "" for others.
 local function about_memory(err)
@@ -97,7 +95,7 @@ local function about_memory(err)
     enough = (": raise it to at least %dM"):format(mib(err.enough) + SPARE)
   elseif mem.refused > 0 then
     enough = (", and %d MiB in use and %d more do not fit: raise it to at least %dM"):format(
-      mib(mem.refused_at), mib(mem.refused), math.max(LEAST,
+      mib(mem.refused_at), mib(mem.refused), math.max(mem.least_mib,
       mib(mem.refused_at + mem.refused)))
   end
   return ("; --memory is %.6g MiB%s, or need less"):format(mem.limit / 2^20,

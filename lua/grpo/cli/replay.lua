@@ -312,7 +312,8 @@ local function before(run, step)
   return found
 end
 
--- Of options that a resume gave between step `at` and STEP only live ones can be set on the way.
+-- Raises if a resume between step `at` and STEP gave an option that is not live: sampling again
+-- could not set it on the way.
 local function refuse_crossing(run, at, step, start)
   local words = events.words(run.dir, step - 1)
   for i = #events.words(run.dir, at) + 1, #words do

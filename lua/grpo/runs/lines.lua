@@ -5,8 +5,8 @@ local errors = require "grpo.base.errors"
 
 local lines = {}
 
--- What Lua's buffers hold without memory of their own.  A larger one is asked for without collecting
--- garbage first, so a limit of memory would refuse it where there is only garbage to free.
+-- Bytes that one of Lua's buffers (LUAL_BUFFERSIZE) holds in itself.  Lua allocates more without
+-- collecting garbage first, so a limit of memory would refuse it where garbage could be freed.
 local BLOCK = 1024
 
 lines.LONGEST = 1 << 26 -- no row has more bytes

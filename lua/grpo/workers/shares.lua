@@ -187,8 +187,8 @@ function Share:give()
   end
 end
 
--- All tasks go to the workers at once, by their speeds and in turns; none is given later.  false:
--- there is no worker.
+-- Gives all tasks to the workers at once, by their speeds and in turns; it gives none later.
+-- Returns false if no worker can take one.
 function Share:hand_out()
   local peers, quota, all, rest = {}, {}, 0.0, self:left()
   for _, peer in ipairs(self.pool:joined("ready")) do
