@@ -53,7 +53,7 @@ end
 -- steps are right, but exactly half of its demonstrations slip in the final number or the form.
 local teach = task.demonstration or task.solution
 
--- 2. A model: the one in --arg model, or a new one of about 1.5 million weights. ------------------
+-- 2. A model: the one in --arg model, or a new one of 1.2 million weights. ------------------------
 
 local model, prompt
 if args.model then

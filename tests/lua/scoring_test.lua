@@ -88,6 +88,23 @@ describe("what scoring keeps beside the rewards", function()
   end)
 end)
 
+describe("a reward that takes too long", function()
+  it("stops the run whatever reward.on_error says, and is told which limit to raise", function()
+    local slow = { instructions = 1e12, memory = 2^24, seconds = 0.001 }
+    local entries = scoring.entries { { name = "judge", fn = function() while true do end end } }
+    local ok, err = pcall(scoring.score, entries, group(), slow, "zero")
+    assert.is_false(ok)
+    assert.matches("wall%-clock time: a loop that does not end%?  "
+      .. "If not, raise limits%.reward%.seconds %(completion: ", tostring(err))
+  end)
+  it("may set reward.on_error if it is out of instructions", function()
+    local few = { instructions = 1000, memory = 2^24, seconds = 600 }
+    local entries = scoring.entries { { name = "judge", fn = function() while true do end end } }
+    local _, err = pcall(scoring.score, entries, group(), few, "stop")
+    assert.matches("If not, raise limits%.reward, or set reward%.on_error %(", tostring(err))
+  end)
+end)
+
 describe("a reward that changes its completion", function()
   local function check(kind, make)
     for _, change in ipairs(changes) do

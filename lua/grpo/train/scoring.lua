@@ -180,8 +180,8 @@ local function failure(entry, text_of_completion, err)
   if at then text = text:sub(1, at - 1) .. text:sub(at + #name) end
   if type(err) == "table" and err.code == "ELIMIT"
     and not text:find("is not available in rewards", 1, true) then
-    text = text
-      .. ": a loop that does not end?  If not, raise limits.reward, or set reward.on_error"
+    text = text .. ": a loop that does not end?  If not, raise limits.reward"
+      .. (err.fatal and ".seconds" or ", or set reward.on_error")
   end
   local message = ("%s%s (completion: \"%s\")"):format(name, text, shorten(text_of_completion))
   local no_memory = type(err) == "table" and err.code == "ENOMEM" -- the reward did nothing wrong
