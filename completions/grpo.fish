@@ -37,7 +37,7 @@ complete -c grpo -n '__fish_seen_subcommand_from sweep' -l seeds -x -d 'run each
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l jobs -x -d 'run at most N runs at once'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l metric -x -d 'compare the runs by this metric'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l retry -d 'continue runs that failed or diverged, from their last checkpoint'
-complete -c grpo -n '__fish_seen_subcommand_from sweep' -l force -d 'go on although the script or a file that it reads has changed since the sweep began'
+complete -c grpo -n '__fish_seen_subcommand_from sweep' -l force -d 'continue although the script or a file that it reads has changed since the sweep began'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l arg -x -d 'set an argument of the script\'s own'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l memory -x -d 'let all runs together take at most SIZE, such as 500M or 8G'
 complete -c grpo -n '__fish_seen_subcommand_from sweep' -l threads -x -d 'use N threads'

@@ -64,7 +64,7 @@ exp=half killed "bf16, kill -9 between a checkpoint and the next step" hkill2 KI
 result "an option needs no script beside --resume=RUN" "$([ $status = 2 ] && grep -q "compute=bf16: the run computes in f32" err || show err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
 result "a run does not go on in another mode" \
-  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force goes on all the same' err || show err)"
+  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force resumes all the same' err || show err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 --force --steps 3 >/dev/null 2>err; status=$?
 result "unless it is forced to" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || show err)"
 "$GRPO" run --quiet --dir other --resume=other/exp-001 --steps 4 >/dev/null 2>err; status=$?

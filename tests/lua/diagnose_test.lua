@@ -55,6 +55,12 @@ describe("diagnosis", function()
     assert.matches("report", told(1, { ratio_max_deviation = 1e-7, reward = 0 })[1])
   end)
 
+  it("names masks and the clip beside a gradient of zero, and not the rate", function()
+    assert.matches("gradient is zero although rewards differ: check train%.mask_truncated, "
+      .. "train%.top_entropy_quantile and train%.clip %(",
+      told(9, { grad_norm = 0, frac_reward_zero_std = 0.5, reward = 0 })[1])
+  end)
+
   it("names the first reward that failed, at once", function()
     local watcher = require("grpo.train.diagnose").watcher()
     local cs = { {}, { errors = { b = "rewards.b: x.lua:3: bad" } } }

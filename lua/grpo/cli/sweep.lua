@@ -28,8 +28,8 @@ local command = {
       doc = "compare the runs by this metric; without it by the held-out accuracy, or the loss if "
         .. "only that is measured" },
     { name = "retry", doc = "continue runs that failed or diverged, from their last checkpoint" },
-    { name = "force", doc = "go on although the script or a file that it reads has changed since "
-      .. "the sweep began; runs that have begun keep their saved copy" },
+    { name = "force", doc = "continue although the script or a file that it reads has changed "
+      .. "since the sweep began; runs that have begun keep their saved copy" },
     flags.arg,
     flags.with(flags.memory, { doc = "let all runs together take at most SIZE, such as 500M or 8G; "
       .. "without it they may take what the machine has available" }),
@@ -174,7 +174,7 @@ local function open(o, found, view)
   local changes = it:changes(about)
   if #changes > 0 and not o.flags.force then
     fail("EARG", "%s: %s, so its runs could not be compared with new ones; begin another sweep "
-      .. "with --dir, or go on all the same with --force", dir, table.concat(changes, ", "))
+      .. "with --dir, or continue all the same with --force", dir, table.concat(changes, ", "))
   end
   if #changes > 0 then it:take(about) end
   return it

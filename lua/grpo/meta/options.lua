@@ -102,7 +102,7 @@
 ---@field epochs? number passes over the rows, where steps is not set (default 1)
 ---@field prompts_per_step? integer prompts of one step; rows, for kind="sft" (default 8)
 ---@field iterations? integer passes over one rollout, an optimizer update each; all of them are one step (default 1)
----@field micro_batch_tokens? integer rows in memory at once; default: what fits; never changes a result, except bnpo's
+---@field micro_batch_tokens? integer rows in memory at once; default: those of one group, the least that is possible; never changes a result, except bnpo's
 ---@field gradient_blocks? integer blocks of groups whose gradients are summed apart, and then by a binary tree; takes the gradient's memory log2(blocks) times, rounded down; default: one for each group, or fewer where that were more than 512 MiB; changes the last bits of a result
 ---@field lr? number|grpo.Schedule|string learning rate (default 1e-6)
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: never (default 1)

@@ -146,7 +146,7 @@ local function open_directory(request)
   end
   if #changed > 0 and not request.force then
     error(core.error("EARG",
-      ("%s: %s; --force goes on all the same"):format(dir, table.concat(changed, ", "))), 0)
+      ("%s: %s; --force resumes all the same"):format(dir, table.concat(changed, ", "))), 0)
   end
   return directory
 end
@@ -156,7 +156,7 @@ local function keep_compute(e, info, force)
   local was, now = info.compute or "f32", e.config.compute
   if now ~= was and not force then
     error(core.error("EARG",
-      ("compute=%s: the run computes in %s; --force goes on all the same"):format(now, was)), 0)
+      ("compute=%s: the run computes in %s; --force resumes all the same"):format(now, was)), 0)
   end
   info.compute = now
 end

@@ -87,7 +87,8 @@ local rules = {
     test = function(m)
       return m.grad_norm == 0 and m.frac_reward_zero_std ~= nil and m.frac_reward_zero_std < 1
     end,
-    line = "the gradient is zero although rewards differ: check clip, masks and lr",
+    line = "the gradient is zero although rewards differ: check train.mask_truncated, "
+      .. "train.top_entropy_quantile and train.clip",
   },
   {
     name = "ratio",
