@@ -125,7 +125,6 @@ static int protected_main(lua_State *L) {
  * threads, which nothing here uses, try for ever to get memory, and its destructor waits for
  * them. */
 static int leave(int status) {
-  if (fflush(stdout) != 0 && status == 0) status = 5; /* the disk is full */
 #ifdef GRPO_PLAIN_EXIT /* for leak checks and coverage, which report at exit */
   return status;
 #else
@@ -165,6 +164,7 @@ int main(int argc, char **argv) {
   }
   script_close(s);
   if (r.failed) comm_abort(r.status);
+  if (fflush(stdout) != 0 && r.status == 0) r.status = status_exit(GRPO_EIO); /* the disk is full */
   comm_finish(r.status);
   return leave(r.status);
 }

@@ -36,7 +36,7 @@ let numbers = 0, wrong = 0;
 for (const line of fs.readFileSync(path.join(run, 'metrics.jsonl'), 'utf8').trim().split('\n')) {
   const metrics = JSON.parse(line);
   for (const [tag, x] of Object.entries(metrics)) {
-    if (typeof x !== 'number' || tag === 'step') continue;
+    if (typeof x !== 'number' || tag === 'step' || tag === 'log_line') continue; // these two say which row it is
     numbers += 1;
     if (seen.get(`${metrics.step} ${tag}`) !== Math.fround(x)) {
       wrong += 1;

@@ -10,6 +10,12 @@
 
 enum { PIECE = 256 * 1024 };
 
+static Status damaged(const char *what, const char *format) {
+  return fail(GRPO_EFORMAT, "%s: the %s data is damaged; fetch or write the file again", what,
+              format);
+}
+
+#if defined(GRPO_HAVE_ZLIB) || defined(GRPO_HAVE_ZSTD)
 /* Appends a piece of a file of n bytes, if it may become that long. */
 static Status put_piece(Buf *out, const void *piece, size_t got, size_t n, const char *what) {
   const uint64_t total = (uint64_t)out->len + got;
@@ -22,15 +28,11 @@ static Status put_piece(Buf *out, const void *piece, size_t got, size_t n, const
   return out->oom ? fail(GRPO_ENOMEM, "%s: no memory to decompress it", what) : GRPO_OK;
 }
 
-static Status damaged(const char *what, const char *format) {
-  return fail(GRPO_EFORMAT, "%s: the %s data is damaged; fetch or write the file again", what,
-              format);
-}
-
 static Status cut_short(const char *what, const char *format) {
   return fail(GRPO_EFORMAT, "%s: the %s data is cut short; fetch or write the file again", what,
               format);
 }
+#endif
 
 /* ---- gzip ------------------------------------------------------------ */
 

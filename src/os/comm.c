@@ -127,7 +127,10 @@ Status comm_start(const char *kind) {
 
 void comm_finish(int status) {
   watchdog_wait(true);
-  if (status) watchdog_leave(status, false); /* a launcher may end the others now */
+  if (status)
+    watchdog_leave(status, false); /* a launcher may end the others now */
+  else
+    watchdog_done();
   if (world.module) world.module->finish();
   watchdog_leave(0, false);
   world.module = NULL;

@@ -170,6 +170,8 @@ static void say(const Beat *b) {
 
 void watchdog_wait(bool waits) { atomic_store_explicit(&dog.waits, waits, memory_order_relaxed); }
 
+void watchdog_done(void) { say(&(Beat){.kind = BEAT_DONE}); }
+
 void watchdog_leave(int status, bool all) {
   const Beat b = {.kind = all ? BEAT_END : BEAT_LEAVE, .status = status};
   if (!atomic_exchange(&dog.left, true)) say(&b);

@@ -28,6 +28,7 @@ typedef struct Peer {
   int fd; /* -1: none */
   PeerState state;
   double heard, progressed; /* when; of a stranger, heard: when it came */
+  double done;              /* when it was done; 0: it works */
   Beat last;
   char in[sizeof(Beat)], out[sizeof(Beat)]; /* a part of each is still to come, or to go */
   size_t got, left;                         /* of in: there; of out: not sent yet */
@@ -164,6 +165,8 @@ static void take(Hub *h, Peer *p) {
   } else if (p->state == PEER_LEFT) { /* its farewell was its last word */
   } else if (b.kind == BEAT_ALIVE) {
     take_alive(h, p, &b);
+  } else if (b.kind == BEAT_DONE) {
+    p->done = h->looked;
   } else if (b.kind == BEAT_LEAVE || b.kind == BEAT_END) {
     p->state = PEER_LEFT;
     h->told |= b.status != 0;
@@ -252,6 +255,23 @@ static void look_at_calls(Hub *h) {
           (int)(last - h->peer), last->last.host, h->looked - since);
 }
 
+/* The end of MPI can hang when nothing is left to do: MPICH's does over UCX if the link loses frames. */
+static void look_at_end(Hub *h) {
+  const double limit = patience(h, NULL) / 2;
+  double since = 0;
+  for (const Peer *p = h->peer; p < h->peer + h->size; p++) {
+    if (p->state == PEER_LEFT) continue;
+    if (p->state == PEER_ABSENT || p->done <= 0) return;
+    if (p->done > since) since = p->done;
+  }
+  if (since <= 0 || h->looked - since < (limit < HUB_DONE ? limit : HUB_DONE)) return;
+  end_all(
+      h, 0,
+      "grpo: warning: all ranks have done their work, but MPI did not end within %.0f s, so they "
+      "ended without it; nothing is lost, whatever its launcher says",
+      h->looked - since);
+}
+
 static void look_at_rank(Hub *h, const Peer *p, const Peer *waits) {
   const double limit = patience(h, p), unheard = h->looked - p->heard;
   const double still = h->looked - p->progressed;
@@ -278,6 +298,7 @@ void hub_look(Hub *h, double now) {
   const Peer *waits = waiting(h);
   for (const Peer *p = h->peer; waits && p < h->peer + h->size; p++)
     if (p->state == PEER_HERE && p != waits) look_at_rank(h, p, waits);
+  look_at_end(h);
   look_at_calls(h);
   const Beat alive = {.kind = BEAT_ALIVE, .patience_ms = beat_ms(patience(h, NULL))};
   for (int r = 0; r < h->size; r++)

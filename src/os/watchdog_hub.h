@@ -13,12 +13,14 @@ typedef enum BeatKind {
   BEAT_ALIVE,     /* a rank: how far it is; the hub: the patience */
   BEAT_LEAVE,     /* a rank goes, with this status */
   BEAT_END,       /* a rank goes, with this status, and all end; the hub: so they do */
+  BEAT_DONE,      /* a rank has done its work, with status 0, and waits for MPI to end */
 } BeatKind;
 
 enum {
   BEAT_MS = 250,
   BEAT_WORD = 16,
   HUB_TIMES = 10, /* the longest piece of work, in the patience */
+  HUB_DONE = 10,  /* seconds in which MPI must end after all ranks are done, or half the patience */
 };
 
 /* All that is ever said, in either direction, byte for byte. */

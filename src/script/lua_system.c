@@ -38,12 +38,11 @@ static const char *editline(void) {
 }
 
 /* The C library, whose functions of mathematics the bits of a run depend on. */
-static const char *libc(void) {
-  static char text[64] = "unknown";
+static void libc_version(char *out, size_t size) {
+  snprintf(out, size, "unknown");
 #ifdef _CS_GNU_LIBC_VERSION
-  confstr(_CS_GNU_LIBC_VERSION, text, sizeof text);
+  confstr(_CS_GNU_LIBC_VERSION, out, size);
 #endif
-  return text;
 }
 
 static const char *yaml(void) { return yaml_available() ? "libyaml" : "none"; }
@@ -51,9 +50,10 @@ static const char *yaml(void) { return yaml_available() ? "libyaml" : "none"; }
 static const char *codec(Codec c) { return codec_library(c) ? codec_library(c) : "none"; }
 
 static int l_version(lua_State *L) {
-  char pcre2[64], blas[64];
+  char pcre2[64], blas[64], libc[64];
   regex_library(pcre2, sizeof pcre2);
   blas_version(blas, sizeof blas);
+  libc_version(libc, sizeof libc);
   lua_createtable(L, 0, 8);
   set_string(L, "version", grpo_version());
   set_string(L, "commit", grpo_commit());
@@ -65,7 +65,7 @@ static int l_version(lua_State *L) {
   set_string(L, "yaml", yaml());
   set_string(L, "gzip", codec(CODEC_GZIP));
   set_string(L, "zstd", codec(CODEC_ZSTD));
-  set_string(L, "libc", libc());
+  set_string(L, "libc", libc);
 #ifdef __SANITIZE_ADDRESS__
   set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
 #endif

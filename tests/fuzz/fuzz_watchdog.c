@@ -89,7 +89,7 @@ static void note_word(Trial *t, End *e) {
   if (e->refused || e->left) return;
   if (e->known) {
     e->left = b.kind == BEAT_LEAVE || b.kind == BEAT_END;
-    t->may_end |= b.kind == BEAT_END;
+    t->may_end |= b.kind == BEAT_END || b.kind == BEAT_DONE;
     return;
   }
   const bool right = b.kind == BEAT_HELLO && !memcmp(b.word, ranks_word, BEAT_WORD) &&
@@ -159,7 +159,8 @@ static void check_screen(const Trial *t) {
   const ssize_t n = read(t->screen[0], line, sizeof line);
   if (n < 0 && errno == EAGAIN) return;
   FUZZ_CHECK(n > 1 && n < (ssize_t)sizeof line && hub_has_ended_all(t->h));
-  FUZZ_CHECK(!memcmp(line, "grpo: rank ", 11) && line[n - 1] == '\n');
+  FUZZ_CHECK(!memcmp(line, "grpo: rank ", 11) || !memcmp(line, "grpo: warning: all ranks ", 25));
+  FUZZ_CHECK(line[n - 1] == '\n');
   for (ssize_t i = 0; i < n - 1; i++) FUZZ_CHECK(line[i] >= ' ' && line[i] <= '~');
 }
 
@@ -226,7 +227,8 @@ static size_t obey(Trial *t, const uint8_t *data, size_t size) {
     beat(t, e, (Beat){.kind = BEAT_ALIVE}, more, n);
     break;
   case LEAVE: {
-    const Beat b = {.kind = argument & 1 ? BEAT_END : BEAT_LEAVE, .status = argument >> 1};
+    const BeatKind kind = argument & 1 ? BEAT_END : argument == 0x80 ? BEAT_DONE : BEAT_LEAVE;
+    const Beat b = {.kind = kind, .status = argument >> 1};
     put(t, e, &b, sizeof b);
     break;
   }

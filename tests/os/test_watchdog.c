@@ -244,6 +244,50 @@ TEST(a_patience_of_more_than_49_days_is_that) {
   place_close(&p);
 }
 
+/* All RANKS come; those below `done` are done, and then `seconds` pass. */
+static void all_come(const Place *p, int fd[RANKS], int done, int seconds) {
+  for (int r = 0; r < RANKS; r++) {
+    fd[r] = r ? come(p) : p->own;
+    tell(p, fd[r], (Beat){.kind = BEAT_HELLO, .rank = r});
+    CHECK(word_of(fd[r]).kind == BEAT_HELLO);
+    if (r < done) tell(p, fd[r], (Beat){.kind = BEAT_DONE});
+  }
+  for (int i = 1; i <= seconds; i++) {
+    hub_look(p->hub, 100 + i);
+    for (int r = 0; r < RANKS; r++) tell(p, fd[r], (Beat){.kind = BEAT_ALIVE, .waits = 1});
+  }
+}
+
+TEST(an_mpi_that_does_not_end_after_all_are_done_is_left_alone) {
+  Place p;
+  Beat b;
+  int fd[RANKS];
+  char line[512] = "";
+  place_open(&p);
+  all_come(&p, fd, RANKS, HUB_DONE - 1);
+  CHECK(!hub_has_ended_all(p.hub));
+  hub_look(p.hub, 100 + HUB_DONE);
+  CHECK(hub_has_ended_all(p.hub));
+  for (int r = 0; r < RANKS; r++) {
+    while ((b = word_of(fd[r])).kind == BEAT_ALIVE) {}
+    CHECK(b.kind == BEAT_END && b.status == 0);
+    if (r) close(fd[r]);
+  }
+  CHECK(read(p.screen[0], line, sizeof line - 1) > 0);
+  CHECK(!strncmp(line, "grpo: warning: all ranks have done their work, but MPI", 54));
+  place_close(&p);
+}
+
+TEST(a_rank_that_still_works_is_waited_for_by_those_that_are_done) {
+  Place p;
+  int fd[RANKS];
+  place_open(&p);
+  all_come(&p, fd, RANKS - 1, 3 * HUB_DONE);
+  CHECK(!hub_has_ended_all(p.hub));
+  for (int r = 1; r < RANKS; r++) close(fd[r]);
+  place_close(&p);
+}
+
 TEST(the_name_of_a_host_writes_nothing_else_to_the_screen) {
   Place p;
   char line[512] = "";

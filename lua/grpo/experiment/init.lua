@@ -46,7 +46,7 @@ local function read_extends(path, where)
     layers.complain({ where = where }, "extends", "got %s, want a string", option_tree.shown(path))
   end
   local text, message = core.fs.read(path)
-  text = text or core.embedded(path)
+  if not text and path:find("^configs/") then text = core.embedded(path) end
   if not text then
     error(errors.new("ENOENT", "extends: " .. message, where), 0)
   end
