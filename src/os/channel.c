@@ -32,6 +32,8 @@ typedef struct Peer {
 struct ChannelServer {
   int fd;
   char *path;
+  dev_t device; /* of the socket at the path */
+  ino_t inode;
   int turn; /* the peer that is looked at first */
   Peer peer[CHANNEL_CLIENTS];
 };
@@ -148,6 +150,8 @@ static Status start_listening(ChannelServer *s, const char *path) {
         fcntl(s->fd, F_SETFL, O_NONBLOCK))
       status = fail(GRPO_EIO, "%s: %s", path, strerror(errno));
     umask(before);
+    struct stat st;
+    if (status == GRPO_OK && lstat(path, &st) == 0) s->device = st.st_dev, s->inode = st.st_ino;
   }
   if (dir >= 0) close(dir);
   return status;
@@ -171,12 +175,18 @@ Status channel_listen(ChannelServer **out, const char *path) {
   return status;
 }
 
+/* The directory may have been moved, and another process may listen at its place. */
+static bool is_own_socket(const ChannelServer *s) {
+  struct stat st;
+  return lstat(s->path, &st) == 0 && st.st_dev == s->device && st.st_ino == s->inode;
+}
+
 void channel_close(ChannelServer *s) {
   if (!s) return;
   for (int i = 0; i < CHANNEL_CLIENTS; i++) peer_close(&s->peer[i]);
   if (s->fd >= 0) {
     close(s->fd);
-    unlink(s->path);
+    if (is_own_socket(s)) unlink(s->path);
   }
   mem_free(s->path);
   mem_free(s);

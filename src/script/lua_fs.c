@@ -265,6 +265,37 @@ static int l_lock(lua_State *L) {
   return n;
 }
 
+/* lock:is_at(path) -> whether the path leads to the file that is locked; nil, message, code if that
+ * cannot be found out */
+static int l_lock_is_at(lua_State *L) {
+  const int *fd = check_object(L, 1, LOCK_TYPE);
+  const char *path = check_path(L, 2);
+  struct stat mine, there;
+  if (*fd < 0) return arg_error(L, 1, "the lock is closed");
+  if (fstat(*fd, &mine) != 0) return push_failure(L, system_failure(path));
+  const bool found = stat(path, &there) == 0;
+  if (!found && errno != ENOENT && errno != ENOTDIR) return push_failure(L, system_failure(path));
+  lua_pushboolean(L, found && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino);
+  return 1;
+}
+
+/* is_locked(path) -> whether a process holds the lock; nil, message, code if that cannot be found
+ * out.  The file is only read, and a process that asks for its lock meanwhile may have to wait. */
+static int l_is_locked(lua_State *L) {
+  const char *path = check_path(L, 1);
+  const int fd = file_open(path, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return push_failure(L, system_failure(path));
+  int got;
+  do got = flock(fd, LOCK_SH | LOCK_NB); /* a shared one needs no right to write */
+  while (got != 0 && errno == EINTR);
+  const bool held = got != 0 && errno == EWOULDBLOCK;
+  const Status s = got != 0 && !held ? system_failure(path) : GRPO_OK;
+  close(fd);
+  if (s) return push_failure(L, s);
+  lua_pushboolean(L, held);
+  return 1;
+}
+
 static int l_descriptor_tostring(lua_State *L) {
   const int *fd = check_descriptor(L);
   luaL_getmetafield(L, 1, "__name");
@@ -277,17 +308,18 @@ static int l_descriptor_tostring(lua_State *L) {
 CORE_PART(fs) {
   static const luaL_Reg functions[] = {
       FN(append),      FN(check_input), FN(checksum), FN(crc32c),   FN(exists),
-      FN(isdir),       FN(link),        FN(list),     FN(lock),     FN(mkdirs),
-      FN(mtime),       FN(read),        FN(readlink), FN(realpath), FN(remove_temporaries),
-      FN(remove_tree), FN(rename),      FN(size),     FN(free),     FN(truncate),
-      FN(write),       {NULL, NULL}};
+      FN(isdir),       FN(is_locked),   FN(link),     FN(list),     FN(lock),
+      FN(mkdirs),      FN(mtime),       FN(read),     FN(readlink), FN(realpath),
+      FN(remove_tree), FN(rename),      FN(size),     FN(free),     FN(remove_temporaries),
+      FN(truncate),    FN(write),       {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__gc", l_descriptor_close},
                                   {"__close", l_descriptor_close},
                                   {"__tostring", l_descriptor_tostring},
                                   {NULL, NULL}};
   static const luaL_Reg writer[] = {
       {"put", l_writer_put}, {"sync", l_writer_sync}, {"close", l_descriptor_close}, {NULL, NULL}};
-  static const luaL_Reg lock[] = {{"close", l_descriptor_close}, {NULL, NULL}};
+  static const luaL_Reg lock[] = {
+      {"close", l_descriptor_close}, {"is_at", l_lock_is_at}, {NULL, NULL}};
   make_type(L, WRITER_TYPE, meta, writer);
   make_type(L, LOCK_TYPE, meta, lock);
   luaL_newlib(L, functions);

@@ -45,6 +45,32 @@ result "one that is made while the run trains ends it with the same line and sta
 rmdir made/exp-001/latest && resume made/exp-001
 result "then --resume: the same bytes here, too" "$(different whole/exp-001 made/exp-001; cat err)"
 
+# ---- a directory that is moved while the run trains -----------------------------------------------------------------------------
+files() { (cd "$1" && find . ! -type d ! -name .lock -exec md5sum {} + | sort); }
+moved="grpo: %s: the run ends, because its directory, or the .lock that it began with, is not there any more; nothing more is written to this place; resume the run from where its directory is now\n"
+"$GRPO" run exp.lua --quiet --dir moved --as ready seed=5 </dev/null >/dev/null 2>&1
+for how in other none lock; do
+  run=moved/$how
+  SLOW=0.15 timeout 60 "$GRPO" run exp.lua --quiet --dir moved --as $how </dev/null >out 2>err & pid=$!
+  wait_for_step $run 3
+  case $how in
+    lock) rm $run/.lock && cp -a $run moved/old-$how ;;
+    *) mv $run moved/old-$how ;;
+  esac
+  [ $how != other ] || { mv moved/ready $run && files $run >before; }
+  wait $pid; status=$?
+  case $how in
+    other) problem=$(files $run | diff before -) ;;
+    none) problem=$(ls -Ad $run 2>/dev/null) ;;
+    lock) problem=$(ls $run/checkpoints | diff <(ls moved/old-$how/checkpoints) -) ;;
+  esac
+  # shellcheck disable=SC2059
+  result "a run whose directory is gone ($how in its place) ends with status 5 and one line, and writes nothing there" \
+    "$([ $status = 5 ] && printf "$moved" $run | diff - err || { echo "status $status"; show err; }; echo "$problem" | head -n 5 | grep .)"
+done
+resume moved/old-other
+result "and is resumed from where it is, to the same bytes" "$(different whole/exp-001 moved/old-other; cat err)"
+
 # ---- streams and files that the caller has closed or bounded -------------------------------------------------------------------
 "$GRPO" run exp.lua --dir closed >&- 2>&- <&-
 result "a run whose streams are closed writes no line of the screen into its files" "$(different whole/exp-001 closed/exp-001)"

@@ -65,14 +65,15 @@ local function fill(tr, temporary, state)
   end
 end
 
--- Writes tr into the directory `dir`, complete or not at all.
-function checkpoint.write(tr, dir)
+-- Writes tr into the directory `dir`, complete or not at all.  run: the one whose checkpoint it is,
+-- nil: of none.
+function checkpoint.write(tr, dir, run)
   local state = core.state_encode(tr.state)
   local temporary = core.checkpoint_begin(dir)
   local ok, err = pcall(fill, tr, temporary, state)
   if ok then ok, err = pcall(core.checkpoint_commit, temporary, dir) end
   if ok then return end
-  fs.remove_tree(temporary)
+  if not run or run:is_in_place() then fs.remove_tree(temporary) end
   error(err, 0)
 end
 
@@ -90,6 +91,7 @@ end
 function checkpoint.prune(tr)
   local directory, keep = tr.directory, tr.settings.checkpoint.keep
   local run_dir = directory.dir
+  directory:check_place()
   local best, steps = fs.readlink(run_dir .. "/best"), core.checkpoint_steps(run_dir)
   for i = 1, #steps - math.max(1, keep) do
     local name = core.checkpoint_name(steps[i])
@@ -103,14 +105,17 @@ end
 
 -- Writes the regular checkpoint of a run at this step; returns its path.
 function checkpoint.save(tr)
-  local run_dir = tr.directory.dir
+  local run = tr.directory
+  local run_dir = run.dir
   local relative = core.checkpoint_name(tr.step_count)
   local dir = run_dir .. "/" .. relative
+  run:check_place()
   if not fs.exists(dir) or tr.saved_step ~= tr.step_count then
     if fs.exists(dir) then core.checkpoint_remove(dir) end
-    tr.directory:sync_logs()
+    run:sync_logs()
     script_logs.keep_sizes(run_dir, tr.step_count)
-    checkpoint.write(tr, dir)
+    checkpoint.write(tr, dir, run)
+    run:check_place() -- that may have taken long
     tr.saved_step = tr.step_count
   end
   link(run_dir, "latest", relative)
@@ -119,6 +124,7 @@ function checkpoint.save(tr)
 end
 
 function checkpoint.mark_best(tr)
+  tr.directory:check_place()
   link(tr.directory.dir, "best", core.checkpoint_name(tr.step_count))
 end
 

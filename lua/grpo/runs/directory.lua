@@ -59,6 +59,24 @@ function rundir.verified(dir)
   return info, message, code
 end
 
+-- ---- its place -----------------------------------------------------------------
+
+-- Is the directory at the run's path the one that this process holds locked?
+function Run:is_in_place()
+  return self.lock:is_at(self.dir .. "/.lock") == true
+end
+
+-- Raises if it is not: it was moved while the run trained, and nothing may be written to another
+-- one.  Called before a file of a run that trains gets its name.
+function Run:check_place()
+  local here, message, code = self.lock:is_at(self.dir .. "/.lock")
+  if here == nil then errors.raise_plain(code, "%s", message) end
+  if here then return end
+  errors.raise_plain("EIO", "%s: the run ends, because its directory, or the .lock that it began "
+    .. "with, is not there any more; nothing more is written to this place; resume the run from "
+    .. "where its directory is now", self.dir)
+end
+
 -- ---- making one ----------------------------------------------------------------
 
 local function next_number(root, name)
@@ -101,6 +119,7 @@ end
 
 -- Adds a module that was loaded later to the others of `source` within the run.
 function Run:save_module(source, name, path)
+  self:check_place()
   self:add_sums { save_module(self.dir, source, name, path) }
 end
 
@@ -114,6 +133,7 @@ end
 
 -- Removes a directory of saved sources.
 function Run:remove_sources(name)
+  self:check_place()
   -- a kill between the two leaves files without sums, which the next resume removes
   if self.info.sums and sums.remove(self.info.sums, name) then self:set_state(self.info.state) end
   must(fs.remove_tree(self.dir .. "/" .. name))
@@ -122,6 +142,7 @@ end
 -- Saves the script and its modules as they were loaded last beside those of the beginning; returns
 -- the place within the run.
 function Run:save_reload(script)
+  self:check_place()
   local n = 1
   while fs.exists(("%s/source/reload-%03d"):format(self.dir, n)) do n = n + 1 end
   local source = ("source/reload-%03d"):format(n)
@@ -410,6 +431,7 @@ end
 
 function Run:scalars(step, metrics)
   if not self.events then
+    self:check_place()
     local path = ("%s/events.out.tfevents.%d.%s.%d")
       :format(self.dir, math.floor(core.wall()), core.hostname(), core.getpid())
     self.events = must(fs.append(path))
@@ -426,6 +448,7 @@ end
 
 -- state: "running", "finished", "stopped", "interrupted", "diverged", "error"
 function Run:set_state(state, more)
+  self:check_place()
   self.info.state = state
   self.info.heartbeat = core.wall()
   for k, v in pairs(more or {}) do self.info[k] = v end

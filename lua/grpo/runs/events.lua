@@ -292,6 +292,7 @@ end
 function events.add(tr, e)
   e.step, e.stage = tr.step_count, tr.stage_index
   local path = path_in(tr.directory.dir)
+  tr.directory:check_place()
   local text = contents(path) .. sums.line(e)
   local ok, message = fs.write(path, text) -- synced
   -- syncing the directory, which comes last, may fail when the file is there

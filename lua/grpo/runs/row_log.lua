@@ -57,6 +57,7 @@ end
 local function begin_file(log, keep)
   local first, last = segments.counted(log.run.info, log.name)
   last = last + 1
+  log.run:check_place()
   must(log.writer:sync())
   must(fs.rename(path_of(log), path_of(log, last)))
   open(log)

@@ -49,7 +49,9 @@ local function write_sizes(dir, sizes)
   must(fs.write(dir .. "/log_sizes.json", sums.pages(sizes)))
 end
 
-local function open(dir, name)
+local function open(run, name)
+  local dir = run.dir
+  run:check_place()
   must(fs.mkdirs(dir .. "/logs"))
   local sizes = read_sizes(dir)
   if not sizes.begun[name] then
@@ -62,7 +64,7 @@ end
 -- Adds text to the file NAME of a run whose logs are open.
 function script_logs.append(run, name, text)
   local writers = run.script_logs
-  writers[name] = writers[name] or open(run.dir, name)
+  writers[name] = writers[name] or open(run, name)
   must(writers[name]:put(text))
 end
 

@@ -78,6 +78,7 @@ local function keep(stage, p, message, number)
     row.p, row.problem = argument, message
     lines[i] = core.json_encode(row) .. "\n"
   end
+  tr.directory:check_place()
   local ok, problem = fs.mkdirs(dir)
   if ok then ok, problem = fs.write(path, table.concat(lines)) end
   if not ok then tr.recorder:advise { ("the batch could not be kept: %s"):format(problem) } end

@@ -154,11 +154,22 @@ local function say_stopped(tr, why)
     or ("interrupted at step %d"):format(tr.step_count))
 end
 
+-- Raises if the run's directory was moved: then its run.log alone is open, and says so.
+local function check_place(tr, run)
+  local ok, err = pcall(run.check_place, run)
+  if ok then return end
+  tr.view:close()
+  run:note(("error after step %d: %s"):format(tr.step_count, tostring(err)))
+  run:close()
+  error(err, 0)
+end
+
 -- why: "finished", "stopped", "interrupted", "diverged" or "error"; err: what was raised then, or
 -- nil.
 function Recorder:finish(why, err)
   local tr = self.tr
   local run, report = tr.directory, tr.last_report
+  if run then check_place(tr, run) end
   if run and (why == "interrupted" or why == "stopped") then say_stopped(tr, why) end
   tr.view:close()
   if why == "finished" then tr.view:summary(run and run.dir) end
