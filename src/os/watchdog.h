@@ -45,8 +45,8 @@ Status watchdog_open(WatchdogCard *card, int size);
 Status watchdog_join(const WatchdogCard *card, int rank, int size);
 /* The rank begins or ends to wait for others. */
 void watchdog_wait(bool waits);
-/* This rank has done its work, with status 0, and its output is written: if MPI does not end when all
- * are done, the processes do, with status 0 and a warning. */
+/* This rank has done its work, with status 0, and its output is written: if MPI does not end when
+ * all are done, the processes do, with status 0 and a warning. */
 void watchdog_done(void);
 /* This rank leaves with this status; the first call counts.  If it is not 0, the user knows why,
  * and no line follows; all: the others end at once, with the same status.  Safe in a signal

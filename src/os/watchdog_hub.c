@@ -255,7 +255,8 @@ static void look_at_calls(Hub *h) {
           (int)(last - h->peer), last->last.host, h->looked - since);
 }
 
-/* The end of MPI can hang when nothing is left to do: MPICH's does over UCX if the link loses frames. */
+/* The end of MPI can hang when nothing is left to do: MPICH's does over UCX if the link loses
+ * frames. */
 static void look_at_end(Hub *h) {
   const double limit = patience(h, NULL) / 2;
   double since = 0;
