@@ -33,7 +33,7 @@ page=$root/docs/how-to.md
 sums=$root/tests/cases/parquet/sums
 
 # A server of ours is the judge and the Hub.
-server=$(dirname "$GRPO")/tests/hub_server hub=$work/hub judge='' pulls=''
+server=$(dirname "$(readlink -f "$GRPO")")/tests/hub_server hub=$work/hub judge='' pulls=''
 unset HF_HOME HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE http_proxy all_proxy ALL_PROXY
 export HF_HUB_CACHE=$work/cache
 if [ -x "$server" ]; then

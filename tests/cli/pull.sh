@@ -5,7 +5,7 @@
 # shellcheck source=tests/cli/lib/seven.bash
 . "$root/tests/cli/lib/seven.bash"
 
-server=$(dirname "$GRPO")/tests/hub_server
+server=$(dirname "$(readlink -f "$GRPO")")/tests/hub_server
 skip_all() { echo "ok 1 - grpo pull # SKIP $1"; echo 1..1; exit 0; }
 [ -x "$server" ] || skip_all "not built: make test builds tests/hub_server"
 "$GRPO" --version | grep -q 'HTTP: libcurl' || skip_all "no libcurl"
