@@ -476,7 +476,8 @@ typedef struct grpo_run_options {
   const char *const *args; /* "size=small" becomes grpo.args.size in the script */
   size_t arg_count;
   const char *directory; /* where the run's directory is made; NULL: nothing is written */
-  const char *resume;    /* directory of a run to resume, which needs neither path nor script */
+  const char *resume;    /* directory of a run to resume, which needs neither path nor script, but
+                          * all rewards that grpo_run_add_reward gave it (EARG without them) */
   int64_t max_steps;     /* steps in all, each a rollout with its updates; 0: as the script says */
 } grpo_run_options;
 GRPO_API grpo_status grpo_run_options_init(grpo_run_options *o, size_t size);

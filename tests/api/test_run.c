@@ -171,6 +171,34 @@ TEST(a_stopped_run_goes_on_where_it_was) {
   grpo_context_free(c);
 }
 
+TEST(a_resume_wants_the_rewards_of_the_host_again) {
+  Seen seen = {.stop_at = 1}, again = {.steps = 1};
+  const char *directory = NULL;
+  char kept[512];
+  grpo_context *c = open_context(&seen);
+  grpo_run_options o = options(test_path("%s/hosts", test_tmp()));
+  OK(c, grpo_run_new(c, &o, &seen.run));
+  OK(c, grpo_run_add_reward(seen.run, "right", 1, right, &seen));
+  OK(c, grpo_run_on_step(seen.run, on_step, &seen));
+  OK(c, grpo_run_execute(seen.run));
+  OK(c, grpo_run_result(seen.run, NULL, NULL, &directory));
+  snprintf(kept, sizeof kept, "%s", directory);
+  grpo_run_free(seen.run);
+  o.script = o.path = NULL;
+  o.resume = kept;
+  OK(c, grpo_run_new(c, &o, &again.run));
+  REFUSED(c, GRPO_EARG, "the reward 'right' was a function of the program that began the run",
+          grpo_run_execute(again.run));
+  grpo_run_free(again.run);
+  OK(c, grpo_run_new(c, &o, &again.run));
+  OK(c, grpo_run_add_reward(again.run, "right", 1, right, &again));
+  OK(c, grpo_run_on_step(again.run, on_step, &again));
+  OK(c, grpo_run_execute(again.run));
+  CHECK(again.steps == 3 && again.rewards == 2 * 2 * 4);
+  grpo_run_free(again.run);
+  grpo_context_free(c);
+}
+
 static const char lora_script[] = "local grpo = require 'grpo'\n"
                                   "return grpo.experiment {\n"
                                   "  name = 'adapted', seed = 3,\n"

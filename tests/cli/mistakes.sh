@@ -124,6 +124,8 @@ LIMIT=10 says "a pipe as a model" 3 'pipe\.json: ' "$GRPO" generate pipe.json '1
 rm -rf pipe.* folder.lua grpo
 says "an argument that the script does not ask for" 0 '^note: --arg modle=x: good\.lua does not ask for grpo\.args\.modle' \
   "$GRPO" check good.lua --arg modle=x
+"$GRPO" run <(sed 's/return grpo.experiment {/&\n  hooks = { on_start = function() return grpo.args.late end },/' good.lua) --quiet --steps 1 --as late --arg late=x >out 2>err
+result "an argument for which a hook asks gets no note" "$(grep 'does not ask' err)"
 says "reward = { function }" 2 "did you mean 'rewards'" "$GRPO" check <(sed 's/rewards = {.*/reward = { function() return 1 end },/' good.lua)
 says "a row without a prompt: what it has" 2 'row\.prompt is nil for a row \(it has answer, question\)' \
   "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)

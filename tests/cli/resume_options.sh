@@ -49,6 +49,13 @@ result "a damaged word is one line" "$([ "$status $(wc -l <err)" = '3 1' ] && gr
 "$GRPO" run tiny.lua --quiet --steps 3 --as longer >/dev/null 2>&1
 given runs/longer train.steps=10
 result "train.steps gives an unfinished run another length" "$(grep -q '"step": 10,' runs/longer/run.json || cat runs/longer/run.json err)"
+"$GRPO" run tiny.lua --quiet --steps 3 --as shorter >/dev/null 2>&1
+"$GRPO" run --resume=runs/shorter --steps 2 </dev/null >out 2>err; status=$?
+result "--steps that are made already: no step, and a line that says so" "$(
+  { [ $status = 0 ] && grep -q 'note: --steps 2: the run has made 3 steps already' out err && grep -q '"step": 3,' runs/shorter/run.json; } || show out err)"
+"$GRPO" run --quiet --resume=runs/shorter train.steps=3 </dev/null >out 2>err; status=$?
+result "train.steps that are made already are refused, and nothing is changed" "$(
+  { [ "$status $(wc -l <err)" = '2 1' ] && grep -q 'train.steps: the stage has made 3 steps' err && [ ! -e runs/shorter/events.jsonl ]; } || show err)"
 refused_arg() { "$GRPO" run --quiet --resume=given/exp-001 "$@" </dev/null >out 2>err; echo $?; }
 rm -r given && cp -a session given
 sed -i 's/"state": "finished"/"state": "interrupted"/' given/exp-001/run.json && unsummed given/exp-001

@@ -174,7 +174,8 @@ local function fill(run, name, info)
     args = info.args,
     overrides = info.overrides, compute = info.compute,
     hub = next(hub.used) and hub.used or nil, started = core.wall(), pid = core.getpid(),
-    host = core.hostname(), sums = {}, rows = info.rows, steps = info.steps }
+    host = core.hostname(), sums = {}, rows = info.rows, steps = info.steps,
+    host_rewards = info.host_rewards }
   for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do
     sums.add(run.info.sums, dir, written)
   end

@@ -90,7 +90,7 @@ schema.shapes = {
     finished = "time?",
     pid = "integer?", host = "text?", step = "integer?", steps = "integer?",
     summary = map("measured", true), sums = map("text", true),
-    hub = map("text", true),
+    hub = map("text", true), host_rewards = list("text", true),
     run_log = object({ size = "count", crc32c = "text" }, true),
     rows = map("text", true),
     segments = map(object { first = "count", last = "count" }, true) }),

@@ -99,6 +99,13 @@ end
 
 -- ---- a new run -------------------------------------------------------------------------------
 
+-- The names of a host's rewards; nil if there are none.
+local function names_of(rewards)
+  local list = {}
+  for i, entry in ipairs(rewards or {}) do list[i] = entry.name end
+  return list[1] and list
+end
+
 -- The experiment of a new run, and a function that makes its directory for a trainer.
 local function begin(request)
   if request.as then require("grpo.runs.directory").check_new(request.root, request.as) end
@@ -108,7 +115,7 @@ local function begin(request)
       name = e.config.name, as = request.as, script = request.script, text = request.text,
       args = request.args, overrides = request.overrides, compute = tr.model.compute,
       steps = tr:total_steps(), config = start.described(e), env = environment(e),
-      inputs = inputs_of(e) })
+      inputs = inputs_of(e), host_rewards = names_of(request.rewards) })
   end
 end
 
@@ -198,14 +205,26 @@ local function check_rows(directory, e, force)
   directory.remarks[#directory.remarks + 1] = change
 end
 
+-- Without a reward that was the host's, the run would continue with what its script has.
+local function check_host_rewards(directory, request)
+  local lost = script.lost_rewards(directory.info, request.rewards)
+  if not lost then return end
+  if not request.force then
+    error(core.error("EARG", ("%s: %s; resume it there and give that reward again, or resume with "
+      .. "--force, which takes what the script has"):format(directory.dir, lost)), 0)
+  end
+  directory.remarks[#directory.remarks + 1] = lost .. "; --force takes what the script has"
+end
+
 -- The experiment of a run, and a function that continues the logs in its directory: nothing is
 -- written before.
 local function resume(request, directory)
   local info = directory.info
   refuse_args(directory, request.args)
+  check_host_rewards(directory, request)
   local forced = request.force and request.script or nil
   local e = script.of_run(directory.dir, info, { overrides = request.overrides, script = forced,
-    rewards = request.rewards })
+    rewards = request.rewards, may_lose_rewards = true })
   e.config.name = info.name
   check_rows(directory, e, request.force)
   keep_compute(e, info, request.force)

@@ -128,9 +128,11 @@ local function execute(chunk, text, path, limits)
   error(e, 0)
 end
 
-local function note_unasked(given, path)
+-- Arguments that the script has not asked for and does not name: hooks and rewards may ask later.
+local function note_unasked(given, path, text)
   for name, value in sorted_pairs(given) do
-    if not context.current().asked[name] then
+    local word = "%f[%w_]" .. name:gsub("%p", "%%%0") .. "%f[^%w_]"
+    if not context.current().asked[name] and not text:find(word) then
       core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path,
         name))
     end
@@ -187,15 +189,29 @@ function script.load(path, o)
       result == nil and "nothing" or "a " .. type(result))), 0)
   end
   if o.words then
-    note_unasked(o.args or {}, path)
+    note_unasked(o.args or {}, path, text)
     note_replaced(path)
   end
   return result
 end
 
+-- A sentence about rewards that were functions of the program around the run (grpo_run_add_reward)
+-- and are not among the host's entries `given` (nil: none) now; nil if there are none.
+function script.lost_rewards(info, given)
+  local left, list = {}, {}
+  for _, entry in ipairs(given or {}) do left[entry.name] = true end
+  for _, name in ipairs(info.host_rewards or {}) do
+    if not left[name] then list[#list + 1] = ("'%s'"):format(name) end
+  end
+  if #list == 0 then return nil end
+  return ("the reward %s was a function of the program that began the run"):format(
+    table.concat(list, ", "))
+end
+
 -- The experiment of a run, from the sources that it saved.  It computes as the run did last, unless
 -- an option says otherwise.  more, all optional: { overrides = after its own and those of resumes,
--- at = only those of resumes until this step, script = another one, rewards = entries of a host }.
+-- at = only those of resumes until this step, script = another one, rewards = entries of a host,
+-- may_lose_rewards = true: the caller says itself which of those are not there }.
 function script.of_run(dir, info, more)
   more = more or {}
   sums.verify(dir, info, "source/")
@@ -209,6 +225,8 @@ function script.of_run(dir, info, more)
     overrides = overrides, modules = not more.script and dir .. "/source/modules" or nil,
     home = info.script, rewards = more.rewards })
   if e.origins.compute == "default" then e.config.compute = info.compute or "f32" end
+  local lost = not more.may_lose_rewards and script.lost_rewards(info, more.rewards)
+  if lost then core.notice(("note: %s: %s, and what the script has is taken"):format(dir, lost)) end
   return e
 end
 

@@ -98,6 +98,11 @@ end
 -- Trains until the last stage is done or there is a reason to stop.
 function loop.run(tr)
   begin(tr)
+  if tr.resumed and tr.step_limit and tr.step_count >= tr.step_limit then
+    tr.view:line(("note: --steps %d: the run has made %d steps already, so it makes none"):format(
+      tr.step_limit, tr.step_count))
+    tr:stop("--steps")
+  end
   while not tr.stop_reason do
     tr:check_interrupt()
     local stage = tr:current_stage()

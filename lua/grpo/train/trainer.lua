@@ -206,6 +206,10 @@ function methods:restore(dir)
   take_reference(self, dir)
   stage.engine:load(dir)
   take_place(self, counters)
+  if stage.step >= stage.steps then
+    errors.raise_plain("EARG", "train.steps: the stage has made %d steps, so it cannot end after "
+      .. "%d; want more than it has made", stage.step, stage.steps)
+  end
   if stage.older then stage.older:load(stage.step, dir) end
 end
 
