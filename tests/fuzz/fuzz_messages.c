@@ -22,13 +22,18 @@ static MessageListener *listener(void) {
   return l;
 }
 
-/* A socket that leaves nothing behind when it is closed. */
+/* A socket that leaves nothing behind when it is closed.  It comes from one of many addresses,
+ * because each has a limited number of ports, and those of closed connections are not free at once. */
 static int connect_raw(void) {
   const struct sockaddr_in a = {.sin_family = AF_INET,
                                 .sin_port = htons((uint16_t)messages_port(listener())),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  static uint32_t trials;
+  const struct sockaddr_in own = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK + trials++ % 200)};
   const struct linger none = {.l_onoff = 1};
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  FUZZ_CHECK(!bind(fd, (const struct sockaddr *)&own, sizeof own));
   FUZZ_CHECK(fd >= 0 && connect(fd, (const struct sockaddr *)&a, sizeof a) == 0);
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
   return fd;
