@@ -23,7 +23,7 @@ static MessageListener *listener(void) {
 }
 
 /* A socket that leaves nothing behind when it is closed.  It comes from one of many addresses,
- * because each has a limited number of ports, and those of closed connections are not free at once. */
+ * because an address has few ports, and those of closed connections are not free at once. */
 static int connect_raw(void) {
   const struct sockaddr_in a = {.sin_family = AF_INET,
                                 .sin_port = htons((uint16_t)messages_port(listener())),
