@@ -160,6 +160,12 @@ static bool is_kept(lua_State *L, int row) {
   if (rows[row].elements == WHOLE) return kept;
   lua_settop(L, 3);
   if (lua_rawgeti(L, 2, ROWS + row + 1) != LUA_TTABLE) return kept;
+  if (lua_getmetatable(L, 3)) { /* these tables are ours, and had none */
+    lua_pushnil(L);
+    lua_setmetatable(L, 3);
+    lua_settop(L, 4);
+    kept = false;
+  }
   return !(rows[row].elements == FIELDS ? restore_fields(L, 3) : restore_list(L, 3)) && kept;
 }
 

@@ -187,6 +187,8 @@ static int l_ordered(lua_State *L) {
 
 /* ---- writing ------------------------------------------------------------------------ */
 
+enum { VALUE_WORK = 4, TABLE_WORK = 16 }; /* what limited code pays for, in instructions */
+
 typedef struct Writer {
   lua_State *L;
   Buf *b;
@@ -283,9 +285,11 @@ static void put_table(Writer *w, int index) {
     } else if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && lua_tointeger(L, -1) <= n) {
       others++;
     } else {
+      lua_pushvalue(L, -1);
+      const char *key = lua_tostring(L, -1); /* of a number; no metamethod is called */
       raise_new(L, GRPO_EARG,
                 "JSON: a table has the key %s, but keys must be strings, or 1, 2, ... without gaps",
-                luaL_tolstring(L, -1, NULL));
+                key ? key : lua_pushfstring(L, "of type %s", luaL_typename(L, -1)));
     }
   }
   if (strings && others)
@@ -311,6 +315,7 @@ static void put_value(Writer *w, int index) {
   size_t n;
   const char *s;
   luaL_checkstack(L, 8, "JSON nested too deep");
+  charge_work(L, lua_istable(L, index) ? TABLE_WORK : VALUE_WORK);
   if (w->depth > JSON_MAX_DEPTH)
     raise_new(L, GRPO_EARG, "JSON: nested deeper than %d (a table inside itself?)", JSON_MAX_DEPTH);
   switch (lua_type(L, index)) {

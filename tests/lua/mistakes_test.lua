@@ -132,6 +132,17 @@ describe("a batch that hooks.on_rollout changes", function()
       ["batch.completions, which"] = function(b) b.completions = nil end,
       ["batch.prompts, which"] = function(b) b.prompts = {} end,
       ["batch.record, which"] = function(b) b.record = nil end,
+      ["batch: rewards is new, and nobody reads it"] = function(b) b.rewards = { 1, 2 } end,
+      ["batch: reward is new"] = function(b) b.reward = 0 / 0 end,
+      ["batch: 1 is new"] = function(b) b[1] = "x" end,
+      ["batch: a key that is a table is new"] = function(b) b[tiny.endless()] = 5 end,
+      ["the metatable of batch"] = function(b)
+        b.record = nil
+        tiny.endless(b)
+      end,
+      ["the metatable of batch.completions"] = function(b) tiny.endless(b.completions) end,
+      ["c.ids of batch.completions[3]"] = function(b) tiny.endless(b.completions[3].ids) end,
+      ["c.extra of batch.completions[4]"] = function(b) b.completions[4].extra = tiny.endless() end,
     } do
       local tr = with_hook("on_rollout", change)
       tiny.refused("hooks%.on_rollout: it changed " .. changed:gsub("%p", "%%%0"),
@@ -163,6 +174,8 @@ describe("what hooks.on_step and on_eval see", function()
       ["the metric step_time;"] = function(m) m.step_time = nil end,
       ["the metric: text is new and no number with a name"] = function(m) m.text = "x" end,
       ["the metric: 1 is new"] = function(m) m[1] = 2 end,
+      ["the metric: a key that is a table is new"] = function(m) m[tiny.endless()] = 2 end,
+      ["the metatable of the metric table"] = function(m) tiny.endless(m) end,
       ["batch.completions, which"] = function(_, tr) tr.batch.completions = nil end,
       ["c.text of batch.completions[2]; it may add"] = function(_, tr)
         tr.batch.completions[2].text = "b"
@@ -178,13 +191,35 @@ describe("what hooks.on_step and on_eval see", function()
       tiny.refused("hooks%.on_step: it changed " .. changed:gsub("%p", "%%%0"),
         function() tr:step() end)
     end
-    local tr = with_hook("on_step", function(m, tr) m.mine, tr.batch.completions[1].own = 7, 8 end)
+    local tr = with_hook("on_rollout", function(b)
+      b.completions[1].reward = tiny.endless()
+    end)
+    tiny.refused("the reward of prompt 1, completion 1 is a table", function() tr:step() end)
+    tr = with_hook("on_step", function(m, t) m.mine, t.batch.completions[1].own = 7, 8 end)
     assert.equal(7, tr:step().mine)
     tr = trainer.new(experiment(function(t)
       t.data.eval = t.data.train
       t.hooks = { on_eval = function(report) report["eval/accuracy"] = 1.5 end }
     end))
     tiny.refused("hooks%.on_eval: it changed the report's eval/accuracy", function() tr:run() end)
+  end)
+end)
+
+describe("a schedule that returns a table", function()
+  it("is told so, without its metamethods", function()
+    tiny.refused("the schedule returned a table for p.step = 0", function()
+      trainer.new(experiment(function(t)
+        t.train.lr = function() return tiny.endless() end
+      end)):step()
+    end)
+  end)
+end)
+
+describe("a reason to stop", function()
+  it("is a text, which the limits of the hook make", function()
+    local tr = with_hook("on_step", function(_, tr) tr:stop(tiny.endless()) end)
+    tr.settings.limits.hook.instructions = 1e6
+    tiny.refused("hooks.on_step: .*used up its 1000000 instructions", function() tr:step() end)
   end)
 end)
 

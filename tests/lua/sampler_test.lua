@@ -222,6 +222,7 @@ describe("a sampler is refused", function()
     refused("item 1 of its list is 0,", function() return { 0, 1 } end)
     refused("item 1 of its list is 1%.5,", function() return { 1.5, 1 } end)
     refused("item 1 of its list is a string,", function() return { "1", 1 } end)
+    refused("returned 1 rows, want p%.n = 2", function() return tiny.endless { 1 } end)
   end)
 
   it("whose state is not plain data", function()
@@ -232,6 +233,12 @@ describe("a sampler is refused", function()
     refused("p%.state is a string, want a table", function(p)
       p.state = "x"
       return walk(p)
+    end)
+    refused("p%.state is a nil, want a table", function(p)
+      local list = walk(p)
+      p.state = nil
+      tiny.endless(p)
+      return list
     end)
     refused("data%.sampler: p%.state%.f is a function",
       { sample = function(_, p) return walk(p) end,
@@ -252,6 +259,7 @@ describe("a sampler is refused", function()
     refused("observe returned a string as level, want a number", observing { level = "x" })
     refused("observe returned a number whose name is a number", observing { 1 })
     refused("observe returned a number, want nothing", observing(1))
+    refused("observe returned a string as level", observing(tiny.endless { level = "x" }))
   end)
 
   it("that gives no usable row", function()

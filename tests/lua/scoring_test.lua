@@ -3,6 +3,7 @@ local core = require "grpo.core"
 local rollout = require "grpo.train.rollout"
 local scoring = require "grpo.train.scoring"
 local step_log = require "grpo.train.step_log"
+local tiny = require "tests.lua.tiny"
 
 local limits = { instructions = 1e6, memory = 2^24, seconds = 600 }
 
@@ -85,6 +86,53 @@ describe("what scoring keeps beside the rewards", function()
     assert.is_nil(cs[1].errors)
     assert.same({ ["second.half"] = 0.5 }, cs[1].extra)
     assert.same({ first = { 2, 1 } }, cs[2].token_rewards)
+  end)
+end)
+
+describe("what a reward returns", function()
+  it("is read without its metamethods", function()
+    local odd = tiny.endless
+    local function gives(rewards)
+      local cs = group()
+      return score(rewards, cs, "zero"), cs
+    end
+    local failures, cs = gives { r = function() return 1, odd { a = odd { 7 } } end }
+    assert.equal(0, failures)
+    assert.same({ ["r.a"] = { 7 } }, cs[1].extra)
+    assert.is_nil(getmetatable(cs[1].extra["r.a"]))
+    assert.equal(0, (gives { r = { group_fn = function()
+      return odd { 1, 2 }, odd { odd { b = 1 } }
+    end } }))
+    assert.equal(0, (gives { r = { token_fn = function() return odd { 1, 2 } end } }))
+    for _, returned in ipairs {
+      function() return odd() end, function() return 1, odd { [odd()] = 1 } end,
+      function() return 1, { odd { [0.5] = odd() } } end } do
+      assert.equal(2, (gives { r = returned }))
+    end
+    assert.equal(2, (gives { r = { group_fn = function() return odd { 1 } end } }))
+    assert.equal(2, (gives { r = { group_fn = function() return odd { odd(), odd() } end } }))
+    assert.equal(2, (gives { r = { token_fn = function() return odd { odd(), 1 } end } }))
+  end)
+  it("has the metatables of no list that other code reads", function()
+    for _, name in ipairs { "ids", "logprobs", "group", "rewards" } do
+      local failures = score({ { name = "r", fn = function(_, _, c)
+        tiny.endless(c[name])
+        return 1
+      end } }, group(), "zero")
+      assert.is_true(failures > 0, name)
+    end
+  end)
+  it("is written within its limits", function()
+    local entries = { { name = "r", fn = function()
+      local t = {}
+      for _ = 1, 60 do t = { t, t } end
+      return 1, { t = t }
+    end } }
+    local cs = group()
+    assert.equal(2, score(entries, cs, "zero"))
+    assert.matches("^rewards%.r: .*scoring_test%.lua:%d+: the columns %(second result%): used up "
+      .. "its 1000000 instructions: a loop that does not end%?", cs[1].errors.r)
+    assert.is_nil(cs[1].errors.r:find("grpo/", 1, true))
   end)
 end)
 

@@ -23,6 +23,16 @@ end
 
 function tiny.count_a(text) return select(2, text:gsub("a", "")) end
 
+-- t, whose metamethods never end.
+function tiny.endless(t)
+  local meta = {}
+  for name in ("index newindex pairs len tostring eq lt le call concat unm add sub mul div mod "
+    .. "idiv pow close"):gmatch "%a+" do
+    meta["__" .. name] = function() while true do end end
+  end
+  return setmetatable(t or {}, meta)
+end
+
 -- ---- failures -----------------------------------------------------------------------------------
 
 -- The message of the error that f(...) raises.

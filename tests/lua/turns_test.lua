@@ -81,6 +81,13 @@ local list = tools.list({
   nan = function() return 0 / 0 end,
   round = function() local t = {} t[1] = t return t end,
   writes = function(_, c) c.state.n = 1 end,
+  endless = function() return tiny.endless { 5, tiny.endless { a = 1 } } end,
+  reason = function() return nil, tiny.endless() end,
+  shared = function()
+    local t = {}
+    for _ = 1, 60 do t = { t, t } end
+    return t
+  end,
 }, complain)
 
 local function answer(call)
@@ -130,6 +137,12 @@ describe("a call of a tool", function()
     text, failed = answer { name = "hungry", arguments = {} }
     assert.matches("^error: .*memory", text)
     assert.is_true(failed)
+    for _, name in ipairs { "reason", "shared" } do
+      text, failed = answer { name = name, arguments = {} }
+      assert.matches("^error: .*used up its 1000000 instructions", text)
+      assert.is_true(failed)
+    end
+    assert.equal('[5, {"a": 1}]', (answer { name = "endless", arguments = {} }))
   end)
 
   it("that outlasts the wall clock ends the run", function()

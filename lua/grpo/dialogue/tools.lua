@@ -224,8 +224,10 @@ local function problem(tool, arguments)
   end
 end
 
--- Returns a result as text, or nil and a description of the problem.
-local function as_text(value)
+-- Returns what fn returned as text, or nil and a description of the problem.  It may be a table,
+-- so that this is called within limits.
+local function as_text(value, message)
+  if value == nil then return nil, message == nil and "no result" or tostring(message) end
   if type(value) == "string" then return value end
   if math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53 then
     return ("%d"):format(value)
@@ -260,16 +262,20 @@ function tools.call(list, call, limits, c)
   local wrong = problem(tool, arguments)
   if wrong then return failed("%s", wrong) end
   core.reseed_math(c.rng)
-  local ok, value, message = core.limited(limits, "tools." .. tool.name, tool.fn, arguments, c)
+  local label = "tools." .. tool.name
+  local ok, value, message = core.limited(limits, label, tool.fn, arguments, c)
+  if ok and (type(value) == "table" or type(message) == "table") then
+    ok, value, message = core.limited(limits, label, as_text, value, message)
+  elseif ok then
+    value, message = as_text(value, message)
+  end
   core.reseed_math(nil)
   if not ok then
     if type(value) == "table" and value.fatal then error(value, 0) end
     return failed("%s", first_line(value))
   end
-  if value == nil then return failed("%s", message == nil and "no result" or tostring(message)) end
-  local text, bad = as_text(value)
-  if not text then return failed("%s", bad) end
-  return text, false
+  if not value then return failed("%s", message) end
+  return value, false
 end
 
 return tools

@@ -11,6 +11,7 @@ local core = require "grpo.core"
 local environment = require "grpo.dialogue.environment"
 local errors = require "grpo.base.errors"
 local origins = require "grpo.experiment.origins"
+local plain_copy = require "grpo.base.plain_copy"
 local tools = require "grpo.dialogue.tools"
 
 local turns = {}
@@ -164,7 +165,7 @@ local function call_form(config, form, name, ...)
 end
 
 local function reader(config, form, text)
-  local calls = call_form(config, form, "read", text)
+  local calls = plain_copy(call_form(config, form, "read", text))
   if calls == nil or calls == false then return nil end
   if type(calls) ~= "table" then
     complain_form("read", "returned a %s, want nil or a list of calls", type(calls))

@@ -87,10 +87,11 @@ function Sampler:call(name, p, ...)
   local ok, result = core.limited(self.config.limits.hook, path, f, table.unpack(arguments))
   core.reseed_math(nil)
   if not ok then error(errors.naming(path, result), 0) end
-  if p.state ~= self.state and type(p.state) ~= "table" then
-    self:complain("p.state is a %s, want a table", type(p.state))
+  local state = rawget(p, "state") -- p may have a metatable by now
+  if type(state) ~= "table" then
+    self:complain("p.state is a %s, want a table", type(state))
   end
-  self.state = p.state
+  self.state = state
   return result
 end
 
@@ -114,7 +115,7 @@ function Sampler:ask(n, taken)
     self:complain("returned %s, want a list of %d rows",
       list == nil and "nothing" or "a " .. type(list), n)
   end
-  for i, item in ipairs(list) do picks[i] = self:pick(i, item) end
+  for i = 1, rawlen(list) do picks[i] = self:pick(i, rawget(list, i)) end
   if #picks ~= n then
     self:complain("returned %d rows, want p.n = %d of them", #picks, n)
   end
@@ -134,8 +135,9 @@ function Sampler:observe(metrics, groups, taken)
     self:complain("observe returned a %s, want nothing, or a table of numbers by name",
       type(numbers))
   end
-  local named = {}
-  for name, value in sorted_pairs(numbers) do
+  local named, plain = {}, {}
+  for name, value in next, numbers do plain[name] = value end
+  for name, value in sorted_pairs(plain) do
     local problem = type(name) ~= "string" and "is a " .. type(name) or name_problem(name)
     if problem then self:complain("observe returned a number whose name %s", problem) end
     if type(value) ~= "number" then

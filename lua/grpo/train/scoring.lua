@@ -9,6 +9,7 @@ local errors = require "grpo.base.errors"
 local name_problem = require "grpo.base.name_problem"
 local number_text = require "grpo.base.number_text"
 local options = require "grpo.options"
+local plain_copy = require "grpo.base.plain_copy"
 local ranks = require "grpo.train.ranks"
 local reward_factory = require "grpo.train.reward_factory"
 local schedule_value = require "grpo.experiment.schedule_value"
@@ -211,20 +212,29 @@ local function definition(f)
   return ("%s:%d"):format(info.short_src, info.linedefined)
 end
 
+local function checked_columns(extra)
+  core.json_encode(extra)
+  return plain_copy(extra)
+end
+
 -- The columns beside a reward go into completions.jsonl; what JSON cannot hold is refused here,
--- where it came from.
-local function keep_extra(own, entry, f, extra)
-  local ok, problem = pcall(core.json_encode, extra)
-  if type(extra) ~= "table" or not ok then
-    error(("%s: the columns (second result): %s"):format(definition(f),
-      ok and "got a " .. type(extra) .. ", want a table" or tostring(problem)), 0)
+-- where it came from.  A small table may take long to write, so that this has the reward's limits.
+local function keep_extra(own, entry, limits, f, extra)
+  local what = definition(f) .. ": the columns (second result): "
+  if type(extra) ~= "table" then error(what .. "got a " .. type(extra) .. ", want a table", 0) end
+  local ok, columns = core.limited(limits, entry.label, checked_columns, extra)
+  if not ok and columns.code ~= "ELIMIT" then error(what .. tostring(columns), 0) end
+  if not ok then
+    columns.message = what .. columns.message
+    error(columns, 0)
   end
   own.extra = own.extra or {}
-  for k, v in pairs(extra) do own.extra[entry.name .. "." .. tostring(k)] = v end
+  for k, v in pairs(columns) do own.extra[entry.name .. "." .. tostring(k)] = v end
 end
 
 -- The kinds of entries.  Each calls give(c, value) or fail(c, err) for every completion.  A reward
--- gets the table c itself, and what it may have changed there is read from kept[c].
+-- gets the table c itself, and what it may have changed there is read from kept[c].  Lists that it
+-- returns are read without their metamethods, to which its limits no longer apply.
 local kinds = {}
 
 function kinds.fn(entry, limits, cs, kept, give, fail)
@@ -236,7 +246,7 @@ function kinds.fn(entry, limits, cs, kept, give, fail)
       ok, value = errors.try(number_of, value, definition(entry.fn) .. ": the function")
     end
     if ok and extra ~= nil then
-      local stored, problem = errors.try(keep_extra, own, entry, entry.fn, extra)
+      local stored, problem = errors.try(keep_extra, own, entry, limits, entry.fn, extra)
       if not stored then ok, value = false, problem end
     end
     if ok then give(c, value) else fail(c, value) end
@@ -255,9 +265,9 @@ function kinds.group_fn(entry, limits, cs, kept, give, fail)
     if ok and type(list) ~= "table" then
       ok, list = false,
         ("%s: group_fn returned a %s, want a list"):format(definition(entry.group_fn), type(list))
-    elseif ok and #list ~= #members then
+    elseif ok and rawlen(list) ~= #members then
       ok, list = false, ("%s: group_fn returned %d values for %d completions; grpo.none says "
-        .. "\"does not apply\""):format(definition(entry.group_fn), #list, #members)
+        .. "\"does not apply\""):format(definition(entry.group_fn), rawlen(list), #members)
     elseif ok and columns ~= nil and type(columns) ~= "table" then
       ok, list = false, ("%s: group_fn: the columns (second result): got a %s, want a list"):format(
         definition(entry.group_fn), type(columns))
@@ -265,11 +275,12 @@ function kinds.group_fn(entry, limits, cs, kept, give, fail)
     for i, c in ipairs(members) do
       local good, value = ok, list
       if ok then
-        good, value = errors.try(number_of, list[i], definition(entry.group_fn) .. ": item " .. i)
+        good, value = errors.try(number_of, rawget(list, i), definition(entry.group_fn) .. ": item "
+          .. i)
       end
-      local extra = good and columns and columns[i]
+      local extra = good and columns and rawget(columns, i)
       if extra then
-        local stored, why = errors.try(keep_extra, kept[c], entry, entry.group_fn, extra)
+        local stored, why = errors.try(keep_extra, kept[c], entry, limits, entry.group_fn, extra)
         if not stored then good, value = false, why end
       end
       if good then give(c, value) else fail(c, value) end
@@ -280,13 +291,13 @@ end
 -- The numbers for the tokens, none counted as 0, and their sum.
 local function of_tokens(entry, list, length)
   local where = definition(entry.token_fn)
-  if type(list) ~= "table" or #list ~= length then
+  if type(list) ~= "table" or rawlen(list) ~= length then
     error(("%s: token_fn returned %s, want a list of %d numbers"):format(where,
-      type(list) == "table" and #list .. " values" or "a " .. type(list), length), 0)
+      type(list) == "table" and rawlen(list) .. " values" or "a " .. type(list), length), 0)
   end
   local sum, values = 0.0, {}
   for i = 1, length do
-    local value = number_of(list[i], where .. ": token " .. i)
+    local value = number_of(rawget(list, i), where .. ": token " .. i)
     values[i] = value == core.none and 0.0 or value
     sum = sum + values[i]
   end
@@ -327,7 +338,8 @@ local function score(entry, limits, cs, kept, on_error)
   local errors_seen, failed = 0, {}
   local function give(c, value)
     local own = kept[c]
-    own[REWARDS][entry.name], own[GIVEN][entry.name] = value, value
+    rawset(own[REWARDS], entry.name, value) -- a reward may have given it a metatable
+    own[GIVEN][entry.name] = value
   end
   local function fail(c, err)
     stop_at_signal() -- it may be what ended the call

@@ -369,7 +369,7 @@ function methods:rescore(rewards)
 end
 
 function methods:stop(reason)
-  self.stop_reason = reason or "stopped"
+  self.stop_reason = tostring(reason or "stopped") -- here, where limits apply to it
 end
 
 function methods:evaluate(n)

@@ -1,4 +1,5 @@
--- A hook may not change what the step and the logs read after it.
+-- A hook may not change what the step and the logs read after it.  What it left behind is looked at
+-- without metamethods, because the limits of the hook apply to them no more.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -12,13 +13,21 @@ local function complain(hook, what, ...)
   errors.raise_plain("ESCRIPT", "hooks.%s: it changed " .. what, hook, ...)
 end
 
+-- Without metatables.
 local function copy(t)
   local fields = {}
-  for name, value in pairs(t) do fields[name] = value end
+  for name, value in next, t do fields[name] = value end
   return fields
 end
 
-local function same(a, b) return a == b or a ~= a and b ~= b end
+local function same(a, b)
+  return rawequal(a, b) or type(a) == "number" and type(b) == "number" and a ~= a and b ~= b
+end
+
+local function name_of(key)
+  return type(key) == "string" and key or type(key) == "number" and tostring(key)
+    or "a key that is a " .. type(key)
+end
 
 -- ---- a batch ------------------------------------------------------------------------------------
 
@@ -30,7 +39,7 @@ local function changed_field(c, was, free)
   local changed = core.restore_completion(c, was[1])
   if free then c.reward = reward end
   for _, name in ipairs(set_by_scoring) do
-    if c[name] ~= was[name] then changed = "c." .. name end
+    if not rawequal(rawget(c, name), was[name]) then changed = "c." .. name end
   end
   return changed
 end
@@ -45,12 +54,25 @@ function unchanged.batch(hook, batch)
     for _, name in ipairs(set_by_scoring) do kept[i][name] = c[name] end
   end
   return function()
+    if getmetatable(batch) ~= nil then complain(hook, "the metatable of batch") end
     for name, value in pairs(fields) do
-      if batch[name] ~= value then complain(hook, "batch.%s, which the step needs", name) end
+      if not rawequal(batch[name], value) then
+        complain(hook, "batch.%s, which the step needs", name)
+      end
     end
-    for i = 1, math.max(#list, #batch.completions) do
+    for name in pairs(batch) do
+      if fields[name] == nil then
+        complain(hook, "batch: %s is new, and nobody reads it; add fields to completions, or keep "
+          .. "them in tr.state", name_of(name))
+      end
+    end
+    local completions = batch.completions
+    if getmetatable(completions) ~= nil then
+      complain(hook, "the metatable of batch.completions")
+    end
+    for i = 1, math.max(#list, #completions) do
       local c = list[i]
-      if batch.completions[i] ~= c then
+      if not rawequal(completions[i], c) then
         complain(hook, "batch.completions[%d]%s", i,
           free and "; to leave a completion out, set its c.reward to nil" or "")
       end
@@ -68,8 +90,11 @@ end
 -- Returns a function that raises if the metrics of a step, or the report of an evaluation, have
 -- changed since, but for numbers that are new.
 function unchanged.numbers(hook, what, numbers)
-  local fields = copy(numbers)
+  local fields, meta = copy(numbers), getmetatable(numbers)
   return function()
+    if not rawequal(getmetatable(numbers), meta) then
+      complain(hook, "the metatable of %s table", what)
+    end
     for name, value in pairs(fields) do
       if not same(numbers[name], value) then
         complain(hook, "%s %s; numbers of your own go to tr:log(name, value)", what, name)
@@ -78,7 +103,7 @@ function unchanged.numbers(hook, what, numbers)
     for name, value in pairs(numbers) do
       if fields[name] == nil and (type(name) ~= "string" or type(value) ~= "number") then
         complain(hook, "%s: %s is new and no number with a name; use tr:log(name, value)", what,
-          tostring(name))
+          name_of(name))
       end
     end
   end
