@@ -60,7 +60,4 @@ struct WeightSource {
 
 void source_close(WeightSource *s); /* a zeroed one is fine */
 
-/* The number of elements of a tensor. */
-uint64_t source_count(const SourceTensor *t);
-
 #endif

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
-
 typedef struct RowEvent {
   enum {
     ROW_NULL,
@@ -46,13 +44,5 @@ static inline void row_text(const RowSink *to, const char *s, size_t n) {
 }
 
 enum { ROW_DEEPEST = 64 }; /* lists and objects inside each other, which a format checks */
-
-/* A sink that appends JSON.  Set `out`; the rest is {0}. */
-typedef struct RowJson {
-  Buf *out;
-  bool object[ROW_DEEPEST], more[ROW_DEEPEST], keyed;
-  int depth;
-} RowJson;
-void row_json_put(void *json, RowEvent e);
 
 #endif

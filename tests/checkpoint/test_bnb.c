@@ -1,5 +1,6 @@
 /* bitsandbytes' 4-bit layout: against the oracle's bytes, without double quantisation, and refused
  * when it lies. */
+#include <math.h>
 #include <unistd.h>
 
 #include "base/half.h"
@@ -77,6 +78,38 @@ static float value_of(const Packed *p, bool nested, int i) {
   const float absmax =
       nested ? nf4_absmax_map[p->absmax[i / 64]] * p->scale[0] + 0.03125f : p->plain[i / 64];
   return nf4_code[i % 2 ? byte & 15 : byte >> 4] * absmax;
+}
+
+/* The codes stay, and scales are those of bitsandbytes' map of 8 bits, whose steps are below a
+ * fiftieth of the largest scale of a nest. */
+TEST(scales_that_are_not_quantised_are_when_they_are_written) {
+  static Packed p;
+  SourceTensor t;
+  QuantWeight *m;
+  StWriter *w;
+  BnbParts parts;
+  Safetensors back;
+  float values[VALUES];
+  make(&p, false);
+  REQUIRE(quant_new(&m, QUANT_NF4, N, K));
+  quant_nf4_import_plain(m, p.packed, p.plain);
+  bnb_parts("x.weight", N, K, &parts);
+  REQUIRE(st_writer_open(&w, test_path("%s/put", test_tmp()), BNB_PARTS, parts.entry, NULL));
+  OK(bnb_put(w, m));
+  OK(st_writer_commit(w));
+  quant_free(m);
+  REQUIRE(safetensors_open(&back, test_path("%s/put", test_tmp())));
+  for (int i = 0; i < (int)back.count && i < PARTS; i++) p.tensor[i] = back.tensor[i];
+  p.count = (int)back.count;
+  const StTensor *weight = find(&p, "x.weight");
+  t = (SourceTensor){.name = "x.weight", .type = SOURCE_OTHER};
+  REQUIRE(bnb_describe(weight, "put", find, &p, &t));
+  OK(bnb_read(&t.nf4, 0, VALUES, values));
+  for (int i = 0; i < VALUES; i++) {
+    const float code = nf4_code[i % 2 ? p.packed[i / 2] & 15 : p.packed[i / 2] >> 4];
+    CHECK(fabsf(values[i] - value_of(&p, false, i)) <= fabsf(code) * p.plain[BLOCKS - 1] / 50);
+  }
+  safetensors_close(&back);
 }
 
 TEST(packed_weights_are_read_with_and_without_double_quantisation) {

@@ -101,6 +101,23 @@ TEST_BOTH(a_weight_that_is_not_finite_is_named) {
   spoilt_weight(&plain, "model.layers.1.self_attn.v_proj.weight", "the result of linear (");
 }
 
+/* The product of gate and up overflows in a layer whose weights are all finite. */
+TEST_BOTH(an_operation_without_weights_is_named_by_its_layer) {
+  const Setup plain = {0};
+  double adv[64];
+  UpdateOptions o;
+  Tiny t;
+  open_engine(&t, &plain);
+  Batch *b = batch_of(&t, adv, &o);
+  for (size_t i = 0; i < 64; i++) { /* two channels: the gate of one of them is open */
+    spoil(&t, "model.layers.1.mlp.gate_proj.weight", i, i < 32 ? 1e25 : -1e25);
+    spoil(&t, "model.layers.1.mlp.up_proj.weight", i, 1e25);
+  }
+  diverges(&t, b, &o);
+  CHECK(says("the first such value is the result of ") && says(" (model.layers.1) at prompt 1, "));
+  tiny_close(&t);
+}
+
 TEST_BOTH(so_is_an_adapter_s) {
   const Setup lora = {.lora = true};
   spoilt_weight(&lora, "model.layers.1.mlp.down_proj.lora_A.weight", "the result of lora_linear (");

@@ -285,9 +285,44 @@ TEST(a_configuration_that_does_not_fit_is_refused) {
   CHECK(strstr(err_message(), "tokenizer_config.json") != NULL);
 }
 
+static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/* As many ranks as Llama 3 has: bytes, all pairs of them, and triples.  The names and ids of its
+ * special tokens are those of the tokenizer_config.json of Llama 3.1. */
+TEST(a_rank_file_of_llama_3_gets_its_special_tokens) {
+  static const struct {
+    const char *token;
+    int32_t id;
+  } want[] = {{"<|begin_of_text|>", 128000},
+              {"<|reserved_special_token_0|>", 128002},
+              {"<|finetune_right_pad_id|>", 128004},
+              {"<|eom_id|>", 128008},
+              {"<|eot_id|>", 128009},
+              {"<|python_tag|>", 128010},
+              {"<|reserved_special_token_247|>", 128255}};
+  enum { PAIRS = 65536, RANKS = 128000 };
+  Tokenizer *t = NULL;
+  Buf b = {0};
+  for (int i = 0; i < 256; i++)
+    buf_printf(&b, "%c%c== %d\n", digit[i >> 2], digit[(i & 3) << 4], i);
+  for (int i = 0; i < PAIRS; i++)
+    buf_printf(&b, "%c%c%c= %d\n", digit[i >> 10], digit[i >> 4 & 63], digit[(i & 15) << 2],
+               256 + i);
+  for (int i = 0; i < RANKS - PAIRS - 256; i++)
+    buf_printf(&b, "%c%c%c%c %d\n", digit[i >> 18], digit[i >> 12 & 63], digit[i >> 6 & 63],
+               digit[i & 63], PAIRS + 256 + i);
+  CHECK(tokenizer_load(&t, write_case("llama3", b.data, b.len)) == GRPO_OK);
+  CHECK(t && tokenizer_size(t) == RANKS + 256);
+  for (size_t i = 0; t && i < sizeof want / sizeof *want; i++) {
+    CHECK(tokenizer_id(t, want[i].token) == want[i].id);
+    CHECK(tokenizer_is_special(t, want[i].id));
+  }
+  tokenizer_free(t);
+  buf_free(&b);
+}
+
 /* A rank file of all 256 bytes, then `more`. */
 static Buf rank_file(const char *more) {
-  static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   Buf b = {0};
   for (int i = 0; i < 256; i++)
     buf_printf(&b, "%c%c== %d\n", digit[i >> 2], digit[(i & 3) << 4], i);
