@@ -287,8 +287,8 @@ TEST(a_configuration_that_does_not_fit_is_refused) {
 
 static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* As many ranks as Llama 3 has: bytes, all pairs of them, and triples.  The names and ids of its
- * special tokens are those of the tokenizer_config.json of Llama 3.1. */
+/* The file has as many ranks as Llama 3: bytes, all pairs of them, and triples.  The names and ids
+ * of its special tokens are those of the tokenizer_config.json of Llama 3.1. */
 TEST(a_rank_file_of_llama_3_gets_its_special_tokens) {
   static const struct {
     const char *token;
