@@ -78,6 +78,47 @@ check "rows of older versions, without sums, are read as ever" "$GRPO" report lo
 rm -rf lost && cp -r plain lost && sed -i -E 's/, "log_line": [0-9]+, "crc32c": "[0-9a-f]{8}"\}$/}/' lost/tiny-001/metrics.jsonl
 check "and those without numbers" "$GRPO" report lost/tiny-001 --out lost.html
 
+# ---- a log that was cut at its end ----------------------------------------------------------------------------------------------
+# run.json has the number of rows of each log from the end of a run on
+ends() { grep -qxF "grpo: lost/tiny-001/$1.jsonl: it $2, but the run wrote $3, which run.json counts; the file is damaged: restore it from a copy, or put an empty line in the place of the rows that are lost" err; }
+for log in metrics completions eval; do
+  rows=$(wc -l <plain/tiny-001/$log.jsonl) path=lost/tiny-001/$log.jsonl problem=''
+  case $log in completions) words='diff lost/tiny-001 plain/tiny-001' ;; *) words='report lost/tiny-001 --out lost.html' ;; esac
+  for cut in '$d' 3,\$d half all gone; do
+    rm -rf lost && cp -r plain lost
+    says="ends with row $((rows - 1))"
+    case $cut in
+      half) truncate -s -20 $path ;;
+      all) : >$path; says='has no row' ;;
+      gone) rm $path; says='has no row' ;;
+      3*) sed -i "$cut" $path; says='ends with row 2' ;;
+      *) sed -i "$cut" $path ;;
+    esac
+    # shellcheck disable=SC2086
+    timeout 60 "$GRPO" $words >out 2>err </dev/null; status=$?
+    [ "$status $(wc -l <err)" = '3 1' ] && ends $log "$says" "$rows" || problem="$problem
+$cut: status $status, $(cat err)"
+  done
+  result "a $log.jsonl whose last rows are gone, or a part of the last one, is damaged for ${words%% *}" "$problem"
+  [ $log != completions ] || refused "and for replay" 3 "$path: it has no row, but the run wrote $rows" -- replay lost/tiny-001 --reward tiny.lua
+done
+rm -rf lost && cp -r plain lost && echo >lost/tiny-001/metrics.jsonl
+check "with an empty line in the place of all rows the other logs are read" "$GRPO" report lost/tiny-001 --out lost.html
+rm -rf lost && cp -r plain lost && uncounted lost/tiny-001 && sed -i 3,\$d lost/tiny-001/metrics.jsonl
+check "a run of an older version, which counted no rows, is read as ever" "$GRPO" report lost/tiny-001 --out lost.html
+"$GRPO" run tiny.lua --quiet --dir partly log.segment_mib=64 train.steps=5 eval.every=1 --steps 3 >/dev/null 2>err </dev/null || show err
+for log in metrics completions eval; do
+  rm -rf lost && cp -r partly lost && sed -i '$d' lost/tiny-001/$log.jsonl
+  refused "a resume of a run that was stopped refuses a $log.jsonl without its last row" 3 "lost/tiny-001/$log.jsonl: it ends with row" "which run.json counts" \
+    "or resume with --force, which continues without its rows" -- run --quiet --resume=lost/tiny-001
+done
+timeout 60 "$GRPO" run --quiet --force --resume=lost/tiny-001 >out 2>err </dev/null; status=$?
+check "with --force it continues, and the run can be read" "$GRPO" report lost/tiny-001 --out lost.html
+result "and says which rows it is without" "$([ $status = 0 ] && grep -q 'eval.jsonl: it ends with row .*; --force continues without its rows' lost/tiny-001/run.log || show err)"
+timeout 60 "$GRPO" run --quiet --resume=partly/tiny-001 >out 2>err </dev/null; status=$?
+result "an undamaged one is resumed without a word, to the same logs" "$([ $status = 0 ] || show err; cat err; different plain/tiny-001 partly/tiny-001
+  diff <(grep -A 4 log_lines plain/tiny-001/run.json) <(grep -A 4 log_lines partly/tiny-001/run.json))"
+
 # ---- a resume -------------------------------------------------------------------------------------------------------------------
 # again NAME : a copy of the run that was killed
 again() { rm -rf "$1"; cp -a crashed "$1"; run=$1/tiny-001; }

@@ -79,7 +79,7 @@ cp -r $run hostile && unsummed hostile && sed -i '1s/"text": "[^"]*"/"text": "<\
 "$GRPO" report hostile >/dev/null
 result "a completion cannot leave its place" "$(grep -oF 'alert(1)</script>' hostile/report.html)"
 
-cp -r $run cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/metrics.jsonl && rm cut/eval.jsonl cut/run.log
+cp -r $run cut && uncounted cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/metrics.jsonl && rm cut/eval.jsonl cut/run.log
 "$GRPO" report cut >out 2>err
 result "a run cut short is reported" "$([ -s cut/report.html ] && [ ! -s err ] || show err)"
 cp -r $run damaged && sed -i '3s/.*/not json/' damaged/metrics.jsonl
@@ -88,7 +88,7 @@ rm damaged/metrics.jsonl && mkfifo damaged/metrics.jsonl
 refused "a pipe in the place of the metrics" 3 "cannot read damaged/metrics.jsonl: it is a named pipe" report damaged
 rm damaged/metrics.jsonl damaged/config.json && mkdir damaged/config.json
 refused "a directory in the place of the options" 3 "cannot read damaged/config.json: it is a directory" diff $run damaged
-cp -r $run empty && rm -f empty/*.jsonl
+cp -r $run empty && uncounted empty && rm -f empty/*.jsonl
 "$GRPO" report empty >/dev/null 2>err
 result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || show err)"
 
@@ -128,14 +128,14 @@ mkdir -p some && cp -r $run some/ && cp -r odd some/odd-001
 "$GRPO" runs --dir some >out 2>err
 result "which runs lists as damaged, beside the others" \
   "$([ "$(wc -l <out)" = 2 ] && grep -qE '^odd-001 +damaged +step - +- *$' out && [ ! -s err ] || show out err)"
-cp -r $run none && : >none/metrics.jsonl
+cp -r $run none && uncounted none && : >none/metrics.jsonl
 "$GRPO" diff none exp-001 >out 2>err
 result "runs without a common step" "$(grep -q '^metrics: no common step$' out || show out err)"
-cp -r $run early && sed -i -n '1,24p' early/completions.jsonl
+cp -r $run early && uncounted early && sed -i -n '1,24p' early/completions.jsonl
 cp -r $run late && sed -i '1,24d' late/completions.jsonl
 "$GRPO" diff early late >out 2>err
 result "completions without a common step are not said to be equal" "$(grep -q '^completions: no common step$' out || show out err)"
-cp -r $run fewer && sed -i '$d' fewer/completions.jsonl
+cp -r $run fewer && uncounted fewer && sed -i '$d' fewer/completions.jsonl
 "$GRPO" diff exp-001 fewer >out 2>err
 result "nor are those of a step that has fewer" \
   "$(grep -q '^completions: differ from step 6, where one run has 8 and the other 7$' out || show out err)"

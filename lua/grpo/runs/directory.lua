@@ -288,6 +288,35 @@ local function open_info(run, force)
   return errors.raise_plain(code, "%s: not a run directory: %s", run.dir, message)
 end
 
+-- Returns the last row of a file, without damaged ones, and "row"; nil, and "empty" if an empty
+-- line comes last, "none" if there is no row, "unknown" if none was found.  Only the file's end is
+-- read.
+local function last_line(path)
+  local file <close> = io.open(path, "rb")
+  local size = file and file:seek("end") or 0
+  if size == 0 then return nil, "none" end
+  file:seek("set", math.max(0, size - (1 << 18)))
+  local list = lines.whole(file:read("a") or "")
+  for i = #list, 1, -1 do
+    if list[i] == "" then return nil, "empty" end
+    local ok, row = errors.try(core.json_decode, list[i])
+    local step = ok and type(row) == "table" and math.tointeger(row.step)
+    if step and sums.state(list[i]) ~= "damaged" then return row, "row" end
+  end
+  return nil, size < 1 << 18 and "none" or "unknown"
+end
+
+-- The number of the last row of a log, 0: it has none; nil if it is not known.
+local function last_number(dir, log)
+  local row, found = last_line(segments.path(dir, log))
+  local numbers = segments.numbers(dir, log)
+  if found == "none" and #numbers > 0 then
+    row, found = last_line(segments.path(dir, log, numbers[#numbers]))
+  end
+  if row then return math.tointeger(row.log_line) end
+  return found == "none" and 0 or nil
+end
+
 -- Looks at the files that a resume depends on.
 local function check_files(run, force)
   local list, dir = run.info.sums, run.dir
@@ -307,6 +336,10 @@ local function check_files(run, force)
     for _, path in ipairs(segments.lost(dir, log, run.info)) do
       run:damaged(force, path .. ": it is missing; restore it from a copy", "continues without its "
         .. "rows")
+    end
+    local problem = segments.cut_short(dir, log, run.info, last_number(dir, log))
+    if problem then
+      run:damaged(force, problem .. "; restore it from a copy", "continues without its rows")
     end
   end
   local ok, problem = errors.try(script_logs.damage, dir)
@@ -348,7 +381,7 @@ function rundir.open(dir, force)
   end
   remove_temporaries(dir)
   tidy_root(dir:match("^(.*)/") or ".")
-  info.run_log = nil -- more is to come
+  info.run_log, info.log_lines = nil, nil -- more is to come
   info.pid, info.host = core.getpid(), core.hostname()
   return run
 end
@@ -456,6 +489,13 @@ function Run:set_state(state, more)
   must(fs.write(self.dir .. "/run.json", sums.pages(self.info)))
 end
 
+-- How many rows each log has had; nil for one that an older version began.
+function Run:log_lines()
+  local count = {}
+  for _, name in ipairs(logs) do count[name] = self.log[name].number end
+  return count
+end
+
 -- The sum of run.log as it is at the end of a run.
 function Run:sum_of_notes()
   local sum, size = fs.checksum(self.dir .. "/run.log")
@@ -480,17 +520,10 @@ end
 
 -- ---- looking at runs ----------------------------------------------------------------
 
--- The step of the last whole line of a file; nil if there is none.  Only the file's end is read.
+-- The step of the last row of a file; nil if there is none.
 local function step_at_end(path)
-  local file <close> = io.open(path, "rb")
-  if not file then return nil end
-  file:seek("set", math.max(0, file:seek("end") - (1 << 18)))
-  local list = lines.whole(file:read("a") or "")
-  for i = #list, 1, -1 do
-    local ok, row = errors.try(core.json_decode, list[i])
-    local step = ok and type(row) == "table" and math.tointeger(row.step)
-    if step and sums.state(list[i]) ~= "damaged" then return step end
-  end
+  local row = last_line(path)
+  return row and math.tointeger(row.step)
 end
 
 -- The last step in the log of metrics, whose newest file may be empty.

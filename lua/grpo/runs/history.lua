@@ -75,11 +75,24 @@ function history.checked_row(name, line, path, number, finished, wanted)
     .. "copy, or leave it empty", path, number, of_log)
 end
 
+-- Raises if a log has ended too early.  before: what run.json said before the log was read, because
+-- a run that trains, or is resumed, changes both.
+local function check_end(dir, name, before, last)
+  local problem = segments.cut_short(dir, name, before, last)
+  if not problem then return end
+  local now = rundir.read(dir, "run") or {}
+  if now.finished ~= before.finished or not now.log_lines then return end
+  errors.raise_plain("EFORMAT", "%s; the file is damaged: restore it from a copy, or put an empty "
+    .. "line in the place of the rows that are lost", problem)
+end
+
 -- Iterates over the rows of NAME.jsonl, and of the segments before it, or of FOLDER/NAME.jsonl:
 -- number of the line in its file, row.  A missing file has no rows.
 function history.rows(dir, name)
   local kind, segment = name:match "^[^/]+", 0
   local number, file, path, next_line, wanted
+  local info = segments.is_log(name) and rundir.read(dir, "run")
+  local last = 0 -- the number of the row that was read last, nil: it is not known
   local function open_next()
     local before, empty = segment, number == 0
     number, file, path, segment = 0, segments.open_next(dir, name, segment)
@@ -101,11 +114,13 @@ function history.rows(dir, name)
       number = number + 1
       if line then
         row, wanted = history.checked_row(kind, line, path, number, segment, wanted)
+        if row or line == "\n" then last = wanted and wanted - 1 end
       end
     until line ~= "\n"
     if row then return number, row end
     if file then file:close() end
     file = nil
+    check_end(dir, name, info, last)
   end
 end
 

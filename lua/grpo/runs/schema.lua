@@ -92,7 +92,7 @@ schema.shapes = {
     summary = map("measured", true), sums = map("text", true),
     hub = map("text", true), host_rewards = list("text", true),
     run_log = object({ size = "count", crc32c = "text" }, true),
-    rows = map("text", true),
+    rows = map("text", true), log_lines = map("count", true),
     segments = map(object { first = "count", last = "count" }, true) }),
   config = object { options = options,
     stages = list(object { kind = "stage", options = options }, true) },

@@ -20,6 +20,11 @@ segments.logs = { "metrics", "completions", "eval" }
 local is_log = {}
 for _, name in ipairs(segments.logs) do is_log[name] = true end
 
+-- Is it one of these?
+function segments.is_log(name)
+  return is_log[name]
+end
+
 -- number: of a segment; nil: the file that is being written.
 function segments.path(dir, name, number)
   return number and ("%s/%s.%06d.jsonl"):format(dir, name, number)
@@ -56,6 +61,17 @@ function segments.lost(dir, name, info)
     if not there[number] then list[#list + 1] = segments.path(dir, name, number) end
   end
   return list
+end
+
+-- Returns what is wrong with a log whose last row has the number `last` (0: it has none, nil: it is
+-- not known) if `info`, the contents of run.json, counts more rows since the run has ended; nil
+-- otherwise.
+function segments.cut_short(dir, name, info, last)
+  local written = info and info.log_lines and info.log_lines[name]
+  if not written or not last or last >= written then return nil end
+  local has = last > 0 and ("ends with row %d"):format(last) or "has no row"
+  return ("%s: it %s, but the run wrote %d, which run.json counts"):format(
+    segments.path(dir, name), has, written)
 end
 
 -- ---- reading ------------------------------------------------------------------------------------

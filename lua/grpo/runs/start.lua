@@ -231,12 +231,12 @@ local function resume(request, directory)
   return e, function(tr)
     local events = require "grpo.runs.events"
     local at, saved = tr.step_count, tr.counters
+    directory:set_state("running") -- run.json counts rows no more
     local notes = require("grpo.runs.script_logs").cut(directory.dir, saved and at)
     directory:open_logs()
     for _, line in ipairs(notes) do directory:remark(line) end
     for _, line in ipairs(directory.remarks) do directory:remark(line) end
     directory:cut_logs(saved and at or -1, tr.evaluations)
-    directory:set_state("running")
     directory.resumed_at = at
     directory:note(("resumed at step %d"):format(at))
     events.remove_unrecorded(directory)

@@ -177,7 +177,7 @@ function Recorder:finish(why, err)
   if err then run:note(("error after step %d: %s"):format(tr.step_count, tostring(err))) end
   if not err then run:sync_logs() end
   run:set_state(why, { step = tr.step_count, steps = tr:total_steps(), finished = core.wall(),
-    run_log = run:sum_of_notes(),
+    run_log = run:sum_of_notes(), log_lines = run:log_lines(),
     summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
       ["eval/loss"] = report["eval/loss"],
       ["eval/masked_loss"] = report["eval/masked_loss"] } or nil })
