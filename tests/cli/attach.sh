@@ -6,7 +6,7 @@
 . "$root/tests/cli/lib/resume.bash"
 
 # Each step waits for a file, so that the session finds the run where it wants it.
-experiment exp.lua 'train = { steps = 8, prompts_per_step = 2, lr = 1e-3 }, checkpoint = { every = 3, keep = 9 },
+experiment exp.lua 'train = { steps = 8, prompts_per_step = 2, lr = 1e-3 }, checkpoint = { every = 3, keep = 9 }, limits = { hook = { instructions = 5e7 } },
   hooks = { on_step = function(m, tr) tr.state.seen = (tr.state.seen or 0) + 1
     if tr.step_count == tonumber(os.getenv("PAUSE") or 0) then tr.paused = true end end }'
 
@@ -125,6 +125,38 @@ echo 'tr.config.sampling.stop_regex = nil' | attach f/exp-001
 kill -9 $pid; wait $pid 2>/dev/null
 "$GRPO" run --resume=f/exp-001 --quiet >/dev/null 2>f.err </dev/null; status=$?
 result "an option that was set to nil is set again by a resume" "$([ $status = 0 ] && grep -q '"path": "sampling.stop_regex"' f/exp-001/events.jsonl || show f.err f/exp-001/events.jsonl)"
+# ---- values whose metamethods never end -----------------------------------------------------------------------------------
+begin g
+attach g/exp-001 <<'LUA'
+function endless(t, name) local meta = { __name = name } for m in ("index newindex pairs len tostring eq lt le call concat"):gmatch "%a+" do meta["__" .. m] = function() while true do end end end return setmetatable(t or {}, meta) end
+endless()
+{ endless() }
+{ [endless()] = 1, [endless()] = 2 }
+endless({}, "grpo.Tokens")
+endless({}, "grpo.Model")
+print(endless())
+show(endless())
+endless({ text = "a", finish = "eos" })
+error(endless())
+tr.config.sampling.stop = endless { "7" }
+tr.config.train.lr = endless()
+tr.state.odd = endless { 5 }
+odd = endless({}, "grpo.Odd")
+?odd.thing
+.time endless()
+do local t = {} for i = 1, 60 do t = { t, t } end tr.config.sampling.stop = t end
+m = endless() 
+1
+m = tr.model setmetatable(_G, getmetatable(endless()))
+2 
+stop(endless())
+setmetatable(tr.metrics, getmetatable(endless())); setmetatable(tr.batch, getmetatable(endless())); tr.state = {};
+tr.paused = nil
+LUA
+wait $pid; status=$?
+result "what a session shows is read within limits.hook, and the run goes on" "$([ $status = 0 ] && [ "$(grep -cx 'stdin:1: the attached session: used up its 50000000 instructions' err)" = 14 ] \
+  && [ "$(grep -vc '^(' err)" = 16 ] && [ "$(tr '\n' ' ' <out)" = '1 2 ' ] && grep -q 'lr: got a table' err && grep -q 'state.odd has a metatable' err || show out err g.err)"
+result "an option's table that a session sets is kept without its metatable" "$(grep -q '"state": "finished"' g/exp-001/run.json && grep -q 'set sampling.stop = \["7"\]' g/exp-001/run.log || show g/exp-001/run.log)"
 begin e
 kill -TERM $pid; wait $pid; status=$?
 result "SIGTERM ends a paused run" "$([ $status = 143 ] || show e.err)"

@@ -3,6 +3,7 @@
 
 local errors = require "grpo.base.errors"
 local option_tree = require "grpo.experiment.option_tree"
+local plain_copy = require "grpo.base.plain_copy"
 local unknown = require "grpo.experiment.unknown"
 
 local live_options = {}
@@ -23,7 +24,7 @@ local function check(node, full, key, value)
   if value ~= nil then
     local read, problem = option_tree.value(row, value)
     if problem then errors.raise("EARG", "tr.config.%s: %s", full, problem) end
-    return read
+    return plain_copy(read)
   elseif row.default ~= nil then
     errors.raise("EARG", "tr.config.%s: got nil, want %s", full, option_tree.wanted(row))
   end

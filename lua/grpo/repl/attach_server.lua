@@ -143,8 +143,11 @@ local function opened(self, client)
     return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session",
       chunk)
   end
+  local function view(...)
+    return core.limited(tr.settings.limits.hook, "the attached session", ...)
+  end
   one.session = session.new { env = environment(self, put "out"), out = put "out", err = put "err",
-    call = call,
+    call = call, view = view,
     look = function()
       return { width = one.look.width, colour = one.look.colour, utf8 = one.look.utf8 }
     end,

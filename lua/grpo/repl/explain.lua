@@ -37,7 +37,7 @@ function explain.index(v, key)
   local index = rawget(meta, "__index")
   if type(index) == "table" then return explain.index(index, key) end
   local name = rawget(meta, "__name")
-  local ours = v == package.loaded.grpo or (type(name) == "string" and name:find("^grpo%."))
+  local ours = rawequal(v, package.loaded.grpo) or (type(name) == "string" and name:find("^grpo%."))
   if type(index) ~= "function" or not ours or type(key) ~= "string" then return nil end
   local ok, found = pcall(function() return v[key] end)
   return ok and found or nil

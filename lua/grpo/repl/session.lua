@@ -72,12 +72,15 @@ end
 --   env                   the globals of the session
 --   out(text), err(text)  write results and errors
 --   call(chunk)           optional: runs it and returns true and results, or false and an error
+--   view(f, ...)          optional: the same for what shows and explains values, whose metamethods
+--                         are the script's
 --   look()                optional: see pretty/paint.lua
 --   rows                  optional: the rows of .help, default session.rows
 --   run                   optional: the directory of the run that plot() shows
 function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
-    call = options.call or core.protected, look = options.look or paint.look,
+    call = options.call or core.protected, view = options.view or core.protected,
+    look = options.look or paint.look,
     rows = options.rows or session.rows }, Session)
   globals_of(self.env)
   self.env.tokens = token_lister(self)
@@ -132,6 +135,12 @@ function Session:fail(err)
   self.err(display.clean(tostring(err)) .. "\n")
 end
 
+-- Calls f, which shows something.
+function Session:viewed(f, ...)
+  local ok, err = self.view(f, ...)
+  if not ok then self:fail(err) end
+end
+
 -- Compiles and runs a text. Returns true when it is incomplete.
 function Session:evaluate(text, timed)
   local chunk, message, incomplete = compile(text, self.env)
@@ -146,11 +155,8 @@ function Session:evaluate(text, timed)
     self:fail(results[2])
     return false
   end
-  if results.n > 1 then self.env._ = results[2] end
-  if not quiet(text) then
-    local ok, err = core.protected(self.show, self, table.unpack(results, 2, results.n))
-    if not ok then self:fail(err) end
-  end
+  if results.n > 1 then rawset(self.env, "_", results[2]) end
+  if not quiet(text) then self:viewed(self.show, self, table.unpack(results, 2, results.n)) end
   if timed or seconds > 1 then self.err(("(%s)\n"):format(seconds_text(seconds))) end
   return false
 end
@@ -164,9 +170,13 @@ end
 
 local commands = {}
 
-function commands.help(self, rest)
+local function help(self, rest)
   local width = math.min(self.look().width, 100)
   self.out((rest == "" and wrap.list(self.rows, width) or explain.about(rest, self.env)) .. "\n")
+end
+
+function commands.help(self, rest)
+  self:viewed(help, self, rest)
 end
 
 function commands.time(self, rest)
