@@ -51,6 +51,22 @@ wait_for_step now/exp-001 3
 answer=$(timeout 60 "$GRPO" stop --now now/exp-001 2>err)
 result "stop --now does not wait for a checkpoint" "$([ "$answer" = 'now/exp-001 crashed' ] || echo "$answer"; cat err)"
 
+# Another user, who may read the run but not write to it.
+as_other() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; else "$@"; fi; }
+chmod 755 "$work"; chmod -R a-w now
+as_other "$GRPO" runs --dir now >out 2>err
+result "a crashed run that the caller cannot write to is not running" "$(grep -q '^exp-001 *crashed ' out || show out err)"
+as_other "$GRPO" stop now/exp-001 >out 2>err; status=$?
+result "and stop says so" "$([ "$status $(cat err)" = '2 grpo: stop: now/exp-001 is not running (crashed)' ] || { echo "status $status"; cat err; })"
+chmod 0 now/exp-001/.lock
+as_other "$GRPO" runs --dir now >out 2>err
+result "nor if its lock cannot be read: the process is gone" "$(grep -q '^exp-001 *crashed ' out || show out err)"
+chmod u+w now/exp-001 now/exp-001/run.json
+sed -i -z -E "s/,\n  \"crc32c\": \"[0-9a-f]{8}\"//; s/\"host\": \"[^\"]*\"/\"host\": \"elsewhere.invalid\"/" now/exp-001/run.json
+as_other "$GRPO" runs --dir now >out 2>err
+result "of another machine that is not known" "$([ "$(id -u)" = 0 ] || [ ! -r now/exp-001/.lock ] && grep -q '^exp-001 *unknown ' out || show out err)"
+chmod -R u+w now
+
 # The number in run.json is another process's: it is not believed.
 SLOW=0.2 timeout 20 "$GRPO" run exp.lua --detach --json --dir other </dev/null >out 2>err
 pid=$(grep -oE '"pid": [0-9]+' out | grep -oE '[0-9]+$')

@@ -9,7 +9,8 @@ local command = {
   flags = { flags.dir, flags.json },
   about = {
     "Lists the runs in a directory, newest first: name, state, steps, start, and accuracy or "
-      .. "held-out loss. A run whose run.json cannot be read is shown as 'damaged'.",
+      .. "held-out loss. A run whose run.json cannot be read is shown as 'damaged', and one "
+      .. "whose lock cannot be read, on another machine, as 'unknown'.",
   },
 }
 

@@ -533,6 +533,17 @@ local function last_step(dir)
     or #numbers > 0 and step_at_end(segments.path(dir, "metrics", numbers[#numbers]))
 end
 
+-- Returns whether a process trains the run; nil if that cannot be found out.  Who may read the lock
+-- can ask; of others the process that run.json names is looked for.
+local function is_trained(dir, info)
+  local held, _, code = fs.is_locked(dir .. "/.lock")
+  if held ~= nil then return held end
+  if code == "ENOENT" then return false end
+  if info.host ~= core.hostname() or not info.pid or not fs.exists("/proc/self") then return nil end
+  local stat = fs.read(("/proc/%d/stat"):format(info.pid))
+  return stat ~= nil and not stat:find("%) [ZX]") -- one that has ended may wait for its parent
+end
+
 -- { name=, dir=, state=, step=, steps=, started= } of one directory; only state "damaged"
 -- when its run.json cannot be read, nil when it has none.
 function rundir.describe(dir)
@@ -541,9 +552,9 @@ function rundir.describe(dir)
   if not info then return nil end
   local state, step = info.state, info.step
   if state == "running" then
-    local lock = fs.lock(dir .. "/.lock")
-    if lock then
-      lock:close()
+    local trained = is_trained(dir, info)
+    if trained == nil then state = "unknown" end
+    if trained == false then
       state, step = "crashed", last_step(dir) or step -- run.json may be a second older
     end
   end
