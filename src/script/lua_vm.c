@@ -1,5 +1,6 @@
 #include "script/lua_vm.h"
 
+#include <errno.h>
 #include <lauxlib.h>
 #include <lualib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 
 #include "base/mem.h"
 #include "os/file.h"
+#include "os/shell.h"
 #include "script/budget.h"
 #include "script/environment.h"
 #include "script/errors.h"
@@ -119,11 +121,30 @@ static void search_open(lua_State *L) {
   lua_pop(L, 2);
 }
 
+/* ---- os.execute --------------------------------------------------------------------- */
+
+/* os.execute([command]); upvalue 1: Lua's own */
+static int l_execute(lua_State *L) {
+  const char *command = luaL_optstring(L, 1, NULL);
+  if (!command) return lua_tocfunction(L, lua_upvalueindex(1))(L);
+  errno = 0;
+  return luaL_execresult(L, shell_run(command));
+}
+
+static void execute_open(lua_State *L) {
+  lua_getglobal(L, LUA_OSLIBNAME);
+  lua_getfield(L, -1, "execute");
+  lua_pushcclosure(L, l_execute, 1);
+  lua_setfield(L, -2, "execute");
+  lua_pop(L, 1);
+}
+
 /* ---- the state ---------------------------------------------------------------------- */
 
 static int protected_open_libraries(lua_State *L) {
   luaL_openlibs(L);
   search_open(L);
+  execute_open(L);
   script_register(L); /* pops our argument, the Script */
   lua_pushglobaltable(L);
   guard_open(L, lua_gettop(L));

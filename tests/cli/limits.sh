@@ -40,16 +40,37 @@ experiment signalled.lua 'train = { steps = 2, prompts_per_step = 10 }, checkpoi
     local calls = assert(io.open("calls", "a"))
     calls:write("x")
     calls:close()
-    if os.getenv("SEND") then os.execute("kill -TERM $PPID") end
+    if os.getenv("SEND") then os.execute("kill -" .. os.getenv("SEND") .. " $PPID; sleep 0.1") end
     return select(2, text:gsub("%d", "")) / 6
   end }'
-SEND=1 timeout 60 "$GRPO" run signalled.lua --quiet >out 2>err; status=$?
+rm -f calls
+SEND=INT timeout 60 "$GRPO" run signalled.lua --quiet --dir ctrl-c >out 2>err; status=$?
+result "so does Ctrl-C, also while a reward waits in os.execute" \
+  "$([ "$status $(cat calls)" = '130 x' ] && [ -e ctrl-c/signalled-001/run.json ] || { echo "status $status, calls $(cat calls)"; cat err; })"
+rm -f calls
+SEND=TERM timeout 60 "$GRPO" run signalled.lua --quiet >out 2>err; status=$?
 result "a signal between two rewards ends the step" \
   "$([ "$status $(cat calls)" = '143 x' ] || { echo "status $status, calls $(cat calls)"; cat err; })"
 timeout 60 "$GRPO" run signalled.lua --quiet --dir whole >out 2>err
 timeout 60 "$GRPO" run --resume=runs/signalled-001 --quiet >out 2>err; status=$?
 result "and a resume does it again" "$([ $status = 0 ] || show err
   cmp {runs,whole}/signalled-001/checkpoints/step-000002/model.safetensors 2>&1)"
+
+# Ctrl-C while a hook waits: for a command, for one that it reads from, and one that is ended by the signal, too.
+for command in 'os.execute("sleep 0.1; kill -INT $PPID; sleep 0.1")' 'io.popen("kill -INT $PPID; sleep 0.2"):close()' \
+  'io.popen("kill -INT $PPID; sleep 0.2; echo"):read("a")' 'os.execute("kill -INT $PPID; kill -INT $$")'; do
+  experiment hooked.lua "train = { steps = 3, prompts_per_step = 2 }, checkpoint = { every = 1 }, hooks = { on_step = function(m) if m.step == 2 then $command end end }"
+  rm -rf hooked
+  timeout 60 "$GRPO" run hooked.lua --quiet --dir hooked >out 2>err; status=$?
+  result "Ctrl-C during $command ends the run after a checkpoint" \
+    "$([ "$status $(readlink hooked/*/latest)" = '130 checkpoints/step-000002' ] || { echo "status $status, $(readlink hooked/*/latest)"; cat err; })"
+done
+echo 'print(os.execute("exit 3")) print(os.execute("kill -9 $$")) print(os.execute("true")) print(os.execute()) print(pcall(os.execute, {}))' >execute.lua
+{ echo 'dofile "execute.lua"'; cat hooked.lua; } >outside.lua
+sed 's/on_step = function(m).*end end/on_step = function() dofile "execute.lua" end/' hooked.lua >inside.lua
+timeout 60 "$GRPO" run inside.lua --quiet train.steps=1 2>err | head -5 >inside
+timeout 60 "$GRPO" check outside.lua 2>err2 | head -5 >outside
+result "os.execute gives what Lua's own does" "$([ "$(head -3 inside | tr '\t\n' '  ')" = 'nil exit 3 nil signal 9 true exit 0 ' ] && cmp inside outside || show inside outside err err2)"
 
 # A call of C that waits is late, but not forgotten.
 experiment waits.lua 'train = { steps = 1, prompts_per_step = 1 }, reward = { on_error = "zero" }, limits = { reward = { seconds = 0.1 } }' \
