@@ -443,6 +443,9 @@ describe("eval", function()
     refused("eval%.pass_at: pass@8 needs eval%.group_size of 8", function(t)
       t.eval = { pass_at = { 8 } }
     end)
+    refused("eval%.pass_at: got '{1,8}', want a list; write %[1,8%]", function(t)
+      t.eval = { pass_at = "{1,8}" } -- as a command line gives it
+    end)
     refused("eval%.pass_at: got 0", function(t) t.eval = { group_size = 4, pass_at = { 0 } } end)
     refused("data%.eval: the dataset is empty", function(t) t.data.eval = grpo.data.list {} end)
     refused("checkpoint%.best: no evaluation has 'eval/accuracy'", function(t)

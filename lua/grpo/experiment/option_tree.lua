@@ -138,6 +138,9 @@ function option_tree.problem(row, v)
     if row.type == "dataset" and type(v) == "string" and v ~= "" then
       return ("got %s, want a dataset; write grpo.data.load(%q)"):format(option_tree.shown(v), v)
     end
+    if row.type == "list" and type(v) == "string" and v:find("^{.*}$") then
+      return ("got %s, want a list; write [%s]"):format(option_tree.shown(v), v:sub(2, -2))
+    end
     return ("got %s, want %s%s"):format(option_tree.shown(v), option_tree.wanted(row),
       options.hint(v, row.choices or {}))
   end

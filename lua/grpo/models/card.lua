@@ -150,7 +150,7 @@ function model_card.text(o)
     and (base and ("Trained from `%s`"):format(base) or "Trained from random weights")
     or base and ("Made from `%s`"):format(base) or "A language model, written"
   put(lines, ("%s with grpo %s%s."):format(made, core.version().version,
-    o.step and (", %d steps"):format(o.step) or ""), o.note)
+    o.step and (", %d step%s"):format(o.step, o.step == 1 and "" or "s") or ""), o.note)
   put(lines, "")
   if config then
     put(lines, "## Training", "")
