@@ -141,6 +141,8 @@ error(endless())
 tr.config.sampling.stop = endless { "7" }
 tr.config.train.lr = endless()
 tr.state.odd = endless { 5 }
+for k in pairs(tr) do tr[k] = nil end
+tr.paused = true
 odd = endless({}, "grpo.Odd")
 ?odd.thing
 .time endless()
@@ -155,7 +157,7 @@ tr.paused = nil
 LUA
 wait $pid; status=$?
 result "what a session shows is read within limits.hook, and the run goes on" "$([ $status = 0 ] && [ "$(grep -cx 'stdin:1: the attached session: used up its 50000000 instructions' err)" = 14 ] \
-  && [ "$(grep -vc '^(' err)" = 16 ] && [ "$(tr '\n' ' ' <out)" = '1 2 ' ] && grep -q 'lr: got a table' err && grep -q 'state.odd has a metatable' err || show out err g.err)"
+  && [ "$(grep -vc '^(' err)" = 17 ] && [ "$(tr '\n' ' ' <out)" = '1 2 ' ] && grep -q 'lr: got a table' err && grep -qx 'tr.directory, which the run needs, is again as it was before this line' err && grep -q 'state.odd has a metatable' err || show out err g.err)"
 result "an option's table that a session sets is kept without its metatable" "$(grep -q '"state": "finished"' g/exp-001/run.json && grep -q 'set sampling.stop = \["7"\]' g/exp-001/run.log || show g/exp-001/run.log)"
 begin e
 kill -TERM $pid; wait $pid; status=$?

@@ -205,6 +205,27 @@ describe("what hooks.on_step and on_eval see", function()
   end)
 end)
 
+describe("a hook that takes fields of the trainer away", function()
+  it("is named with the field, and the trainer is as before", function()
+    for field, hook in pairs {
+      ["tr.noted"] = function(_, tr) for k in pairs(tr) do tr[k] = nil end end,
+      ["tr.settings"] = function(_, tr) tr.settings = {} end,
+      ["tr.stage_index"] = function(_, tr) tr.stage_index = "x" end,
+      ["tr.stage"] = function(_, tr) tr.stage = nil end,
+      ["tr.state"] = function(_, tr) tr.state = nil end,
+      ["tr.recorder"] = function(_, tr) tr.recorder = {} end,
+      ["the metatable of tr"] = function(_, tr) tiny.endless(tr) end,
+    } do
+      local tr = with_hook("on_step", hook)
+      tiny.refused("hooks%.on_step: it changed " .. field:gsub("%.", "%%.") .. ", which the run "
+        .. "needs; tr%.state is a table for values of your own$", function() tr:run() end)
+      assert.equal(1, tr.stage_index)
+      assert.is_true(rawequal(tr.settings, tr.experiment.stages[1].config))
+    end
+    with_hook("on_start", function(tr) tr.state = { 5 } end):run()
+  end)
+end)
+
 describe("a schedule that returns a table", function()
   it("is told so, without its metamethods", function()
     tiny.refused("the schedule returned a table for p.step = 0", function()

@@ -16,6 +16,7 @@ local paint = require "grpo.repl.pretty.paint"
 local pretty = require "grpo.repl.pretty"
 local rollouts = require "grpo.repl.pretty.rollouts"
 local session = require "grpo.repl.session"
+local unchanged = require "grpo.train.unchanged"
 
 local MOST_OUTPUT = 1 << 20 -- bytes of an answer; its line in JSON may be six times as long
 
@@ -140,8 +141,13 @@ local function opened(self, client)
     return function(text) one.output:put(kind, text) end
   end
   local function call(chunk)
-    return events.recording(tr, core.limited, tr.settings.limits.hook, "the attached session",
-      chunk)
+    return events.recording(tr, function(...)
+      local restored = unchanged.trainer(tr)
+      local results = table.pack(core.limited(...))
+      local changed = restored()
+      if not changed then return table.unpack(results, 1, results.n) end
+      return false, changed .. ", which the run needs, is again as it was before this line"
+    end, tr.settings.limits.hook, "the attached session", chunk)
   end
   local function view(...)
     return core.limited(tr.settings.limits.hook, "the attached session", ...)

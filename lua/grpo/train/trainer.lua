@@ -311,7 +311,7 @@ end
 -- Calls the function f of hooks.NAME protected and limited; its "stop" ends the run; an error in it
 -- stops the run.
 function methods:call_hook(name, f, ...)
-  local outer = self.in_hook
+  local outer, restored = self.in_hook, unchanged.trainer(self)
   self.in_hook = "hooks." .. name
   local ok, result
   if name == "on_end" then
@@ -322,7 +322,12 @@ function methods:call_hook(name, f, ...)
     ok, result = core.limited(self.settings.limits.hook, "hooks." .. name, f,
       table.unpack(args, 1, args.n + 1))
   end
+  local changed = restored()
   self.in_hook = outer
+  if ok and changed then
+    errors.raise_plain("ESCRIPT", "hooks.%s: it changed %s, which the run needs; tr.state is a "
+      .. "table for values of your own", name, changed)
+  end
   if not ok then
     if type(result) == "table" and result.fatal then error(result, 0) end
     local outside = result.code == "ENOMEM" or result.code == "EIO" -- not the hook's mistake

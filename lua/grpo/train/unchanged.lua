@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local sorted_pairs = require "grpo.base.sorted"
 
 local unchanged = {}
 
@@ -82,6 +83,47 @@ function unchanged.batch(hook, batch)
           i, free and "change c.reward, and " or "")
       end
     end
+  end
+end
+
+-- ---- the trainer --------------------------------------------------------------------------------
+
+-- Fields of a trainer that stay the same object.  Of the others only the type stays, and those in
+-- `comes_and_goes` may be taken away.
+local same_object = { "directory", "noted", "recorder", "services", "tables", "view", "watch",
+  "workers" }
+local comes_and_goes = { busy = true, evaluated = true, in_hook = true, interrupted = true,
+  paused = true, save_now = true, stop_reason = true }
+
+-- Returns a function that makes these fields again what they were, and returns the name of one that
+-- was not: "tr.settings".
+function unchanged.trainer(tr)
+  local fields, meta = {}, getmetatable(tr)
+  for name, value in next, tr do
+    if type(name) == "string" then fields[name] = value end
+  end
+  return function()
+    local found
+    local function restore(name)
+      rawset(tr, name, fields[name])
+      found = found or "tr." .. name
+    end
+    if not rawequal(getmetatable(tr), meta) then
+      setmetatable(tr, meta)
+      found = "the metatable of tr"
+    end
+    for _, name in ipairs(same_object) do
+      if not rawequal(rawget(tr, name), fields[name]) then restore(name) end
+    end
+    for name, was in sorted_pairs(fields) do
+      if not comes_and_goes[name] and type(rawget(tr, name)) ~= type(was) then restore(name) end
+    end
+    local spec = tr.experiment.stages[math.max(1, tr.stage_index)]
+    if not spec or not rawequal(tr.settings, spec.config) then
+      restore("settings")
+      restore("stage_index")
+    end
+    return found
   end
 end
 
