@@ -53,8 +53,8 @@ local e = {
 local function attach(tr)
   local lines = tr.step_count == 2 and os.getenv("ATTACH")
   if not lines then return end
-  os.execute(("'%s' attach %s <%s >attach.out 2>attach.err &"):format(os.getenv("GRPO"),
-    tr.directory.dir, lines))
+  os.execute((": >attach.lives; ('%s' attach %s <%s >attach.out 2>attach.err; rm attach.lives) &")
+    :format(os.getenv("GRPO"), tr.directory.dir, lines))
   tr.paused = true
 end
 
