@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Options on the command line of a resume: recorded, in force from then on, and told by diff.  TAP on stdout.
+# Options on the command line of a resume, and data that has changed: recorded, in force from then on, and told by diff.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
@@ -61,4 +61,35 @@ rm -r given && cp -a session given
 sed -i 's/"state": "finished"/"state": "interrupted"/' given/exp-001/run.json && unsummed given/exp-001
 result "another --arg is refused, with one line" "$([ "$(refused_arg --arg rate=2) $(wc -l <err)" = '2 1' ] &&
   grep -qx 'grpo: --arg rate=2: given/exp-001 began with no argument of that name, and a resume keeps it; leave --arg out, or begin a new run' err || show err)"
+
+# ---- data that has changed ------------------------------------------------------------------------------------------------------
+for a in 1 2 3 4; do echo "{\"prompt\": \"$a+$a=\", \"answer\": \"$((a + a))\"}"; done | tee d.jsonl >e.jsonl
+mkdir sub
+experiment files.lua 'train = { steps = 6, prompts_per_step = 2 }, checkpoint = { every = 1, keep = 9 }' '' \
+  'train = grpo.data.jsonl("d.jsonl"), eval = grpo.data.jsonl("e.jsonl")'
+"$GRPO" run files.lua --quiet --steps 3 --as data </dev/null 2>err >out || show err
+cp -a runs/data runs/same && cp -a runs/data runs/far && given runs/same
+"$GRPO" eval data --completions 0 >measured 2>err </dev/null
+result "eval of a run whose data is as it was says nothing of it" "$(cat err; grep -q '^eval/' measured || show measured)"
+cp e.jsonl e.old && sed -i 1d e.jsonl
+"$GRPO" eval data --completions 0 >out 2>err </dev/null; status=$?
+result "eval of changed held-out data says so in one line" "$([ "$status $(cat err)" = \
+  '0 grpo: note: e.jsonl has changed, so this does not measure what the run has measured' ] || { echo "status $status"; show err; })"
+given runs/data
+result "a resume refuses it" "$(grep -qx 'grpo: runs/data: e.jsonl has changed; --force resumes all the same' err && [ ! -e runs/data/events.jsonl ] || show err)"
+for _ in 1 2; do given runs/data --force --steps 1; done
+result "with --force that is an event, once" "$([ "$(grep -c '"kind": "inputs"' runs/data/events.jsonl)" = 1 ] || show runs/data/events.jsonl err)"
+given runs/data --force
+"$GRPO" diff same data >out 2>err
+result "and diff names it, and does not call the runs the same" "$(
+  grep -qE '^changed at step 3: inputs e.jsonl has changed \([0-9]+ bytes, CRC-32C [0-9a-f]{8}\), only in data$' out && ! grep -q '^same options' out || show out err)"
+cp e.old e.jsonl
+(cd sub && given ../runs/far; cp err ../far.err)
+far="is missing in $work/sub, because the run began in $work, where it is;"
+result "a resume from another directory says where the data is" "$(grep -qxF "grpo: ../runs/far: d.jsonl $far resume it from there" far.err || show far.err)"
+(cd sub && "$GRPO" eval ../runs/far >out 2>../far.err </dev/null; echo $? >../status)
+result "so does eval" "$([ "$(<status)" = 3 ] && grep -qxF "grpo: ../runs/far: d.jsonl $far evaluate it from there" far.err || show status far.err)"
+uncounted runs/far && sed -i -E '/^  "directory": /d' runs/far/run.json
+given runs/far
+result "a run of an older version, which did not write down where it began, is resumed" "$(cat err; different runs/same runs/far)"
 finish

@@ -4,6 +4,7 @@ local rundir = require "grpo.runs.directory"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
+local inputs = require "grpo.runs.inputs"
 local script = require "grpo.scripts.script"
 local sorted_pairs = require "grpo.base.sorted"
 local verdict = require "grpo.runs.verdict"
@@ -33,9 +34,23 @@ local command = {
     },
     "A checkpoint is measured as the run itself measured it: with the rewards, weights and options "
       .. "that were in force at its step, after reloads and changes by attached sessions. To "
-      .. "measure it with another script: grpo eval SCRIPT model.path=CHECKPOINT",
+      .. "measure it with another script: grpo eval SCRIPT model.path=CHECKPOINT. A note says "
+      .. "which data has changed since the run began.",
   },
 }
+
+-- Says what the run measured in another form: rows of data, a model below an adapter.
+local function note_changes(tr, e, info, changed)
+  local read, list = require("grpo.data").inputs, {}
+  for _, file in ipairs(changed) do
+    local used = read[file.path] or tr.about.adapter
+    if file.now and used then list[#list + 1] = inputs.told(file) end
+  end
+  if #list == 0 then list[1] = require("grpo.train.row_check").change(e, info.rows) end
+  if #list == 0 then return end
+  core.notice(("note: %s, so this does not measure what the run has measured"):format(
+    table.concat(list, ", ")))
+end
 
 -- A run's trainer at one of its checkpoints, with what was in force when the run evaluated it.
 local function trainer_at(dir, from, o)
@@ -43,8 +58,11 @@ local function trainer_at(dir, from, o)
   from = from or core.checkpoint_newest(dir)
   if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", dir) end
   local before = require("grpo.runs.checkpoint").step(from) - 1 -- its evaluation came first
+  local changed = inputs.changed(dir)
+  inputs.refuse_elsewhere(dir, info, changed, "evaluate it")
   local e = script.of_run(dir, info, { overrides = o.overrides, at = before })
   local tr = require("grpo.train.trainer").new(e, { weights = from })
+  note_changes(tr, e, info, changed)
   require("grpo.runs.services").changes_until(tr, dir, info, o.overrides, true)
   local later = require("grpo.runs.events").still_to_come(tr)
   if later then

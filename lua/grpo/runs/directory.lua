@@ -10,6 +10,7 @@ local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
+local inputs = require "grpo.runs.inputs"
 local lines = require "grpo.runs.lines"
 local row_log = require "grpo.runs.row_log"
 local schema = require "grpo.runs.schema"
@@ -151,17 +152,6 @@ function Run:save_reload(script)
   return source
 end
 
--- Returns size and checksum of the files that the run reads.
-local function inputs_of(paths)
-  local list = {}
-  for path in sorted_pairs(paths) do
-    local crc, size
-    if not fs.isdir(path) then crc, size = fs.checksum(path) end
-    list[#list + 1] = { path = hub.listed(path), size = crc and size, crc32c = crc }
-  end
-  return list
-end
-
 local function fill(run, name, info)
   local dir = run.dir
   must(fs.mkdirs(dir .. "/checkpoints"))
@@ -169,13 +159,13 @@ local function fill(run, name, info)
   if info.text then must(fs.write(dir .. "/source/main.lua", info.text)) end
   write_json(dir .. "/config.json", info.config)
   write_json(dir .. "/env.json", info.env)
-  write_json(dir .. "/inputs.json", inputs_of(info.inputs))
+  write_json(dir .. "/inputs.json", inputs.list(info.inputs))
   run.info = { format = 1, version = core.version().version, name = name, script = info.script,
     args = info.args,
     overrides = info.overrides, compute = info.compute,
     hub = next(hub.used) and hub.used or nil, started = core.wall(), pid = core.getpid(),
-    host = core.hostname(), sums = {}, rows = info.rows, steps = info.steps,
-    host_rewards = info.host_rewards }
+    host = core.hostname(), directory = fs.realpath("."), sums = {},
+    rows = info.rows, steps = info.steps, host_rewards = info.host_rewards }
   for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do
     sums.add(run.info.sums, dir, written)
   end
@@ -292,8 +282,10 @@ end
 -- line comes last, "none" if there is no row, "unknown" if none was found.  Only the file's end is
 -- read.
 local function last_line(path)
-  local file <close> = io.open(path, "rb")
-  local size = file and file:seek("end") or 0
+  if not fs.exists(path) then return nil, "none" end
+  local file <close> = fs.check_input(path) and io.open(path, "rb") or nil
+  if not file then return nil, "unknown" end
+  local size = file:seek("end")
   if size == 0 then return nil, "none" end
   file:seek("set", math.max(0, size - (1 << 18)))
   local list = lines.whole(file:read("a") or "")
@@ -384,23 +376,6 @@ function rundir.open(dir, force)
   info.run_log, info.log_lines = nil, nil -- more is to come
   info.pid, info.host = core.getpid(), core.hostname()
   return run
-end
-
--- Returns a list of sentences about inputs that have changed since the start.
-function Run:changed_inputs()
-  local then_list, list = rundir.read(self.dir, "inputs") or {}, {}
-  for _, item in ipairs(then_list) do
-    local path = hub.file(item.path)
-    local crc, message, code
-    if not fs.isdir(path) then crc, message, code = fs.checksum(path) end
-    if code == "ENOMEM" then errors.raise_plain(code, "%s", message) end
-    if item.crc32c and not crc then
-      list[#list + 1] = item.path .. " is missing"
-    elseif item.crc32c and crc ~= item.crc32c then
-      list[#list + 1] = item.path .. " has changed"
-    end
-  end
-  return list
 end
 
 -- Returns a sentence if the kernels are not those that the run began with, so that bits will

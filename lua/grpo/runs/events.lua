@@ -10,6 +10,7 @@
 --             forced           by `grpo run --resume --force`, before anything else of that step
 --   options   words            option=value on the command line of a resume: they are laid over the
 --                              script when it is loaded (events.words), so here only over sessions
+--   inputs    changed          what `grpo run --resume --force` took although it had changed
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -79,6 +80,9 @@ end
 function apply.state(tr, e)
   tr.state = core.state_decode(unhex(e.data))
 end
+
+-- The files are read when the script is loaded.
+function apply.inputs() end
 
 function apply.evaluate(tr)
   tr:run_evaluation("attached")
@@ -253,6 +257,20 @@ function events.take_options(directory, step, stage, words)
   directory:note(("changed at step %d: options %s"):format(step, text))
 end
 
+-- A run is resumed at `step` of `stage` although what it reads has changed since it began, which is
+-- recorded unless the resume before it took the same.  changed: sentences.
+function events.take_inputs(directory, step, stage, changed)
+  local file, last = path_in(directory.dir), ""
+  for _, one in ipairs(read(file)) do
+    if one[1].kind == "inputs" then last = events.about(one[1]) end
+  end
+  local e = { kind = "inputs", changed = changed, step = step, stage = stage }
+  if last == events.about(e) then return end
+  local ok, message = fs.write(file, contents(file) .. sums.line(e))
+  if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
+  directory:note(("changed at step %d: inputs %s (--force)"):format(step, events.about(e)))
+end
+
 -- Before a step: what was recorded at this point, or before it in this stage, and has not been
 -- applied yet.
 -- before_evaluation: before the evaluation that was due after the last step, and so before most of
@@ -271,7 +289,8 @@ end
 
 -- Returns what an event changes, as text; "" where its kind says that.
 function events.about(e)
-  return e.path or e.name or e.source or e.words and table.concat(e.words, " ") or ""
+  return e.path or e.name or e.source or e.words and table.concat(e.words, " ")
+    or e.changed and table.concat(e.changed, ", ") or ""
 end
 
 -- Text of the changes at tr's step that count only from the next one: "weight right, reload

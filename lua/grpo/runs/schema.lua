@@ -88,7 +88,7 @@ schema.shapes = {
   run = versioned(1, { name = "text?", state = "text", script = "text", args = map("text", true),
     overrides = list("text", true), compute = "text?", started = "time?", heartbeat = "time?",
     finished = "time?",
-    pid = "integer?", host = "text?", step = "integer?", steps = "integer?",
+    pid = "integer?", host = "text?", directory = "text?", step = "integer?", steps = "integer?",
     summary = map("measured", true), sums = map("text", true),
     hub = map("text", true), host_rewards = list("text", true),
     run_log = object({ size = "count", crc32c = "text" }, true),
@@ -146,6 +146,7 @@ schema.events = {
   evaluate = object {},
   reload = object { source = "text", files = list("text", true) },
   options = object { words = list(word) },
+  inputs = object { changed = list "text" },
 }
 
 -- ---- checking -----------------------------------------------------------------------------------

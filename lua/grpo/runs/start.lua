@@ -4,6 +4,7 @@
 -- not wait for them.
 
 local core = require "grpo.core"
+local inputs = require "grpo.runs.inputs"
 local model_paths = require "grpo.models.paths"
 local ranks = require "grpo.train.ranks"
 local script = require "grpo.scripts.script"
@@ -60,19 +61,19 @@ function start.described(e)
 end
 
 -- Adds the files of a model, or the file that it is.
-local function add_model(inputs, path)
+local function add_model(paths, path)
   if not path then return end
-  if not core.fs.isdir(path) then inputs[path] = true end
+  if not core.fs.isdir(path) then paths[path] = true end
   for _, name in ipairs(core.fs.list(path) or {}) do
     if name:find("%.json$") or name:find("%.safetensors$") then
-      inputs[path .. "/" .. name] = true
+      paths[path .. "/" .. name] = true
     end
   end
 end
 
 local function inputs_of(e)
-  local inputs, models = {}, { e.config.model.path }
-  for path in pairs(require("grpo.data").inputs) do inputs[path] = true end
+  local paths, models = {}, { e.config.model.path }
+  for path in pairs(require("grpo.data").inputs) do paths[path] = true end
   for _, spec in ipairs(e.stages) do
     local reference = spec.config.reference
     if type(reference) == "string" and reference:find("/", 1, true) then
@@ -82,13 +83,13 @@ local function inputs_of(e)
   for _, path in pairs(models) do
     local ok, place = pcall(model_paths.find, path)
     if ok then
-      add_model(inputs, place.path)
-      add_model(inputs, place.adapter)
+      add_model(paths, place.path)
+      add_model(paths, place.adapter)
     elseif path == e.config.model.path then
       error(place, 0)
     end
   end
-  return inputs
+  return paths
 end
 
 local function environment(e)
@@ -147,7 +148,12 @@ local function open_directory(request)
   local directory = require("grpo.runs.directory").open(dir, request.force)
   require("grpo.runs.events").check(directory, request.force)
   require("grpo.hub").check(directory.info.hub)
-  local changed = directory:changed_inputs()
+  local files, changed = inputs.changed(dir), {}
+  if not request.force then inputs.refuse_elsewhere(dir, directory.info, files, "resume it") end
+  directory.forced = {}
+  for i, file in ipairs(files) do
+    changed[i], directory.forced[i] = inputs.told(file), inputs.told(file, true)
+  end
   if path and core.fs.read(path) ~= core.fs.read(dir .. "/source/main.lua") then
     changed[#changed + 1] = path .. " differs from the run's saved source"
   end
@@ -203,6 +209,7 @@ local function check_rows(directory, e, force)
     error(core.error("EARG", ("%s: %s, or resume with --force"):format(directory.dir, change)), 0)
   end
   directory.remarks[#directory.remarks + 1] = change
+  if #directory.forced == 0 then directory.forced[1] = change:match("^(.-), because") or change end
 end
 
 -- Without a reward that was the host's, the run would continue with what its script has.
@@ -243,6 +250,7 @@ local function resume(request, directory)
     if not forced then note_edited(directory) end
     local stage, words = saved and saved.stage or 1, request.overrides or {}
     if forced then events.take_files(directory, at, stage, forced) end
+    if #directory.forced > 0 then events.take_inputs(directory, at, stage, directory.forced) end
     if #words > 0 then events.take_options(directory, at, stage, words) end
     return directory
   end
