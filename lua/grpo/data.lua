@@ -210,7 +210,12 @@ function data.list(rows)
   if type(rows) ~= "table" then
     errors.raise("EARG", "grpo.data.list: got %s, want a list of rows", type(rows))
   end
-  return new("list", #rows, function(i) return rows[i] end)
+  local n = #rows
+  if math.type(n) ~= "integer" or n < 0 then -- of its __len
+    errors.raise("EARG", "grpo.data.list: the length of the list is %s, want a whole number from "
+      .. "0", tostring(n))
+  end
+  return new("list", n, function(i) return rows[i] end)
 end
 
 -- Makes row i as f(rng, i); rng() gives numbers in [0, 1) that depend on the seed and i only.
@@ -218,7 +223,7 @@ function data.generate(f, opts)
   check_function(f, "grpo.data.generate")
   opts = options.check(opts, {
     seed = { type = "integer", default = 0 },
-    n = { type = "integer", default = 1000000, min = 0 },
+    n = { type = "integer", default = 1000000, min = 0, max = 4294967295 }, -- as core.rng
   }, "grpo.data.generate")
   return new("generated", opts.n, function(i)
     return f(core.rng(opts.seed, "task", 0, i, 0), i)

@@ -10,6 +10,7 @@
 #include "checkpoint/save.h"
 #include "model/lora.h"
 #include "os/file.h"
+#include "rl/advantage.h"
 #include "rl/reference.h"
 #include "rl/rollout.h"
 #include "rl/sft.h"
@@ -331,7 +332,9 @@ static Status set_advantages(grpo_trainer *t, const double *advantages, size_t n
   try(need(advantages, "advantages"));
   try(check_count("advantages", n, samples(t)));
   for (size_t i = 0; i < n; i++)
-    if (!isfinite(advantages[i])) return fail(GRPO_EARG, "advantages[%zu] is not finite", i);
+    if (!(fabs(advantages[i]) <= LARGEST_REWARD))
+      return fail(GRPO_EARG, "advantages[%zu] is %g, want at most %g in size", i, advantages[i],
+                  LARGEST_REWARD);
   memcpy(t->advantage, advantages, n * sizeof *advantages);
   t->has_advantages = true;
   return GRPO_OK;

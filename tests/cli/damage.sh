@@ -67,6 +67,9 @@ row $row: status $status, $(cat err)"
   [ "$rows" -ge 4 ] || problem="$problem only $rows rows"
   result "each row that is taken out of $log.jsonl is missed by ${words%% *}" "$problem"
 done
+rm -rf lost && cp -r plain lost && sed -i 2p lost/tiny-001/completions.jsonl
+refused "a row that stands twice" 3 "lost/tiny-001/completions.jsonl:3: row 2 of the log stands here, where row 3 has to be" \
+  "or take this line away if the row stands above it, too" -- report lost/tiny-001 --out lost.html
 rm -rf lost && cp -r plain lost && sed -i 2d lost/tiny-001/completions.jsonl
 says=("lost/tiny-001/completions.jsonl:2: row 3 of the log stands here, where row 2 has to be" "or put an empty line in the place")
 refused "by replay" 3 "${says[@]}" -- replay lost/tiny-001 --reward tiny.lua

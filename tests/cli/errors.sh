@@ -187,7 +187,7 @@ refused 'a module that is not there' 2 "bad\.lua:1: module 'rewards\.gsm9k' not 
 # ---- files -------------------------------------------------------------------------------------------------------------
 table 'data that is not there, named once' 3 "${at}cannot open nodata\.jsonl: No such file or directory" '' '' 'train = grpo.data.jsonl("nodata.jsonl")'
 printf '{"prompt": "1+1="}\n{"prompt": \n' >broken.jsonl
-table 'a broken line of data' 3 "${at}broken\.jsonl:2: not a JSON object: .*" '' '' 'train = grpo.data.jsonl("broken.jsonl")'
+table 'a broken line of data' 3 "${at}broken\.jsonl:2: not a JSON object: at column [0-9]+: [^0-9].*" '' '' 'train = grpo.data.jsonl("broken.jsonl")'
 : >empty.jsonl
 printf 'prompt,prompt\n1,2\n' >twice.csv
 table 'two columns of one name' 3 "${at}twice\.csv:1: two columns are named 'prompt'" '' '' 'train = grpo.data.csv("twice.csv")'
@@ -306,6 +306,12 @@ result 'and no directory is left' "$(find runs -mindepth 1 -maxdepth 1 -type d)"
 experiment bad.lua "$steps hooks = { on_step = function(_, tr) tr:append('x', ('y'):rep(3e5)) end },"
 refused 'a disk that is full when a hook writes' 5 'bad\.lua:[0-9]+: hooks\.on_step: cannot write runs/bad-001/logs/x: File too large' \
   env GCOV_PREFIX=/dev/null GCOV_ERROR_FILE=/dev/null bash -c 'ulimit -f 200; "$GRPO" run --quiet --dir runs bad.lua'
+refused 'a full disk, of a script at the prompt' 5 'stdin:1: cannot write to standard output: No space left on device' bash -c 'echo "print(1)" | "$GRPO" repl >/dev/full'
+refused 'a full disk, of what it writes itself' 5 'cannot write to standard output: No space left on device' bash -c 'echo "io.write(1)" | "$GRPO" repl >/dev/full'
+echo text >a-file
+refused 'a file as the directory of runs' 2 '--dir: a-file is a file, want a directory' "$GRPO" run tiny.lua --dir a-file
+refused 'a file as the directory of a project' 2 'init: a-file is a file, want a directory' "$GRPO" init a-file
+refused 'a name that is too long' 2 '--as: the name has 300 bytes, want at most 200' "$GRPO" run tiny.lua --as "$(printf 'a%.0s' $(seq 300))"
 refused 'a full disk' 5 'cannot write to standard output: No space left on device' bash -c '"$GRPO" help >/dev/full'
 refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GRPO" eval good.lua
 refused 'an evaluation of a model without questions' 2 'eval: spoilt is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt

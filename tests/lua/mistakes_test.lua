@@ -226,6 +226,20 @@ describe("a hook that takes fields of the trainer away", function()
   end)
 end)
 
+describe("the number of a dataset's rows", function()
+  it("is checked where it is given", function()
+    for _, n in ipairs { 1e15, 2 ^ 32, -1 } do
+      tiny.refused("mistakes_test.lua:%d+: grpo.data.generate.n: must be at ", function()
+        grpo.data.generate(function() return { prompt = "a" } end, { n = n })
+      end)
+    end
+    for _, n in ipairs { -5, -0.5 } do
+      tiny.refused("mistakes_test.lua:%d+: grpo.data.list: the length of the list is %" .. n,
+        function() grpo.data.list(setmetatable({}, { __len = function() return n end })) end)
+    end
+  end)
+end)
+
 describe("a schedule that returns a table", function()
   it("is told so, without its metamethods", function()
     tiny.refused("the schedule returned a table for p.step = 0", function()

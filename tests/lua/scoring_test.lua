@@ -145,6 +145,13 @@ describe("a reward that takes too long", function()
     assert.matches("wall%-clock time: a loop that does not end%?  "
       .. "If not, raise limits%.reward%.seconds %(completion: ", tostring(err))
   end)
+  it("gets no advice to raise a limit where something is not available", function()
+    for _, refused in ipairs { function() setmetatable({}, { __gc = print }) end,
+      function() os.exit(0) end } do
+      local _, err = pcall(score, { refused }, group(), "stop")
+      assert.matches("not available in rewards, schedules and hooks %(completion", tostring(err))
+    end
+  end)
   it("may set reward.on_error if it is out of instructions", function()
     local few = { instructions = 1000, memory = 2^24, seconds = 600 }
     local entries = scoring.entries { { name = "judge", fn = function() while true do end end } }

@@ -132,6 +132,9 @@ function command.run(o)
   local dir = o.words[1] or "."
   local library, copies = annotations()
   files[".luarc.json"] = luarc(library)
+  if core.fs.exists(dir) and not core.fs.isdir(dir) then
+    error(core.error("EARG", ("init: %s is a file, want a directory"):format(dir)), 0)
+  end
   must(core.fs.mkdirs(dir))
   for name in sorted_pairs(files) do
     if core.fs.exists(dir .. "/" .. name) then

@@ -75,10 +75,21 @@ function command.run(o)
     return 0
   end
   session.new { env = env, out = core.out, err = core.err, run = run } -- its functions
+  if not rawget(env, "print") then -- Lua's own says nothing of a disk that is full
+    function env.print(...)
+      local parts = table.pack(...)
+      for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+      core.out(table.concat(parts, "\t", 1, parts.n) .. "\n")
+    end
+  end
   local chunk, message = load(io.read("a"), "=stdin", "t", env)
   if not chunk then error(core.error("EARG", message), 0) end
   local ok, err = core.protected(chunk)
   if not ok then error(err, 0) end
+  local written, problem = io.stdout:flush()
+  if not written then
+    error(core.error("EIO", "cannot write to standard output: " .. problem), 0)
+  end
   return 0
 end
 

@@ -46,6 +46,8 @@ local run = {
 
 local signal_status = { HUP = 129, INT = 130, TERM = 143 }
 
+local MOST_NAME = 200 -- bytes of a run's name; file systems take 255, and some are the program's
+
 -- The request for runs/start.lua.  After --resume=RUN a first word that reads as an option is an
 -- option, because a script is not needed.
 local function request_of(o, in_background)
@@ -59,6 +61,13 @@ local function request_of(o, in_background)
   if resume and o.flags.as then
     error(core.error("EARG", "--as names a new run, but --resume continues one; leave one of them "
       .. "out"), 0)
+  end
+  if o.flags.as and #o.flags.as > MOST_NAME then
+    error(core.error("EARG", ("--as: the name has %d bytes, want at most %d"):format(#o.flags.as,
+      MOST_NAME)), 0)
+  end
+  if core.fs.exists(o.flags.dir) and not core.fs.isdir(o.flags.dir) then
+    error(core.error("EARG", ("--dir: %s is a file, want a directory"):format(o.flags.dir)), 0)
   end
   return { script = o.words[1], words = true, args = o.args, overrides = o.overrides,
     root = o.flags.dir, as = o.flags.as, resume = resume, force = o.flags.force,

@@ -12,13 +12,14 @@ local function refuse(path, line, got)
     got == "a list" and "; a file that is one JSON array is read by grpo.data.json" or "")
 end
 
--- Decodes one line; `place` is "path:line".
+-- Decodes one line.
 local function object(s, path, line)
   if s:find("^%s*%[") then refuse(path, line, "a list") end
-  local ok, row = pcall(core.json_decode, s, ("%s:%d"):format(path, line))
+  local ok, row = pcall(core.json_decode, s, "JSON")
   if not ok then
+    local column, why = tostring(row):match("JSON:%d+:(%d+): (.*)$")
     errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line,
-      (tostring(row):gsub("^.-: ", "")))
+      column and ("at column %s: %s"):format(column, why) or (tostring(row):gsub("^.-: ", "")))
   end
   if type(row) ~= "table" then refuse(path, line, type(row)) end
   return row

@@ -66,8 +66,9 @@ function history.checked_row(name, line, path, number, finished, wanted)
   local row, of_log = row_of(line)
   if row and of_log and wanted and of_log ~= wanted then
     errors.raise_plain("EFORMAT", "%s:%d: row %d of the log stands here, where row %d has to be; "
-      .. "the file is damaged: restore it from a copy, or put an empty line in the place of the "
-      .. "rows that are lost", path, number, of_log, wanted)
+      .. "the file is damaged: restore it from a copy, or %s", path, number, of_log, wanted,
+      of_log < wanted and "take this line away if the row stands above it, too"
+      or "put an empty line in the place of the rows that are lost")
   end
   if row then return schema.check(schema.shapes[name], row, path, number), of_log and of_log + 1 end
   if not finished and is_incomplete(line) then return nil end

@@ -180,7 +180,7 @@ local function failure(entry, text_of_completion, err)
   local at = text:find(name, 1, true)
   if at then text = text:sub(1, at - 1) .. text:sub(at + #name) end
   if type(err) == "table" and err.code == "ELIMIT"
-    and not text:find("is not available in rewards", 1, true) then
+    and not text:find(" not available in rewards", 1, true) then
     text = text .. ": a loop that does not end?  If not, raise limits.reward"
       .. (err.fatal and ".seconds" or ", or set reward.on_error")
   end
