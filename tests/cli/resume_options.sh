@@ -92,4 +92,17 @@ result "so does eval" "$([ "$(<status)" = 3 ] && grep -qxF "grpo: ../runs/far: d
 uncounted runs/far && sed -i -E '/^  "directory": /d' runs/far/run.json
 given runs/far
 result "a run of an older version, which did not write down where it began, is resumed" "$(cat err; different runs/same runs/far)"
+
+# ---- a KL that the run had not, its place and its time ------------------------------------------------------------------------
+"$GRPO" run tiny.lua --quiet --steps 3 --as kl >/dev/null 2>&1
+given runs/kl train.kl=0.1
+result "a KL that a run has not had is refused with what to do" "$([ "$(wc -l <err)" = 2 ] && grep -q '^exit status 2$' err && [ ! -e runs/kl/events.jsonl ] &&
+  grep -qF "grpo: runs/kl/checkpoints/step-000003: it has no reference, because the run measured no KL until then, so a resume cannot begin to; leave out what asks for one (train.kl, for instance)" err || show err)"
+(cd sub && "$GRPO" run ../exp.lua --quiet --dir ../placed </dev/null >/dev/null 2>&1)
+"$GRPO" diff plain/exp-001 placed/exp-001 >out 2>err
+result "diff finds no difference in functions of a script that was run from another directory" \
+  "$(grep -q '^same options, same sources, same environment' out || show out err)"
+cp -a runs/kl runs/early && uncounted runs/early && sed -i -E 's/"(finished|started|heartbeat)": [0-9.]+/"\1": -204220907.7/' runs/early/run.json
+"$GRPO" runs >out 2>err
+result "a run whose clock stood before 1970 can be read" "$(grep -qE '^early +stopped +step 3/8 +1963-07-1' out && [ ! -s err ] || show out err)"
 finish

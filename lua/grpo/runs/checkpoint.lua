@@ -164,6 +164,11 @@ function checkpoint.reference(tr, dir)
   local saved, stage = dir .. "/reference", tr.stage
   if stage.config.reference == "bigram" then return stage.reference, false end -- counted again
   if not tr.about.adapter then
+    if not fs.isdir(saved) then
+      errors.raise_plain("EARG", "%s: it has no reference, because the run measured no KL until "
+        .. "then, so a resume cannot begin to; leave out what asks for one (train.kl, for "
+        .. "instance), or begin a new run from it: model.path=%s", dir, dir)
+    end
     return core.model_load(saved, { dtype = "f32", compute = tr.model.compute }), true
   end
   if stage.config.reference ~= "initial" then return stage.reference, false end

@@ -37,6 +37,17 @@ local function inputs_of(run)
   return inputs
 end
 
+-- The text of an option, in which functions of the run's script are named by its file alone: the
+-- same script may be run from another directory.  What is in it is another question (sources).
+local function from_anywhere(run, text)
+  local script = run.info.script or ""
+  return (text or ""):gsub("function %((.-):(%d+)%)", function(path, line)
+    local own = path:gsub("^%.%.%.", "") -- Lua shortens a long path to its end
+    if own == "" or script:sub(-#own) ~= own then return nil end
+    return ("function (%s:%s)"):format(script:match("[^/]*$"), line)
+  end)
+end
+
 -- { { name=, a=, b= }, ... }: options of stages, arguments, files that are read, and facts of the
 -- environment, that are not the same.
 function run_diff.settings(a, b)
@@ -52,7 +63,8 @@ function run_diff.settings(a, b)
   end
   add("stages", stage_options.kinds(a), stage_options.kinds(b))
   for _, row in ipairs(stage_options.rows { a, b }) do
-    add(row.name, stage_options.text(row[1]), stage_options.text(row[2]))
+    local x, y = stage_options.text(row[1]), stage_options.text(row[2])
+    if from_anywhere(a, x) ~= from_anywhere(b, y) then add(row.name, x, y) end
   end
   add_all("--arg %s", a.info.args or {}, b.info.args or {})
   add_all("(input %s)", inputs_of(a), inputs_of(b))

@@ -19,7 +19,7 @@ local function of_type(name)
   return function(v) return type(v) == name end
 end
 
-local LAST_TIME = 1e11 -- seconds since 1970 that a date can still show
+local LAST_TIME = 1e11 -- seconds around 1970 that a date can still show; a clock may be wrong
 
 -- { the wanted value, in words; the test }
 local kinds = {
@@ -31,7 +31,7 @@ local kinds = {
   count = { "a whole number from 0", function(v) return whole(v) == "integer" and v >= 0 end },
   boolean = { "true or false", of_type "boolean" },
   time = { "seconds since 1970", function(v)
-    return type(v) == "number" and v >= 0 and v < LAST_TIME
+    return type(v) == "number" and v > -LAST_TIME and v < LAST_TIME
   end },
   stage = { "a kind of stage", steps.is_kind },
   any = { "a value", function(v) return v ~= nil end },
