@@ -4,13 +4,14 @@
 -- complain(path, format, ...) raises at the script's line of that option.
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 
 local engine_rules = {}
 
 -- check: a function of core that returns nothing, or "train.kl: what is wrong", which it may raise
 -- too.
 local function hold(complain, check, ...)
-  local ok, text = pcall(check, ...)
+  local ok, text = errors.try(check, ...)
   if ok and not text then return end
   -- a text that was raised begins with the line that we are called from
   text = ok and text or tostring(text):gsub("^%S+:%d+: ", "")

@@ -213,7 +213,7 @@ function layers.parse_override(word)
     local message = ("%s: not the name of an option; write section.option=value"):format(path)
     error(errors.new("EARG", message, "command line"), 0)
   end
-  local ok, value = pcall(core.json_decode, text)
+  local ok, value = errors.try(core.json_decode, text)
   if not ok then value = text end
   return { path = path, value = value, text = text }
 end

@@ -4,6 +4,7 @@
 -- The experiment has checked every value by itself and filled in the defaults.
 -- complain(path, format, ...) raises at the script's line of that option.
 
+local errors = require "grpo.base.errors"
 local engine_rules = require "grpo.experiment.engine_rules"
 local eval_names = require "grpo.train.eval_names"
 local environment = require "grpo.dialogue.environment"
@@ -43,7 +44,7 @@ local function check_texts(config, complain)
         .. "text or a function(messages, opts)", text:sub(1, 40),
         options.advice(text, chat_templates.names))
     end
-    local ok, err = pcall(require("grpo.jinja").compile, text)
+    local ok, err = errors.try(require("grpo.jinja").compile, text)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
 end
