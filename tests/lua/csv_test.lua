@@ -25,7 +25,7 @@ end)
 local function trainer_in(dir)
   assert(fs.mkdirs(dir))
   local tr = trainer.new(experiment())
-  tr.directory = { dir = dir, script_logs = {} }
+  tr.directory = { dir = dir, script_logs = {}, check_place = function() end }
   return tr
 end
 

@@ -8,6 +8,7 @@ local history = require "grpo.runs.history"
 local html = require "grpo.report.html"
 local schema = require "grpo.runs.schema"
 local script_logs = require "grpo.runs.script_logs"
+local inputs = require "grpo.runs.inputs"
 local rundir = require "grpo.runs.directory"
 local tiny = require "tests.lua.tiny"
 
@@ -108,7 +109,7 @@ local readers = {
   changed = function(dir)
     local run = rundir.open(dir)
     local ok, err = pcall(function()
-      run:changed_inputs()
+      inputs.changed(dir)
       run:other_kernels()
     end)
     run:close()
