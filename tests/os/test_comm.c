@@ -143,7 +143,8 @@ static void run_under(const char *program, const char *kind, const char *flags) 
     return;
   }
   for (int i = 0; i < 4; i++)
-    CHECK(!system(test_path("TEST_COMM_RANKS=%d GRPO_MPI=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
+    CHECK(!system(test_path("ASAN_OPTIONS=detect_leaks=0 " /* MPI's own */
+                            "TEST_COMM_RANKS=%d GRPO_MPI=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 %s %s -n %d %s/program "
                             "one_rank >%s/out 2>&1 </dev/null",
                             ranks[i], kind, program, flags, ranks[i], test_tmp(), test_tmp())));
