@@ -1,5 +1,5 @@
--- number_text(v): tostring(v), but a NaN has no sign, which would depend on the machine, and of a
--- value with an address the type is told.
+-- number_text(v): tostring(v), except that a NaN gets no sign, which would depend on the machine,
+-- and that a table or function is named by its type, because its address changes with each run.
 return function(v)
   local kind = type(v)
   if kind == "number" then return v == v and tostring(v) or "nan" end

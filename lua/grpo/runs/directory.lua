@@ -278,9 +278,9 @@ local function open_info(run, force)
   return errors.raise_plain(code, "%s: not a run directory: %s", run.dir, message)
 end
 
--- Returns the last row of a file, without damaged ones, and "row"; nil, and "empty" if an empty
--- line comes last, "none" if there is no row, "unknown" if none was found.  Only the file's end is
--- read.
+-- Reads the end of a file.  Returns its last row that is not damaged, and "row".  Otherwise it
+-- returns nil and a word: "empty" says that an empty line comes last, "none" that the file has no
+-- row, and "unknown" that the part which was read has none.
 local function last_line(path)
   if not fs.exists(path) then return nil, "none" end
   local file <close> = fs.check_input(path) and io.open(path, "rb") or nil

@@ -257,8 +257,8 @@ function events.take_options(directory, step, stage, words)
   directory:note(("changed at step %d: options %s"):format(step, text))
 end
 
--- A run is resumed at `step` of `stage` although what it reads has changed since it began, which is
--- recorded unless the resume before it took the same.  changed: sentences.
+-- Records that a run is resumed at `step` of `stage` although files that it reads have changed
+-- since it began, unless the last such event says the same.  changed: sentences.
 function events.take_inputs(directory, step, stage, changed)
   local file, last = path_in(directory.dir), ""
   for _, one in ipairs(read(file)) do

@@ -100,7 +100,7 @@ end
 
 -- ---- a new run -------------------------------------------------------------------------------
 
--- The names of a host's rewards; nil if there are none.
+-- Returns the names of a host's rewards, or nil if it gave none.
 local function names_of(rewards)
   local list = {}
   for i, entry in ipairs(rewards or {}) do list[i] = entry.name end

@@ -195,8 +195,9 @@ function script.load(path, o)
   return result
 end
 
--- A sentence about rewards that were functions of the program around the run (grpo_run_add_reward)
--- and are not among the host's entries `given` (nil: none) now; nil if there are none.
+-- Returns a sentence that names the rewards which a host gave the run when it began
+-- (grpo_run_add_reward) and does not give now, or nil if it gives all of them.  given: the entries
+-- of the host, nil if there is no host.
 function script.lost_rewards(info, given)
   local left, list = {}, {}
   for _, entry in ipairs(given or {}) do left[entry.name] = true end
