@@ -392,7 +392,8 @@ typedef struct grpo_trainer_options {
                             beta2 of 0.99 */
   int32_t gradient_blocks; /* of groups whose gradients are summed apart; 0 (default): each group,
                               or fewer where the sums were more than 512 MiB */
-  int32_t reserved;
+  int32_t renormalize;     /* 1 (default): log-probabilities are over the tokens that top_k, top_p
+                              and min_p left; 0: over all tokens */
 } grpo_trainer_options;
 GRPO_API grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size);
 

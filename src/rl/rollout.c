@@ -33,18 +33,20 @@ static Status scratch(Engine *e, int requests, int completions) {
 static uint32_t stream_of(BatchSlot slot) { return slot == BATCH_EVAL ? RNG_EVAL : RNG_SAMPLE; }
 
 /* The slot that is trained on records which tokens the filters leave. */
-static Status record_masks(Batch *b, BatchSlot slot, int group, const RolloutOptions *o) {
-  return batch_record_masks(b, group, slot == BATCH_SAMPLE && sampling_is_truncated(&o->sampling));
+static Status record_masks(const Engine *e, Batch *b, BatchSlot slot, int group,
+                           const RolloutOptions *o) {
+  const bool filtered = e->o.renormalize && sampling_is_truncated(&o->sampling);
+  return batch_record_masks(b, group, slot == BATCH_SAMPLE && filtered);
 }
 
 /* The groups at slots (NULL: 0, 1, ...) are of these prompts; what was sampled for them is
  * forgotten. */
-static Status set_prompts(Batch *b, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
-                          const RolloutOptions *o) {
+static Status set_prompts(const Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
+                          const Prompt *prompts, const RolloutOptions *o) {
   for (int i = 0; i < n; i++) {
     const int at = slots ? slots[i] : i;
     try(batch_set_prompt(b, at, &prompts[i]));
-    try(record_masks(b, slot, at, o));
+    try(record_masks(e, b, slot, at, o));
     b->elsewhere[at] = 0;
     for (int k = 0; k < b->group; k++) {
       Completion *c = &b->completion[at * b->group + k];
@@ -206,7 +208,7 @@ static Status begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->seconds = 0;
   b->version = model_version(e->policy);
   if (slot == BATCH_SAMPLE) begin_keeping(e, n, o->first + o->group);
-  const Status s = set_prompts(b, slot, n, NULL, prompts, o);
+  const Status s = set_prompts(e, b, slot, n, NULL, prompts, o);
   if (s != GRPO_OK) b->nprompts = 0;
   return s;
 }
@@ -222,7 +224,7 @@ static Status begin_again(Engine *e, BatchSlot slot, int n, const int *slots, co
       return fail(GRPO_EARG, "replace: there is no group %d of %d", slots[i] + 1, b->nprompts);
   b->has_ref = false;
   if (b->version != model_version(e->policy)) b->version = 0;
-  return set_prompts(b, slot, n, slots, prompts, o);
+  return set_prompts(e, b, slot, n, slots, prompts, o);
 }
 
 /* Without all groups' activations none are used. */
@@ -312,7 +314,7 @@ static Status sample_again(Engine *e, const Batch *of, Batch *b, BatchSlot slot,
   b->nprompts = n;
   b->group = 1;
   try(scratch(e, n, n));
-  try(set_prompts(b, slot, n, NULL, prompts, o));
+  try(set_prompts(e, b, slot, n, NULL, prompts, o));
   make_requests(e, b, slot, n, NULL, 0, prompts, o);
   for (int i = 0; i < n; i++) e->request[i].first = which[i] % of->group;
   decoder_record(e->decoder, NULL, NULL);

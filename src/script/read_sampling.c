@@ -55,7 +55,7 @@ static void read_stop(lua_State *L, int index, int held, const char *where, Samp
   lua_pop(L, 1);
 }
 
-static const char *const texts[] = {"stop", "stop_regex", "group_size", NULL};
+static const char *const others[] = {"stop", "stop_regex", "group_size", "renormalize", NULL};
 static const OptionSet *const sampling_sets[] = {&sampling_option_set, NULL};
 
 void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
@@ -83,6 +83,6 @@ void read_temperature(lua_State *L, int index, const char *where, double *temper
 
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out) {
   index = lua_absindex(L, index);
-  check_option_fields(L, index, where, sampling_sets, texts);
+  check_option_fields(L, index, where, sampling_sets, others);
   read_sampling(L, index, where, out);
 }

@@ -73,7 +73,7 @@ end)
 describe("what grpo check says of truncated sampling", function()
   local function notes(sampling, reference)
     setmetatable(sampling, { __index = { temperature = 1.0, top_p = 1.0, top_k = 0, min_p = 0.0,
-      repetition_penalty = 1.0 } })
+      repetition_penalty = 1.0, renormalize = true } })
     return truncated.notes({ sampling = sampling, reference = reference }, 3 << 19)
   end
 
@@ -90,6 +90,12 @@ describe("what grpo check says of truncated sampling", function()
     local list = notes({ repetition_penalty = 1.2 }, false)
     assert.equal(1, #list)
     assert.matches("no log%-probability that a step trains on", list[1])
+  end)
+
+  it("says that log-probabilities over all tokens are not those of what is sampled", function()
+    local list = notes({ top_p = 0.9, renormalize = false }, "initial")
+    assert.equal(1, #list)
+    assert.matches("renormalize is false.*over all tokens, as TRL does", list[1])
   end)
 
   it("is nothing without filters and when nothing is sampled", function()

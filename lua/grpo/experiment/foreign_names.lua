@@ -29,7 +29,7 @@ local no_evolution = "schedules and hooks do this; let a hook set tr.config.trai
   .. "is live"
 local never_padded = "sequences are packed and never padded"
 local over_what_is_left = "Here log-probabilities are renormalised over the tokens that the "
-  .. "filters left; there they are those of all tokens."
+  .. "filters left; there they are those of all tokens, as with sampling.renormalize = false."
 local no_moe = "mixtures of experts are not supported"
 
 local adamw, adamw_8bit, lion = '"adamw"', '"adamw_8bit"', '"lion"'

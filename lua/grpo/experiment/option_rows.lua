@@ -246,6 +246,9 @@ add {
     "sampled completions of each row, for pass@K; 0: none", default = 0, min = 0, max = 4096 },
   { "eval.temperature", "number",
     "temperature of the sampled completions", default = 1.0, min = 0, max = 1000, live = true },
+  { "eval.max_new_tokens", "int",
+    "length of the longest completion of an evaluation; default, and at most: "
+    .. "sampling.max_new_tokens", min = 1, max = 1048576 },
   { "eval.pass_at", "list", "the K of pass@K", default = { 1 } },
   { "eval.mask_ratio", "number",
     "share of the held-out tokens that are masked, for kind=\"denoise\"",

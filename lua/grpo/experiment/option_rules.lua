@@ -128,6 +128,11 @@ end
 local function check_eval(kind, config, origin, complain)
   local problem = config.eval.metric and reward_factory.problem(config.eval.metric)
   if problem then complain("eval.metric", "%s", problem) end
+  local longest, room = config.eval.max_new_tokens, config.sampling.max_new_tokens
+  if longest and longest > room then
+    complain("eval.max_new_tokens", "got %d, want at most sampling.max_new_tokens, which is %d",
+      longest, room)
+  end
   local group, list = config.eval.group_size, config.eval.pass_at
   for _, k in ipairs(list) do
     if math.type(k) ~= "integer" or k < 1 then

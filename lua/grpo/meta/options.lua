@@ -53,6 +53,7 @@
 
 ---@class grpo.Options.sampling
 ---@field group_size? integer G, the completions of each prompt (default 8)
+---@field renormalize? boolean where top_k, top_p or min_p leave tokens out, train log-probabilities over the tokens that are left, which is what was sampled; false: over all tokens, as TRL takes them (default true)
 ---@field max_new_tokens? integer length of the longest completion in tokens, its end token included (default 256)
 ---@field temperature? number the logits are divided by it, in sampling and in training; 0 takes the most probable token (default 1)
 ---@field top_p? number sample from the smallest set of tokens with at least this probability; 1: off (default 1)
@@ -189,6 +190,7 @@
 ---@field samples? integer rows of data.eval used; default: all
 ---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
 ---@field temperature? number temperature of the sampled completions (default 1)
+---@field max_new_tokens? integer length of the longest completion of an evaluation; default, and at most: sampling.max_new_tokens
 ---@field pass_at? integer[] the K of pass@K (default { 1 })
 ---@field mask_ratio? number share of the held-out tokens that are masked, for kind="denoise" (default 0.15)
 ---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total

@@ -88,6 +88,7 @@ local function generate(tr, config, list, n, temperature, kl, visit)
   local sampling = {}
   for k, v in pairs(config.sampling) do sampling[k] = v end
   sampling.temperature = temperature
+  sampling.max_new_tokens = config.eval.max_new_tokens or sampling.max_new_tokens
   local slice = math.max(1, tr.engine:eval_capacity() // n)
   local context = { seed = config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
     state = rollout.read_only(tr.state), tokenizer = tr.tokenizer, held_out = true }

@@ -5,11 +5,15 @@ local truncated = {}
 
 local ANY = (1 << 31) - 1 -- more than any vocabulary has
 
--- The most tokens that these options can leave; 0: nothing is filtered.
+local function is_filtered(sampling)
+  return sampling.temperature > 0
+    and (sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0)
+end
+
+-- The most tokens in a set that is recorded for training; 0: none is.
 function truncated.mask_tokens(sampling)
-  if sampling.temperature == 0 then return 0 end
-  if sampling.top_k > 0 then return sampling.top_k end
-  return (sampling.top_p < 1 or sampling.min_p > 0) and ANY or 0
+  if not sampling.renormalize or not is_filtered(sampling) then return 0 end
+  return sampling.top_k > 0 and sampling.top_k or ANY
 end
 
 local function filters_text(sampling)
@@ -24,7 +28,12 @@ end
 -- tokens take.
 function truncated.notes(config, bytes)
   local sampling, notes = config.sampling, {}
-  if truncated.mask_tokens(sampling) > 0 then
+  if is_filtered(sampling) and not sampling.renormalize then
+    notes[1] = ("sampling has filters (%s) and sampling.renormalize is false, so a step trains "
+      .. "log-probabilities over all tokens, as TRL does: the gradient is not that of what is "
+      .. "sampled, by the probability that the filters leave out")
+      :format(filters_text(sampling))
+  elseif is_filtered(sampling) then
     notes[1] = ("sampling has filters (%s), so a step trains the distribution that they leave: "
       .. "every log-probability and entropy is renormalised over the tokens that each token was "
       .. "sampled from, and the others get no gradient there; these sets take at most %d MiB%s")

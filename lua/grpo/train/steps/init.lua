@@ -70,6 +70,7 @@ function steps.engine_options(kind, config)
     gradient_blocks = config.train.gradient_blocks,
     gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.workers.staleness == 0 and config.train.reuse_rollout,
+    renormalize = config.sampling.renormalize,
     mask_tokens = samples and truncated.mask_tokens(config.sampling) or 0,
   }
   for name, value in pairs(method.engine_options and method.engine_options(config) or {}) do
