@@ -129,3 +129,27 @@ describe("the verdict on a sample", function()
     assert.is_nil(line("x", "a text"))
   end)
 end)
+
+describe("eval.max_new_tokens", function()
+  local function evaluated(change)
+    local longest = 0
+    run(function(t)
+      t.eval.max_new_tokens = 2
+      if change then change(t) end
+      t.hooks = { on_eval = function(report)
+        for _, c in ipairs(report.samples) do longest = math.max(longest, #c.ids) end
+      end }
+    end)
+    return longest
+  end
+
+  it("bounds the completions of evaluations alone", function()
+    assert.equal(2, evaluated())
+    assert.equal(6, evaluated(function(t) t.eval.max_new_tokens = nil end))
+  end)
+
+  it("is at most sampling.max_new_tokens, for which there is memory", function()
+    tiny.refused("eval%.max_new_tokens: got 7, want at most sampling%.max_new_tokens, which is 6",
+      experiment, function(t) t.eval = { max_new_tokens = 7 } end)
+  end)
+end)

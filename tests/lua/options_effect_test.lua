@@ -30,50 +30,6 @@ local function rows(list)
   return grpo.data.list(list)
 end
 
-describe("sampling.renormalize = false", function()
-  it("trains log-probabilities over all tokens, with a ratio of 1", function()
-    local _, list = run(function(t)
-      t.sampling.top_k, t.sampling.renormalize = 2, false
-      t.hooks = { on_rollout = function(batch, tr)
-        for _, c in ipairs(batch.completions) do
-          assert.same(tr.model:score({ c.prompt }, { c.ids }).logp:totable(), c.logprobs)
-        end
-      end }
-    end)
-    for _, m in ipairs(list) do assert.equal(0, m.ratio_max_deviation) end
-  end)
-
-  it("changes nothing where nothing is filtered", function()
-    local a = run()
-    local b = run(function(t) t.sampling.renormalize = false end)
-    assert.same(tiny.weights(a), tiny.weights(b))
-  end)
-end)
-
-describe("eval.max_new_tokens", function()
-  local function evaluated(change)
-    local longest = 0
-    run(function(t)
-      t.data.eval, t.eval = t.data.train, { max_new_tokens = 2, group_size = 2 }
-      if change then change(t) end
-      t.hooks = { on_eval = function(report)
-        for _, c in ipairs(report.samples) do longest = math.max(longest, #c.ids) end
-      end }
-    end)
-    return longest
-  end
-
-  it("bounds the completions of evaluations alone", function()
-    assert.equal(2, evaluated())
-    assert.equal(6, evaluated(function(t) t.eval.max_new_tokens = nil end))
-  end)
-
-  it("is at most sampling.max_new_tokens, for which there is memory", function()
-    refused("eval%.max_new_tokens: got 7, want at most sampling%.max_new_tokens, which is 6",
-      function(t) t.eval = { max_new_tokens = 7 } end)
-  end)
-end)
-
 describe("data.too_long", function()
   local long = function(t)
     t.data.train, t.data.shuffle = rows { "ab", "abcdefgh", "ba", "hgfedcba" }, false

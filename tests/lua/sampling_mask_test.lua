@@ -103,3 +103,34 @@ describe("what grpo check says of truncated sampling", function()
     assert.same({}, notes({ temperature = 0, top_p = 0.9, repetition_penalty = 2.0 }, "initial"))
   end)
 end)
+
+local _, run = tiny.experiments(function()
+  return {
+    seed = 3,
+    model = { config = tiny.llama { initializer_range = 0.3 },
+      tokenizer = grpo.tokenizer.chars("abcdefgh ") },
+    data = { train = grpo.data.list { { prompt = "ab" } }, max_prompt_tokens = 4 },
+    sampling = { group_size = 4, max_new_tokens = 6, renormalize = false },
+    rewards = { as = tiny.count_a },
+    train = { steps = 2, prompts_per_step = 2, lr = 1e-2 },
+  }
+end)
+
+describe("sampling.renormalize = false", function()
+  it("trains log-probabilities over all tokens, with a ratio of 1", function()
+    local _, list = run(function(t)
+      t.sampling.top_k = 2
+      t.hooks = { on_rollout = function(batch, tr)
+        for _, c in ipairs(batch.completions) do
+          assert.same(tr.model:score({ c.prompt }, { c.ids }).logp:totable(), c.logprobs)
+        end
+      end }
+    end)
+    for _, m in ipairs(list) do assert.equal(0, m.ratio_max_deviation) end
+  end)
+
+  it("changes nothing where nothing is filtered", function()
+    assert.same(tiny.weights((run())),
+      tiny.weights((run(function(t) t.sampling.renormalize = true end))))
+  end)
+end)
