@@ -9,9 +9,9 @@
 --                                                    a .gguf file, or an adapter to train on
 --   ... --arg steps=N --arg seed=N --arg lr=X
 --
--- With a model the recipe is the well-known one: 4-bit weights with a low-rank adapter on all seven
--- projections, a KL to the initial model, four rewards.  Its numbers are in
--- configs/train/gsm8k-lora.json and below; each can be changed on the command line:
+-- With a model: 4-bit weights with a low-rank adapter on all seven projections, a KL to the initial
+-- model, four rewards.  The numbers are our choice (recipes/notebook.lua has published ones); they
+-- are in configs/train/gsm8k-lora.json and below, and each can be changed on the command line:
 -- model.quantize=null model.lora.rank=16 sampling.group_size=4 train.kl=0 ...
 -- Afterwards: grpo export runs/gsm8k-001 my-model --merge
 --

@@ -14,9 +14,9 @@
 --
 -- Published: GPT-2 of 6 layers of 384 with a context of 256; one character is given, then
 --   grpo    horizon 70, K 4, beta_kl 0.001 over 200,000 characters, 32 windows, lr 1e-5,
---           1,000 steps
+--           1,000 steps, partial_logprob 0.05 (of the sampled character)
 --   taught  horizon 32, K 70, beta_kl 0.003 over 20,000 characters, 64 windows, lr 3e-5,
---           2,000 steps, partial_logprob 0.05 (of the sampled character)
+--           2,000 steps, partial_logprob 0.05
 --   ppo     horizon 32, gamma 1, lambda 0.95, clip 0.2, four epochs of four minibatches,
 --           64 windows, lr 3e-5, 3,000 steps, no KL, half of the squared error of the values
 -- Rewards are 1 and 0, the gradient's norm at most 1 (ppo: any), weights decay by 0.01.
@@ -44,7 +44,7 @@ local presets = {
   grpo = {
     mode = "grpo", prompt = 1, horizon = 70, K = 4, beta_kl = 0.001, kl_warmup_tokens = 800000,
     batch_size = 32, lr = 1e-5, lr_warmup = 0, steps = 1000, pretrain = 0, reference = "bigram",
-    weight_decay = 0.01,
+    partial_logprob = 0.05, partial_of = "sampled", weight_decay = 0.01,
   },
   taught = {
     mode = "grpo", prompt = 1, horizon = 32, K = 70, beta_kl = 0.003, kl_warmup_tokens = 1400000,
