@@ -113,7 +113,8 @@ local function windows(from, to, stride)
   end
   local rows, part = {}, text:sub(math.floor(from * #text) + 1, math.floor(to * #text))
   for at = 1, #part - window + 1, stride do
-    rows[#rows + 1] = { prompt = part:sub(at, at), target = part:sub(at + 1, at + window - 1) }
+    rows[#rows + 1] = { prompt = part:sub(at, at), target = part:sub(at + 1, at + window - 1),
+      text = part:sub(at, at + window - 1) }
   end
   return grpo.data.list(rows)
 end

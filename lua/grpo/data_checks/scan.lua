@@ -119,11 +119,19 @@ local function known_row(seen, key, loose, counts)
   return row
 end
 
-local function remember(result, prompt, i)
+-- The text that no other row should have: the prompt, or a whole window of grpo.data.text, because
+-- many windows begin with the same character.
+local function own_text(row, prompt)
+  local window = type(row) == "table" and row.target and type(row.text) == "string"
+    and row.text:sub(1, #prompt.text) == prompt.text
+  return window and row.text or prompt.text
+end
+
+local function remember(result, text, i)
   local repeated = result.repeated
-  local plain = without_spaces(prompt.text)
-  local key = key_of(prompt.text)
-  local loose = plain == prompt.text and key or key_of(plain)
+  local plain = without_spaces(text)
+  local key = key_of(text)
+  local loose = plain == text and key or key_of(plain)
   local before = known_row(result.prompts, key, loose, repeated)
   if before and not repeated.first then repeated.first, repeated.of = i, before end
   result.prompts.exact[key] = result.prompts.exact[key] or i
@@ -163,7 +171,7 @@ function scan.rows(config, tokenizer, dataset, n, options)
         local long = result.too_long
         long.count, long.first = long.count + 1, long.first or i
       end
-      remember(result, prompt, i)
+      remember(result, own_text(row, prompt), i)
       if options.visit then options.visit(i, row, prompt, gold or own) end
     end
   end
