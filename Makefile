@@ -168,7 +168,7 @@ DOC_INDEX := $(BUILD)/gen/docs.index
 $(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES)
 	@mkdir -p $(@D)
 	$(Q)tools/doc-index src/rl/metrics.def $(DOC_PAGES) > $@.tmp && mv $@.tmp $@
-EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json) $(DOC_INDEX)
+EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json configs/*/*.yaml) $(DOC_INDEX)
 $(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED)
 	@mkdir -p $(@D)
 	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.tmp && mv $@.tmp $@

@@ -24,6 +24,7 @@
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/lua_text.h"
+#include "script/model_tree.h"
 #include "text/tokenizer_files.h"
 
 /* ---- handles ------------------------------------------------------------------------ */
@@ -502,7 +503,10 @@ static int l_tostring(lua_State *L) {
                       : "k",
            c->num_hidden_layers, c->hidden_size, c->vocab_size, cache,
            lora_attached(lm->m) ? ", with an adapter" : "", lm->frozen ? ", frozen" : "");
-  lua_pushstring(L, text);
+  Buf *out = push_buf(L);
+  buf_puts(out, text);
+  model_tree(lm->m, out);
+  push_bytes(L, out);
   return 1;
 }
 

@@ -103,4 +103,21 @@ result "a merged model in one GGUF file says what its directory says" "$(diff <(
 "$GRPO" export recipe/gsm8k-001 small.gguf --merge --quantize q8_0 >/dev/null 2>err || cat err
 result "and in 8 bits generates" "$(asked small.gguf | grep -q '"ids"' || asked small.gguf)"
 
+# ---- encodings of tiktoken by name: 256 ranks stand for the file that tiktoken downloads
+mkdir ranks
+"$GRPO" repl <<'LUA'
+local file <close> = assert(io.open("ranks/9b5ad71b2ce5302211f9c61530b329a4922fc6a4", "w"))
+local letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+for b = 0, 255 do
+  local high, low = (b >> 2) + 1, ((b & 3) << 4) + 1
+  file:write(letters:sub(high, high), letters:sub(low, low), "== ", b, "\n")
+end
+LUA
+echo '{"pattern": ".", "special_tokens": {"<|endoftext|>": 256}}' >ranks/encoding.json
+echo 'print(#grpo.tokenizer.load("cl100k_base"), table.concat(grpo.tokenizer.load("cl100k_base"):encode("hi"), ","))' >encode.lua
+result "an encoding of tiktoken by its name" "$(
+  [ "$(TIKTOKEN_CACHE_DIR=$work/ranks "$GRPO" repl <encode.lua 2>&1)" = "$(printf '257\t104,105')" ] || TIKTOKEN_CACHE_DIR=$work/ranks "$GRPO" repl <encode.lua 2>&1)"
+TIKTOKEN_CACHE_DIR=$work/nothing "$GRPO" repl <encode.lua >out 2>err; status=$?
+result "ranks that are not there: where they come from and where they belong" "$(
+  { [ $status = 3 ] && [ "$(wc -l <err)" = 1 ] && grep -q "cl100k_base: its ranks are not in tiktoken's cache.*download https://.*/cl100k_base.tiktoken as $work/nothing/9b5ad71b" err; } || { echo "status $status"; show err; })"
 finish

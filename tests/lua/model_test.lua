@@ -28,6 +28,15 @@ describe("a model", function()
     assert.equal(m:count(), grpo.model.new(m.config):count())
   end)
 
+  it("prints its weights as a tree in which layers stand once", function()
+    local text = tostring(m)
+    for _, line in ipairs { "  model", "    embed_tokens.weight [258, 32]", "    layers (2)",
+        "      self_attn", "        q_proj.weight [32, 32]", "    norm.weight [32]" } do
+      assert.is_true(text:find("\n" .. line .. "\n", 1, true) ~= nil, line)
+    end
+    assert.equal(1, select(2, text:gsub("q_proj", "")))
+  end)
+
   it("has a row for each of its tokenizer's tokens, where its config does not say how many",
     function()
     local own = grpo.tokenizer.chars("ab")

@@ -62,9 +62,10 @@ add {
     "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf "
     .. "file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)" },
   { "model.config", "string|table",
-    "a table or JSON file that describes a model to create with random weights" },
+    "a table, or a JSON or YAML file, that describes a model to create with random weights" },
   { "model.tokenizer", "string|any",
-    "tokenizer object, path or name of the Hub; default: the one beside the weights" },
+    "tokenizer object, path, name of the Hub or of an encoding of tiktoken (cl100k_base); "
+    .. "default: the one beside the weights" },
   { "model.dtype", "enum",
     "storage of the frozen weights beside an adapter; auto: as in the checkpoint",
     default = "auto", choices = { "f32", "bf16", "auto" } },

@@ -5,6 +5,7 @@
 -- name stood for, and whoever continues it pins the names to these.
 
 local core = require "grpo.core"
+local encodings = require "grpo.hub.encodings"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local sorted_pairs = require "grpo.base.sorted"
@@ -69,10 +70,13 @@ function hub.name_in(text)
 end
 
 -- Returns where a model, a tokenizer or an adapter lies, and its commit if that is a snapshot: a
--- path on the disk is returned as it is.  whole: the snapshot must be a complete model or adapter.
--- Something else than a text is returned too.
+-- path on the disk is returned as it is, and the name of an encoding of tiktoken as the file of its
+-- ranks.  whole: the snapshot must be a complete model or adapter.  Something else than a text is
+-- returned too.
 function hub.place(path, whole)
   if type(path) ~= "string" or fs.exists(path) then return path end
+  local ranks = encodings.place(path)
+  if ranks then return ranks end
   local inner = hub.name_in(path)
   if inner then
     errors.raise("ENOENT", "%s: an address is not opened; write %s", path, inner)

@@ -27,8 +27,8 @@
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)
----@field config? string|table a table or JSON file that describes a model to create with random weights
----@field tokenizer? string|grpo.Tokenizer tokenizer object, path or name of the Hub; default: the one beside the weights
+---@field config? string|table a table, or a JSON or YAML file, that describes a model to create with random weights
+---@field tokenizer? string|grpo.Tokenizer tokenizer object, path, name of the Hub or of an encoding of tiktoken (cl100k_base); default: the one beside the weights
 ---@field dtype? "f32"|"bf16"|"auto" storage of the frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights

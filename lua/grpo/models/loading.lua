@@ -13,12 +13,17 @@ local function copy_of(t)
   return copy
 end
 
--- Reads a JSON file of a model's shape: the file itself, else the copy inside the program.
+-- Reads a JSON or YAML file of a model's shape: the file itself, else the copy inside the program.
 local function read_config(path)
   local text, message, code = core.fs.read(path)
   text = text or core.embedded(path)
   if not text then errors.raise(code or "ENOENT", "model.config: %s", message) end
-  return core.json_decode(text, path)
+  local decode = path:find("%.ya?ml$") and core.yaml_decode or core.json_decode
+  local config = decode(text, path)
+  if type(config) ~= "table" or #config > 0 then
+    errors.raise("EFORMAT", "model.config: %s has no object of a model's fields", path)
+  end
+  return config
 end
 
 local function tokenizer_of(option, path)

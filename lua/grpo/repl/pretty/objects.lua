@@ -5,38 +5,17 @@ local paint = require "grpo.repl.pretty.paint"
 
 local objects = {}
 
--- Lists parameters with their shapes; those of the layers once, with their number.
-local function parameter_lines(m, look)
-  local order, seen = {}, {}
-  for name, tensor in m:parameters() do
-    local shared = name:gsub("%.%d+%.", ".*.")
-    if not seen[shared] then
-      seen[shared] = { name = shared, shape = table.concat(tensor.shape, ", "), n = 0 }
-      order[#order + 1] = seen[shared]
-    end
-    seen[shared].n = seen[shared].n + 1
-  end
-  local names, shapes, counts = { head = "parameters" }, { head = "shape", right = true },
-    { head = "layers", right = true }
-  for i, p in ipairs(order) do
-    names[i], shapes[i], counts[i] = p.name, "[" .. p.shape .. "]",
-      p.name:find("*", 1, true) and tostring(p.n) or ""
-  end
-  return paint.columns_text(look, { names, counts, shapes }, "  ")
-end
-
 function objects.model(m, look)
-  local lines = { paint.colour(look, "bold", tostring(m)) }
+  local head, tree = tostring(m):match("^([^\n]*)(.*)$")
+  head = paint.colour(look, "bold", head)
   local ok, c = pcall(function() return m.config end)
-  if not ok then return lines[1] end
+  if not ok then return head end
   local all, trained = m:count(), m:count { trainable = true }
-  lines[2] = ("  %s parameters, %s trained | context %s | computes in %s | tokenizer %s"):format(
+  local facts = ("%s parameters, %s trained | context %s | computes in %s | tokenizer %s"):format(
     display.thousands(all), trained == all and "all" or display.thousands(trained),
     tostring(c.max_position_embeddings or c.n_positions or "?"), m.compute,
     m.tokenizer and ("of %d tokens"):format(#m.tokenizer) or "none")
-  local fine, list = pcall(parameter_lines, m, look)
-  lines[3] = fine and list or nil
-  return table.concat(lines, "\n")
+  return head .. "\n  " .. facts .. tree
 end
 
 function objects.tokenizer(tok, look)
