@@ -2,6 +2,7 @@
 -- direct computation with the public functions.
 
 local grpo = require "grpo"
+local pass_at_k = require "grpo.train.pass_at_k"
 local statistics = require "grpo.statistics"
 local tiny = require "tests.lua.tiny"
 local verdict = require "grpo.runs.verdict"
@@ -106,6 +107,76 @@ describe("an evaluation of a stage that samples", function()
   end)
 end)
 
+describe("held-out rows that cannot be judged", function()
+  -- Rows 1 and 2 are judged, and right; 3 and 4 are not.
+  local function of_row(row, value)
+    if row.number > 2 then return nil end
+    return value
+  end
+
+  local function evaluated(change)
+    local rows = {}
+    for i = 1, 4 do rows[i] = { prompt = "ab", answer = "b", number = i } end
+    local e = experiment(function(t)
+      t.data.eval = grpo.data.list(rows)
+      t.rewards = {
+        correct = function(_, row) return of_row(row, 1) end, layout = function() return 1 end }
+      t.eval.pass_at = { 1, 3 }
+      if change then change(t) end
+    end)
+    return grpo.trainer(e):evaluate()
+  end
+
+  it("leave n, the accuracy, its interval and pass@k", function()
+    for _, report in ipairs {
+      evaluated(),
+      evaluated(function(t) t.eval.metric = function(_, row) return of_row(row, 3.0) end end),
+      evaluated(function(t) t.rewards = { one = function(_, row) return of_row(row, 1) end } end),
+    } do
+      assert.equal("2 rows, 2 not judged, 2 skipped", ("%d rows, %d not judged, %d skipped"):format(
+        report.n, report.unjudged, report.skipped))
+      local low, high = pass_at_k.wilson(2, 2)
+      assert.equal(1, report["eval/accuracy"])
+      assert.equal(low, report["eval/accuracy/low"])
+      assert.equal(high, report["eval/accuracy/high"])
+      assert.equal(1, report["eval/pass@3"])
+      assert.equal(low, report["eval/pass@3/low"])
+      assert.equal(2, #report.per_row)
+    end
+  end)
+
+  it("differ from rows with the value false", function()
+    local report = evaluated(function(t) t.eval.metric = function() return false end end)
+    assert.equal(4, report.n)
+    assert.equal(0, report.unjudged)
+    assert.equal(0, report["eval/accuracy"])
+  end)
+
+  it("may be all, so that there is no accuracy", function()
+    local report = evaluated(function(t) t.eval.metric = function() return nil end end)
+    assert.equal(0, report.n)
+    assert.equal(4, report.unjudged)
+    for _, name in ipairs { "accuracy", "accuracy/low", "metric", "pass@1", "sampled/metric" } do
+      assert.is_nil(report["eval/" .. name])
+    end
+    assert.is_true(report["eval/reward"] > 0)
+  end)
+
+  it("may be some samples of a row, which the others are measured without", function()
+    local report = evaluated(function(t)
+      t.eval.metric = function(_, row, c)
+        if #c.group > 1 and (row.number == 1 or c.index == 3) then return nil end
+        return c.index == 1
+      end
+    end)
+    assert.equal(4, report.n)
+    assert.equal(3, #report.per_row)
+    assert.equal(0.5, report["eval/sampled/metric"])
+    assert.equal(0.5, report["eval/pass@1"])
+    assert.is_nil(report["eval/pass@3"]) -- two samples of each row are judged
+  end)
+end)
+
 describe("the verdict on a sample", function()
   local function line(text, row, more)
     return verdict.line(tiny.with({ text = text, row = row }, more))
@@ -119,6 +190,24 @@ describe("the verdict on a sample", function()
     assert.equal("prediction none, gold 42", line("I do not know", { answer = "42" }))
     assert.equal("prediction B, gold C: wrong", line("so B", { answer = "C" },
       { passed = false, extra = { ["choice.prediction"] = "B" } }))
+  end)
+
+  it("is right from 1 on, and says which reward a right answer has failed", function()
+    local function rewarded(rewards, passed)
+      return (line("#### 42", { answer = 42 }, { rewards = rewards, passed = passed })
+        :gsub("^prediction 42, gold 42: ", ""))
+    end
+    assert.equal("right", rewarded { correct = 1 })
+    assert.equal("right", rewarded { correct = 2, layout = 0 })
+    assert.equal("wrong: correct is 0.1", rewarded { correct = 0.1 })
+    assert.equal("wrong: layout", rewarded { correct = 0.1, layout = 0, style = 1 })
+    assert.equal("wrong: layout", rewarded({ answer = 1, layout = -1, after = 0 }, false))
+    assert.equal("wrong: layout, style", rewarded({ style = 0.5, layout = 0 }, false))
+    assert.equal("wrong", rewarded({ answer = 1 }, false))
+    assert.equal("prediction 41, gold 42: wrong",
+      line("41", { answer = 42 }, { rewards = { correct = 0.5, layout = 0 } }))
+    assert.equal("prediction 42, gold 42", line("42", { answer = 42 },
+      { rewards = { correct = grpo.none, layout = 0 } }))
   end)
 
   it("is short, and not there for rows without an answer", function()

@@ -100,6 +100,11 @@ local function trainer_of(o)
   return trainer_at(what, one, o)
 end
 
+local function outcome(c)
+  if c.passed == nil then return "not judged" end
+  return c.passed and "passed" or "failed"
+end
+
 local function show(report, samples)
   for name, v in sorted_pairs(report) do
     if type(v) == "number" and name:find("^eval/") then
@@ -107,10 +112,13 @@ local function show(report, samples)
     end
   end
   core.out(("%-28s %d\n"):format("rows", report.n))
+  if (report.unjudged or 0) > 0 then
+    core.out(("%-28s %d\n"):format("rows that cannot be judged", report.unjudged))
+  end
   for i = 1, math.min(samples, #report.samples) do
     local c = report.samples[i]
     local line = verdict.line(c)
-    core.out(("\n[%s] %s\n%s\n"):format(c.passed and "passed" or "failed",
+    core.out(("\n[%s] %s\n%s\n"):format(outcome(c),
       display.clean(c.prompt):gsub("\n", " "), display.clean(c.text)))
     if line then core.out(("(%s)\n"):format(display.clean(line))) end
   end

@@ -45,6 +45,7 @@ local function facts_of(source)
   local run, last = source.run, source.metrics.last or {}
   local info, env = run.info, run.env
   local ended = info.finished or info.heartbeat
+  local unjudged = (source.evals.last or {}).unjudged or 0
   local rows = {
     { "state", ("%s, step %s of %s"):format(run.state,
       value_text(math.max(run.step or 0, last.step or 0)), value_text(run.steps or "?")) },
@@ -52,6 +53,8 @@ local function facts_of(source)
     { "stages", #run.stages > 1 and stage_options.kinds(run) },
     { "started", when(info.started) or false },
     { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
+    { "held-out rows", unjudged > 0 and ("%s, and %s that cannot be judged"):format(
+      value_text(source.evals.last.n), value_text(unjudged)) },
     { "tokens", last.num_tokens and display.thousands(math.tointeger(last.num_tokens)) or false },
     { "peak memory", last["memory/peak_bytes"]
       and ("%.0f MiB"):format(last["memory/peak_bytes"] / 2 ^ 20) },

@@ -76,7 +76,7 @@ end
 -- Returns the completion that shows it: one that failed and has at least the mean reward, or the
 -- one with the highest reward.
 local function shows_it(samples, mean)
-  return highest(samples, function(c) return not c.passed and c.reward >= mean end)
+  return highest(samples, function(c) return c.passed == false and c.reward >= mean end)
     or highest(samples, function() return true end)
 end
 

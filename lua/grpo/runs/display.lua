@@ -337,6 +337,12 @@ function View:remember(report)
   end
 end
 
+local function rows_text(report)
+  local text = ("%d held-out rows"):format(report.n)
+  if (report.unjudged or 0) == 0 then return text end
+  return ("%s, and %d that cannot be judged"):format(text, report.unjudged)
+end
+
 function View:evaluation(_, report)
   self:remember(report)
   local parts = {}
@@ -383,7 +389,8 @@ function View:evaluation(_, report)
   end
   local label = report.label or ""
   if label == "step" and report.step then label = ("at step %d"):format(report.step) end
-  self:info(("evaluation %s: %d held-out rows: %s"):format(label, report.n,
+  if #parts == 0 then parts[1] = "nothing to measure" end
+  self:info(("evaluation %s: %s: %s"):format(label, rows_text(report),
     table.concat(parts, ", ")), "1;32")
 end
 

@@ -117,7 +117,7 @@ schema.shapes = {
     index = "integer?", row = "integer?", row_index = "count?", row_crc32c = "integer?",
     rewards = object({}, true), reward = "measured?", advantage = "measured?", finish = "text?",
     length = "integer?" },
-  eval = object { step = "integer", n = "integer?", label = "text?" },
+  eval = object { step = "integer", n = "integer?", unjudged = "count?", label = "text?" },
   trainer = versioned(1,
     { step = "count", stage = "count", stage_step = "count", stage_tokens = "count",
     tokens_seen = "count", cursor = "count", stage_done = "boolean", dropped = "count",

@@ -21,7 +21,8 @@ local function total_of(config, c, weights)
   return core.total_reward(c.rewards, config.reward_entries, weights, config.reward.clip)
 end
 
--- The held-out measure of one completion: a number, and whether it passed.
+-- The held-out measure of one completion: a number, and whether it passed.  nil where the measure
+-- does not apply, so that the completion cannot be judged.
 local function measure(config, c, weights)
   local metric = config.eval.metric
   local value
@@ -34,8 +35,8 @@ local function measure(config, c, weights)
   else
     value = total_of(config, c, weights)
   end
-  if value == true then return 1.0, true end
-  if not value or value == core.none then return 0.0, false end
+  if value == nil or value == core.none then return nil end
+  if type(value) == "boolean" then return value and 1.0 or 0.0, value end
   if type(value) ~= "number" or value - value ~= 0 then
     errors.raise_at(origins.position(config, "eval.metric"), "ESCRIPT",
       "eval.metric: the function returned %s, want a finite number, a boolean or nil",
@@ -118,6 +119,17 @@ local function report_reward(report, name, rewards)
   if #rewards > 0 then report[name] = statistics.mean(rewards) end
 end
 
+-- values: of the rows that can be judged.
+local function report_accuracy(report, passed, values)
+  local judged = #values
+  report.unjudged = report.n - judged
+  report.skipped, report.n = report.skipped + report.unjudged, judged
+  if judged == 0 then return end
+  report["eval/accuracy"] = passed / judged
+  report["eval/accuracy/low"], report["eval/accuracy/high"] = pass_at_k.wilson(passed, judged)
+  report["eval/metric"] = statistics.mean(values)
+end
+
 local function greedy(tr, config, list, weights, kl, report)
   local cs, passed, values, rewards = {}, 0, {}, {}
   generate(tr, config, list, 1, 0, kl, function(c)
@@ -127,10 +139,7 @@ local function greedy(tr, config, list, weights, kl, report)
     c.passed = pass
     cs[#cs + 1] = c
   end)
-  local low, high = pass_at_k.wilson(passed, #list)
-  report["eval/accuracy"] = passed / #list
-  report["eval/accuracy/low"], report["eval/accuracy/high"] = low, high
-  report["eval/metric"] = statistics.mean(values)
+  report_accuracy(report, passed, values)
   reward_means(config, cs, report)
   local lengths = {}
   for i, c in ipairs(cs) do lengths[i] = turns.sampled_length(c) end
@@ -144,26 +153,34 @@ local function greedy(tr, config, list, weights, kl, report)
   report.samples = cs
 end
 
+-- pass@k of the rows of which at least k samples were judged.
+local function report_pass_at(report, config, counts, judged)
+  for _, k in ipairs(config.eval.pass_at) do
+    local e = pass_at_k.estimate(counts, config.eval.group_size, k, judged)
+    if e.n > 0 then
+      local name = ("eval/pass@%d"):format(k)
+      report[name], report[name .. "/low"], report[name .. "/high"] = e.value, e.low, e.high
+    end
+  end
+end
+
 local function sampled(tr, config, list, weights, kl, report)
-  local n, counts, means, rewards = config.eval.group_size, {}, {}, {}
-  local passed_here, sum = 0, 0.0
+  local n, counts, judged, means, rewards = config.eval.group_size, {}, {}, {}, {}
+  local passed_here, judged_here, sum = 0, 0, 0.0
   generate(tr, config, list, n, config.eval.temperature, kl, function(c)
     rewards[#rewards + 1] = total_of(config, c, weights)
     local value, pass = measure(config, c, weights)
-    passed_here, sum = passed_here + (pass and 1 or 0), sum + value
-    if c.index == n then
-      counts[#counts + 1], means[#means + 1] = passed_here, sum / n
-      passed_here, sum = 0, 0.0
-    end
+    passed_here, sum = passed_here + (pass and 1 or 0), sum + (value or 0.0)
+    judged_here = judged_here + (value and 1 or 0)
+    if c.index ~= n then return end
+    counts[#counts + 1], judged[#judged + 1] = passed_here, judged_here
+    if judged_here > 0 then means[#means + 1] = sum / judged_here end
+    passed_here, judged_here, sum = 0, 0, 0.0
   end)
-  report["eval/sampled/metric"] = statistics.mean(means)
+  if #means > 0 then report["eval/sampled/metric"] = statistics.mean(means) end
   report_reward(report, "eval/sampled/reward", rewards)
   report.per_row = means
-  for _, k in ipairs(config.eval.pass_at) do
-    local e = pass_at_k.estimate(counts, n, k)
-    report["eval/pass@" .. k] = e.value
-    report[("eval/pass@%d/low"):format(k)], report[("eval/pass@%d/high"):format(k)] = e.low, e.high
-  end
+  report_pass_at(report, config, counts, judged)
 end
 
 local EXAMPLES = 64 -- whose likelihood is asked for at a time
@@ -205,8 +222,9 @@ end
 
 -- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means
 -- of the rewards, "eval/reward" (their weighted sum), "eval/sampled/reward", "eval/kl",
--- "eval/loss", "eval/bits_per_character"; n, samples (greedy), per_row (the metric's mean over each
--- row's samples).
+-- "eval/loss", "eval/bits_per_character"; n, the rows that count, skipped, the others, unjudged,
+-- those among the others whose metric is nil; samples (greedy), per_row (the metric's mean over
+-- each row's samples that are judged).
 function evaluate.run(tr, n)
   local config = tr.settings
   if not config.data.eval then

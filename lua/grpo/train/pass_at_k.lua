@@ -50,23 +50,28 @@ local function normal(value, deviation, m)
   return math.max(0.0, value - half), math.min(1.0, value + half)
 end
 
---- pass@k over problems: counts[i] right answers of n samples of problem i.
+--- pass@k over problems: counts[i] right answers of n samples of problem i.  With `judged`, only
+--- judged[i] of these samples count, and a problem with fewer than k is left out: result n says how
+--- many are not.
 ---@param counts integer[]
 ---@param n integer samples of each problem
 ---@param k integer 1 <= k <= n
+---@param judged? integer[]
 ---@return { value: number, low: number, high: number, se: number, n: integer }
-function pass_at_k.estimate(counts, n, k)
+function pass_at_k.estimate(counts, n, k, judged)
   if math.type(n) ~= "integer" or math.type(k) ~= "integer" or k < 1 or k > n then
     error(("passk.estimate: wants whole numbers 1 <= k <= n, got k = %s, n = %s"):format(k, n), 2)
   end
-  local m, values = #counts, {}
-  if m == 0 then return { value = 0.0, low = 0.0, high = 1.0, se = 0.0, n = 0 } end
+  local values = {}
   for i, c in ipairs(counts) do
-    if c < 0 or c > n then
-      error(("passk.estimate: counts[%d] is %s of %d samples"):format(i, c, n), 2)
+    local samples = judged and judged[i] or n
+    if c < 0 or c > samples then
+      error(("passk.estimate: counts[%d] is %s of %d samples"):format(i, c, samples), 2)
     end
-    values[i] = pass_at_k.one(n, c, k)
+    if samples >= k then values[#values + 1] = pass_at_k.one(samples, c, k) end
   end
+  local m = #values
+  if m == 0 then return { value = 0.0, low = 0.0, high = 1.0, se = 0.0, n = 0 } end
   local mean, deviation = statistics.mean(values), m > 1 and statistics.std(values) or 0.0
   local low, high = normal(mean, deviation, m)
   return { value = mean, low = low, high = high, se = deviation / math.sqrt(m), n = m }
