@@ -110,14 +110,9 @@ table 'a reward entry with a wrong field' 2 "${at}rewards\.r\.wieght: unknown op
 table 'a prompt and completion longer than the context' 2 "${at}data\.max_prompt_tokens: .* context of 64 tokens; .*" '' '' \
   'train = grpo.data.list(rows), max_prompt_tokens = 60'
 experiment bad.lua
-refused 'a default longer than the context' 2 \
-  "${at}data\.max_prompt_tokens: 512 \(the default\) does not leave room for a completion: the model's context is 64 tokens; .*" \
-  run bad.lua data.max_prompt_tokens=null
-refused 'two lengths, one of them a default, longer than the context' 2 \
-  "${at}data\.max_prompt_tokens: 8 and sampling\.max_new_tokens 256 \(the default\) together exceed the model's context of 64 tokens; .*" \
-  run bad.lua sampling.max_new_tokens=null
-refused 'texts longer than the context by default' 2 "${at}data\.max_prompt_tokens: 512 \(the default\) exceeds the model's context of 64 .*" \
-  run bad.lua data.max_prompt_tokens=null 'stages=[{"kind":"denoise"}]' rewards=null
+refused 'a length beside one that fills the context' 2 \
+  "${at}data\.max_prompt_tokens: 64 does not leave room for a completion: the model's context is 64 tokens; .*" \
+  run bad.lua data.max_prompt_tokens=64 sampling.max_new_tokens=null
 
 table 'a step past what can be counted' 2 "${at}train\.prompts_per_step: 65536 prompts of 8 tokens, each with 4096 completions of 6, are too many for one step; lower it" \
   'train = { prompts_per_step = 65536 }, sampling = { group_size = 4096, max_new_tokens = 6 },'

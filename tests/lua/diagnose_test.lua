@@ -153,6 +153,15 @@ describe("diagnosis", function()
     end
   end)
 
+  it("tells of targets that are cut, once", function()
+    local watcher = diagnose.watcher()
+    assert.same({}, watcher:step { step = 1, stage = 1 })
+    local lines = watcher:step { step = 2, stage = 1, targets_truncated = 3 }
+    assert.equal(1, #lines)
+    assert.matches("^targets are longer than sampling%.max_new_tokens .*: 3 so far", lines[1])
+    assert.same({}, watcher:step { step = 3, stage = 1, targets_truncated = 6 })
+  end)
+
   it("has an entry in docs/troubleshooting.md for each note", function()
     local page = require("grpo.core").fs.read("docs/troubleshooting.md")
     local names = diagnose.names()

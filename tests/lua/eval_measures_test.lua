@@ -107,6 +107,66 @@ describe("an evaluation of a stage that samples", function()
   end)
 end)
 
+describe("bits a character", function()
+  -- The bits of the targets' tokens, and the characters of their texts.
+  local function measured(rows, tokenizer)
+    local e = experiment(function(t)
+      t.model.tokenizer, t.rewards = tokenizer, {}
+      t.train.kl, t.reference, t.eval = 0, false, nil
+      t.data.train, t.data.eval = grpo.data.list(rows), grpo.data.list(rows)
+      t.stages = { { kind = "sft", train = { steps = 1 } } }
+    end)
+    local tr = grpo.trainer(e)
+    local nats = 0
+    for _, row in ipairs(rows) do
+      local target = type(row.answer) == "table" and row.answer
+        or { tr.tokenizer:encode(row.answer) }
+      if type(row.answer) == "string" then
+        target = tr.tokenizer:encode(row.answer)
+        target[#target + 1] = tr.tokenizer.eos
+      end
+      nats = nats - tr.model:score({ tr.tokenizer:encode(row.prompt) }, { target }).logp:sum():item()
+    end
+    return tr:evaluate()["eval/bits_per_character"], nats / math.log(2)
+  end
+
+  it("are of the text, in which special tokens have no characters", function()
+    local chars = grpo.tokenizer.chars("ab")
+    local got, bits = measured({ { prompt = "a", answer = "ab" }, { prompt = "b", answer = "bab" } },
+      chars)
+    assert.near(bits / 5, got, 1e-5)
+    local b = chars:encode("b")[1]
+    got, bits = measured({ { prompt = "a", answer = { b, chars.eos, b, chars.eos } } }, chars)
+    assert.near(bits / 2, got, 1e-5)
+  end)
+end)
+
+describe("targets that are cut", function()
+  local long, short = { prompt = "ab", answer = "bababab" }, { prompt = "ba", answer = "babab" }
+
+  local function stage_of(kind)
+    local reports, list = {}, nil
+    local tr
+    tr, list = run(function(t)
+      t.rewards, t.train.kl, t.reference = {}, 0, false
+      t.data.train, t.data.eval = grpo.data.list { long, short }, grpo.data.list { short, long }
+      t.train.prompts_per_step, t.train.steps, t.eval = 2, nil, nil
+      t.stages = { { kind = kind, train = { steps = 2 } } }
+      t.hooks = { on_eval = function(report) reports[#reports + 1] = report end }
+    end)
+    return tr, list, reports
+  end
+
+  it("are counted by steps and evaluations", function()
+    for _, kind in ipairs { "sft", "denoise" } do
+      local tr, list, reports = stage_of(kind)
+      assert.equal("1 2", ("%s %s"):format(list[1].targets_truncated, list[2].targets_truncated))
+      assert.equal(1, reports[1].targets_truncated)
+      assert.equal(2, tr.stage.source.targets_truncated)
+    end
+  end)
+end)
+
 describe("held-out rows that cannot be judged", function()
   -- Rows 1 and 2 are judged, and right; 3 and 4 are not.
   local function of_row(row, value)

@@ -247,3 +247,65 @@ describe("the metrics of a step", function()
     assert.near(5e-4, list[2].learning_rate, 1e-12)
   end)
 end)
+
+describe("default lengths that do not fit the model's context of 32 tokens", function()
+  -- prompt, room: what the experiment sets, or nil.  Returns the lengths of its first stage, and
+  -- the notes of a run.
+  local function lengths(prompt, room, change)
+    local e = experiment(function(t)
+      t.data.max_prompt_tokens, t.sampling.max_new_tokens = prompt, room
+      if change then change(t) end
+    end)
+    local tr = trainer.new(e)
+    local config = e.stages[1].config
+    return ("%d and %d"):format(config.data.max_prompt_tokens, config.sampling.max_new_tokens),
+      table.concat(preflight.run(tr), "\n"), e
+  end
+
+  local function supervised(t)
+    t.rewards, t.data.target = {}, function() return "abc" end
+    t.stages = { { kind = "sft" } }
+  end
+
+  it("are lowered, and a note says so", function()
+    local text, notes, e = lengths(nil, nil)
+    assert.equal("16 and 16", text)
+    assert.equal("data.max_prompt_tokens is 16 instead of 512 (the default), because the model's "
+      .. "context has 32 tokens\nsampling.max_new_tokens is 16 instead of 256 (the default), "
+      .. "because the model's context has 32 tokens", notes)
+    local described = start.described(e)
+    for _, options in ipairs { described.options, described.stages[1].options } do
+      assert.same({ value = 16, origin = "default" }, options["data.max_prompt_tokens"])
+      assert.same({ value = 16, origin = "default" }, options["sampling.max_new_tokens"])
+    end
+    assert.equal("26 and 6", (lengths(nil, 6)))
+    assert.equal("4 and 28", (lengths(4, nil)))
+    assert.equal("4 and 28", (lengths(4, nil, supervised)))
+    assert.equal("16 and 16", (lengths(nil, nil, supervised)))
+  end)
+
+  it("stay where they fit", function()
+    local function wide(t) t.model.config = tiny.with(shape, { max_position_embeddings = 1024 }) end
+    local text, notes = lengths(nil, nil, wide)
+    assert.equal("512 and 256", text)
+    assert.equal("", notes)
+  end)
+
+  it("are never lowered where the experiment sets them and samples", function()
+    tiny.refused("data.max_prompt_tokens: 30 and sampling.max_new_tokens 8 together exceed",
+      lengths, 30, 8)
+    tiny.refused("data.max_prompt_tokens: 32 does not leave room", lengths, 32, nil)
+    tiny.refused("sampling.max_new_tokens 40 together exceed", lengths, 4, 40)
+  end)
+
+  it("are lowered in a supervised stage, which samples nothing, in any case", function()
+    local text, notes = lengths(4, 40, supervised)
+    assert.equal("4 and 28", text)
+    assert.equal("sampling.max_new_tokens is 28 instead of 40, because the model's context has 32 "
+      .. "tokens", notes)
+    assert.equal("16 and 16", (lengths(nil, 40, supervised)))
+    assert.equal("32 and 256", (lengths(nil, nil, function(t)
+      t.rewards, t.stages = {}, { { kind = "denoise" } }
+    end)))
+  end)
+end)

@@ -417,6 +417,7 @@ function command.run(o)
     #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
   out("key/value cache: %d bytes a token (%d if every head kept its own)",
     tr.model:cache_bytes_per_token())
+  for _, note in ipairs(tr.about.lengths) do out("note: %s", note) end
   show_programs()
   local ok, problem = core.protected(try, tr, e, findings, o)
   for _, line in ipairs(findings) do out("finding: %s", line) end

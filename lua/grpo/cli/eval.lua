@@ -126,6 +126,7 @@ end
 
 function command.run(o)
   local tr = trainer_of(o)
+  for _, note in ipairs(tr.about.lengths) do core.notice("note: " .. note) end
   local report = tr:evaluate(o.flags.rows)
   if o.flags.json then
     report.samples, report.per_row = nil, nil

@@ -104,7 +104,8 @@ local function one_dataset(job, field, out, findings)
   local n = held_out and math.min(config.eval.samples or #dataset, #dataset) or #dataset
   local watch = gold.watch(config, job.tokenizer)
   local result = scan.rows(config, job.tokenizer, dataset, n, { held_out = held_out,
-    progress = progress_of(job.view, name), visit = watch.visit })
+    progress = progress_of(job.view, name), visit = watch.visit,
+    ends = job.kind == "denoise" and job.tokenizer.eos and 1 or 0 })
   job.view:close()
   out("\n%s: %s", name, tostring(dataset))
   if #result.lengths > 0 then out("%s", length_line(result.lengths)) end
@@ -113,6 +114,12 @@ local function one_dataset(job, field, out, findings)
     out("note: %s: %s longer than data.max_prompt_tokens = %d and will be %s; the first is row %d",
       name, rows(long.count) .. (long.count == 1 and " is" or " are"),
       config.data.max_prompt_tokens, fates[config.data.too_long], long.first)
+  end
+  local cut = result.cut
+  if cut.count > 0 then
+    out("note: %s: the targets of %s are longer than sampling.max_new_tokens = %d and will be cut, "
+      .. "so that the model does not learn their ends; the first is row %d", name, rows(cut.count),
+      config.sampling.max_new_tokens, cut.first)
   end
   if result.repeated.first then
     local count, first = same_prompts(result.repeated, "the first is row", "row")
@@ -156,6 +163,7 @@ local function same(a, b)
     if x.data[name] ~= y.data[name] then return false end
   end
   return x.model.chat_template == y.model.chat_template and x.environment == y.environment
+    and x.sampling.max_new_tokens == y.sampling.max_new_tokens
     and x.eval.samples == y.eval.samples and x.tools == y.tools
     and scoring.same(x.reward_entries, y.reward_entries)
 end

@@ -3,6 +3,7 @@
 -- A scan is {
 --   rows = how many were looked at, lengths = tokens of each prompt that could be made,
 --   too_long = { count=, first= }, longer than data.max_prompt_tokens,
+--   cut = { count=, first= }: targets that are longer than sampling.max_new_tokens,
 --   faults = { [kind] = { count=, first=, message= } }: rows that no step can use.  The kinds are
 --     "prompt" (an error), "empty_prompt", "target" (an error), "no_target", "blank_target",
 --     "no_answer", "blank_answer", "no_number" (after "####"),
@@ -52,17 +53,18 @@ local function prompt_of(config, tokenizer, row, i, held_out, faults)
   return prompt
 end
 
--- A target as text, which the tokenizer must know; nil for nil.
+-- A target as text, which the tokenizer must know, and its number of tokens; nil for nil.
 local function text_of(tokenizer, target)
-  if target == nil or blank(target) then return target end
-  prompts.target({ data = { target = function() return target end } }, tokenizer)
-  if type(target) ~= "table" then return target end
-  return math.type(target[1]) == "integer" and tokenizer:decode(target) or table.concat(target)
+  if target == nil or blank(target) then return target, 0 end
+  local ids = prompts.target({ data = { target = function() return target end } }, tokenizer)
+  if type(target) ~= "table" then return target, #ids end
+  return math.type(target[1]) == "integer" and tokenizer:decode(target) or table.concat(target),
+    #ids
 end
 
--- The target of a row as text; nil if there is none.
+-- The target of a row as text, and its number of tokens; nil if there is none.
 local function target_of(config, tokenizer, row, i, held_out, faults)
-  local ok, target = pcall(function()
+  local ok, target, length = pcall(function()
     local given = row_random.during(config, "target", i, held_out, config.data.target, row)
     return text_of(tokenizer, given)
   end)
@@ -73,7 +75,7 @@ local function target_of(config, tokenizer, row, i, held_out, faults)
   elseif blank(target) then
     note(faults, "blank_target", i)
   else
-    return target
+    return target, length
   end
 end
 
@@ -146,12 +148,19 @@ local function forgive(faults, seen)
   if seen.hashes == 0 then faults.no_number = nil end
 end
 
+-- count: { count=, first= } of rows with more tokens than the limit.
+local function count_longer(count, i, length, limit)
+  if length <= limit then return end
+  count.count, count.first = count.count + 1, count.first or i
+end
+
 -- Scans the first `n` rows of a dataset.  options: { held_out = is it data.eval?, visit(i, row,
 -- prompt, gold) = is called with each row whose prompt can be made and its own answer as text, or
--- nil, progress(i, n) = is called before each row }.
+-- nil, ends = how many end tokens a target has that the stage leaves out, progress(i, n) = is called before each row }.
 function scan.rows(config, tokenizer, dataset, n, options)
   local held_out = options.held_out or false
-  local result = { rows = n, lengths = {}, too_long = { count = 0 }, faults = {},
+  local result = { rows = n, lengths = {}, too_long = { count = 0 }, cut = { count = 0 },
+    faults = {},
     repeated = { exact = 0, loose = 0 }, unusable = {},
     prompts = { exact = {}, loose = {}, list = held_out and {} or nil } }
   local faults, seen = result.faults, { answers = 0, hashes = 0 }
@@ -161,16 +170,16 @@ function scan.rows(config, tokenizer, dataset, n, options)
     local before = count_stops(faults)
     local row = row_random.during(config, "row", i, held_out, row_at, i)
     local prompt = prompt_of(config, tokenizer, row, i, held_out, faults)
-    local gold = config.data.target
-      and target_of(config, tokenizer, row, i, held_out, faults)
+    local gold, length
+    if config.data.target then
+      gold, length = target_of(config, tokenizer, row, i, held_out, faults)
+      count_longer(result.cut, i, length or 0, config.sampling.max_new_tokens + options.ends)
+    end
     if count_stops(faults) > before then result.unusable[i] = true end
     local own = answer_of(row, i, faults, seen)
     if prompt then
       result.lengths[#result.lengths + 1] = #prompt.ids
-      if #prompt.ids > config.data.max_prompt_tokens then
-        local long = result.too_long
-        long.count, long.first = long.count + 1, long.first or i
-      end
+      count_longer(result.too_long, i, #prompt.ids, config.data.max_prompt_tokens)
       remember(result, own_text(row, prompt), i)
       if options.visit then options.visit(i, row, prompt, gold or own) end
     end

@@ -49,6 +49,7 @@ local function fill(tr, temporary, state)
     stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
     dropped = stage and stage.source.dropped or 0,
     truncated = stage and stage.source.truncated or 0,
+    targets_truncated = stage and stage.source.targets_truncated > 0 and stage.source.targets_truncated or nil,
     update = tr.update_count, update_tokens = tr.update_tokens,
     stage_update = stage and stage.update or 0,
     stage_update_tokens = stage and stage.update_tokens or 0,

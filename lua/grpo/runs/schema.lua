@@ -121,7 +121,7 @@ schema.shapes = {
   trainer = versioned(1,
     { step = "count", stage = "count", stage_step = "count", stage_tokens = "count",
     tokens_seen = "count", cursor = "count", stage_done = "boolean", dropped = "count",
-    truncated = "count",
+    truncated = "count", targets_truncated = "count?",
     update = "count?", update_tokens = "count?", stage_update = "count?",
     stage_update_tokens = "count?",
     evaluations = "count?", events = "count?",

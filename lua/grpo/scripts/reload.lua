@@ -9,6 +9,7 @@
 -- upvalues of the old functions do not.
 
 local changed_files = require "grpo.scripts.changed_files"
+local context_fit = require "grpo.train.context_fit"
 local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
 local option_tree = require "grpo.experiment.option_tree"
@@ -119,6 +120,7 @@ local function load_again(watch, path, saved)
     local loaded = script.load(path,
       { args = info.args, overrides = words, modules = saved, home = info.script,
       limits = not saved and patience(tr) or nil, rewards = tr.experiment.context.rewards })
+    context_fit.apply(loaded, tr.model)
     refuse_empty(old)
     return loaded
   end)

@@ -1,5 +1,6 @@
 -- The memory that the runs of a sweep take, from the engine's own estimate at the longest texts.
 
+local context_fit = require "grpo.train.context_fit"
 local core = require "grpo.core"
 local loading = require "grpo.models.loading"
 local Stage = require "grpo.train.stage"
@@ -53,6 +54,7 @@ function memory.of(e)
   e.config.threads = nil -- the number is fixed by the first model
   local before = core.mem().lua
   local loaded, most = model_of(e), 0
+  context_fit.apply(e, loaded.model)
   for _, spec in ipairs(e.stages) do
     local options = Stage.engine_options(loaded, spec)
     local method, config = steps[spec.kind], spec.config

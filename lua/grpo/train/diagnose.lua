@@ -29,6 +29,14 @@ local rules = {
       .. "see an answer; raise sampling.max_new_tokens",
   },
   {
+    name = "targets_truncated",
+    window = 1,
+    test = function(m) return (m.targets_truncated or 0) > 0 end,
+    line = "targets are longer than sampling.max_new_tokens (targets_truncated: %d so far): they "
+      .. "are cut, and the model does not learn their ends; raise sampling.max_new_tokens",
+    argument = function(m) return m.targets_truncated end,
+  },
+  {
     name = "entropy",
     -- a policy that has learned its task is certain too: only without a gain is certainty a fault
     test = function(m, watcher)

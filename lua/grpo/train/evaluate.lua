@@ -185,17 +185,22 @@ end
 
 local EXAMPLES = 64 -- whose likelihood is asked for at a time
 
+-- The characters of a text: names of special tokens are none, and an unknown token stands for one.
 local function characters(tokenizer, ids)
-  local text = tokenizer:decode(ids)
-  return utf8.len(text) or #text
+  local text, unknown = tokenizer:decode(ids, { skip_special = true }), 0
+  for _, id in ipairs(tokenizer.unk and ids or {}) do
+    unknown = unknown + (id == tokenizer.unk and 1 or 0)
+  end
+  return (utf8.len(text) or #text) + unknown
 end
 
 -- Mean negative log-likelihood of the held-out targets, in nats a token and in bits a character.
 local function likelihood(tr, config, list, report)
-  local examples, nats, tokens, length = {}, 0.0, 0, 0
+  local examples, nats, tokens, length, cut = {}, 0.0, 0, 0, 0
   for _, prompt in ipairs(list) do
     local target = prompt.target and prompts.first(prompt.target, config.sampling.max_new_tokens)
     if target then
+      cut = cut + (#target < #prompt.target and 1 or 0)
       examples[#examples + 1] = { prompt = prompt.ids, target = target }
       length = length + characters(tr.tokenizer, target)
     end
@@ -207,6 +212,7 @@ local function likelihood(tr, config, list, report)
     nats, tokens = nats + mean * n, tokens + n
     tr:check_interrupt()
   end
+  if cut > 0 then report.targets_truncated = cut end
   report["eval/loss"] = nats / tokens
   if length > 0 then report["eval/bits_per_character"] = nats / math.log(2) / length end
 end
@@ -223,7 +229,7 @@ end
 -- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means
 -- of the rewards, "eval/reward" (their weighted sum), "eval/sampled/reward", "eval/kl",
 -- "eval/loss", "eval/bits_per_character"; n, the rows that count, skipped, the others, unjudged,
--- those among the others whose metric is nil; samples (greedy), per_row (the metric's mean over
+-- those among the others whose metric is nil, targets_truncated, if there are any; samples (greedy), per_row (the metric's mean over
 -- each row's samples that are judged).
 function evaluate.run(tr, n)
   local config = tr.settings

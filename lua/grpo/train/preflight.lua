@@ -79,6 +79,7 @@ end
 -- resume compares.
 function preflight.run(tr)
   local sums, notes = row_check.first(tr.experiment)
+  table.move(tr.about.lengths, 1, #tr.about.lengths, #notes + 1, notes)
   for _, spec in ipairs(tr.experiment.stages) do
     for _, note in ipairs(schedule_check.stage(spec)) do notes[#notes + 1] = note end
     preflight.stage(tr, spec)

@@ -145,6 +145,13 @@ function prompts.first(ids, n)
   return #ids > n and table.move(ids, 1, n, 1, {}) or ids
 end
 
+-- The same of a source's target; one that is cut is counted in source.targets_truncated.
+function prompts.first_of_target(source, ids)
+  local n = source.config.sampling.max_new_tokens
+  if #ids > n then source.targets_truncated = source.targets_truncated + 1 end
+  return prompts.first(ids, n)
+end
+
 -- The targets of prompts as core.engine's rollout takes them; nil when no prompt has one.
 function prompts.targets(list, max_new_tokens)
   local targets, any = {}, false
@@ -162,7 +169,7 @@ Source.__index = Source
 function prompts.source(config, tokenizer, steps)
   return setmetatable({
     config = config, tokenizer = tokenizer, dataset = config.data.train, cursor = 0, dropped = 0,
-    truncated = 0, sampler = row_sampler.new(config, steps),
+    truncated = 0, targets_truncated = 0, sampler = row_sampler.new(config, steps),
     picks = {}, missing = 1, -- chosen rows that are not taken yet; prompts that are wanted
     chosen = {}, -- the rows of a step, { index=, row= }, where there is a sampler
     ahead = {}, -- what was drawn ahead, by its first row: { n=, list=, next = the row after it }
@@ -280,13 +287,14 @@ end
 
 -- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what
 -- is learned, nil: all.
-function Source:demonstration(max_new_tokens)
+function Source:demonstration()
   local prompt = self:next()
   if not prompt.target then
     complain(self.config, "data.target", "returned a nil for a row, want a string")
   end
-  return { prompt = prompt.ids, target = prompts.first(prompt.target, max_new_tokens),
-    mask = prompt.target_mask and prompts.first(prompt.target_mask, max_new_tokens) }
+  local target = prompts.first_of_target(self, prompt.target)
+  return { prompt = prompt.ids, target = target,
+    mask = prompt.target_mask and prompts.first(prompt.target_mask, #target) }
 end
 
 return prompts

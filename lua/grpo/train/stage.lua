@@ -179,6 +179,7 @@ function Stage:advance()
   local source = self.source
   if source.dropped > 0 then metrics.prompts_dropped = source.dropped end
   if source.truncated > 0 then metrics.prompts_truncated = source.truncated end
+  if source.targets_truncated > 0 then metrics.targets_truncated = source.targets_truncated end
   return metrics, tokens
 end
 

@@ -2,6 +2,7 @@
 -- without a directory, for steps by hand; tr:run() is the loop in train/loop.lua.
 
 local checkpoint = require "grpo.runs.checkpoint"
+local context_fit = require "grpo.train.context_fit"
 local core = require "grpo.core"
 local csv_log = require "grpo.runs.csv_log"
 local display = require "grpo.runs.display"
@@ -109,6 +110,7 @@ function trainer.new(e, options)
   own[tr].model, own[tr].tokenizer, tr.about = ranks.load(
     loading.is_adapted(e.config.model, at),
     function() return loading.model(e.config.model, e.config, at, needs_mask(e)) end)
+  tr.about.lengths = context_fit.apply(e, tr.model)
   if options.from then tr:restore(options.from) end
   if options.weights then tr:measure_at(options.weights) end
   return tr
@@ -203,6 +205,7 @@ function methods:restore(dir)
   self:begin_stage(counters.stage)
   local stage = self.stage
   stage.source.dropped, stage.source.truncated = counters.dropped, counters.truncated
+  stage.source.targets_truncated = counters.targets_truncated or 0
   take_reference(self, dir)
   stage.engine:load(dir)
   take_place(self, counters)

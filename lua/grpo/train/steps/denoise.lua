@@ -83,24 +83,27 @@ local function target_ids(config, tokenizer, row)
 end
 
 -- The example that the engine takes, { prompt = always seen, target = may be masked }, for a
--- rendered prompt.
+-- rendered prompt, and whether its target is cut.
 local function example(config, tokenizer, prompt)
   local target = target_ids(config, tokenizer, prompt.row)
   local n = math.min(#target, config.sampling.max_new_tokens)
+  local is_cut = n < #target
   if not config.train.denoise.mask_prompt then
     if n == 0 then
       errors.raise_at(origins.position(config, "data.target"), "EARG",
         "data.target: gave nothing for a row, and "
         .. "train.denoise.mask_prompt is false: no token may be masked")
     end
-    return { prompt = prompt.ids, target = table.move(target, 1, n, 1, {}) }
+    return { prompt = prompt.ids, target = table.move(target, 1, n, 1, {}) }, is_cut
   end
   local all = table.move(prompt.ids, 1, #prompt.ids, 1, {})
-  return { prompt = {}, target = table.move(target, 1, n, #all + 1, all) }
+  return { prompt = {}, target = table.move(target, 1, n, #all + 1, all) }, is_cut
 end
 
 local function next_example(source)
-  return example(source.config, source.tokenizer, source:next())
+  local row, is_cut = example(source.config, source.tokenizer, source:next())
+  if is_cut then source.targets_truncated = source.targets_truncated + 1 end
+  return row
 end
 
 function denoise.first_row(source)
@@ -171,17 +174,19 @@ end
 -- what the frequency of tokens alone would give.
 function denoise.evaluate(tr, list, report)
   local config, tokenizer, slice = tr.settings, tr.tokenizer, tr.settings.train.prompts_per_step
-  local ratio, nats, tokens, right = config.eval.mask_ratio, 0.0, 0, 0
+  local ratio, nats, tokens, right, cut = config.eval.mask_ratio, 0.0, 0, 0, 0
   for first = 1, #list, slice do
     local rows = {}
     for i = first, math.min(first + slice - 1, #list) do
-      rows[#rows + 1] = example(config, tokenizer, list[i])
+      local row, is_cut = example(config, tokenizer, list[i])
+      rows[#rows + 1], cut = row, cut + (is_cut and 1 or 0)
     end
     local sum, n, good = tr.engine:masked_loss(rows,
       { mask = tokenizer.mask, low = ratio, high = ratio, seed = config.seed, first = first - 1 })
     nats, tokens, right = nats + sum, tokens + n, right + good
     tr:check_interrupt()
   end
+  if cut > 0 then report.targets_truncated = cut end
   report["eval/masked_loss"], report["eval/masked_accuracy"] = nats / tokens, right / tokens
   report["eval/unigram_entropy"] = unigram_entropy(tr.stage)
   report["eval/below_unigram"] = report["eval/unigram_entropy"] - report["eval/masked_loss"]

@@ -11,8 +11,8 @@ function sft.check(config, complain)
   end
 end
 
-function sft.first_row(source, config)
-  source:demonstration(config.sampling.max_new_tokens)
+function sft.first_row(source)
+  source:demonstration()
 end
 
 function sft.line(_, m)
@@ -21,8 +21,7 @@ end
 
 function sft.step(stage, p)
   local config = stage.config
-  local rows = stage.source:collect(config.train.prompts_per_step, stage.source.demonstration,
-    config.sampling.max_new_tokens)
+  local rows = stage.source:collect(config.train.prompts_per_step, stage.source.demonstration)
   stage.work = { examples = rows }
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local metrics = stage.engine:sft(rows, setmetatable({ lr = lr, seed = config.seed,
