@@ -100,7 +100,7 @@
 
 ---@class grpo.Options.train
 ---@field steps? integer steps of the stage, each one rollout with all its updates (iterations); default: as many as epochs needs
----@field epochs? number passes over the rows, where steps is not set (default 1)
+---@field epochs? number passes over the rows, where steps is not set; a last step that the rows do not fill takes rows of the next pass (default 1)
 ---@field prompts_per_step? integer prompts of one step; rows, for kind="sft" (default 8)
 ---@field iterations? integer passes over one rollout, an optimizer update each; all of them are one step (default 1)
 ---@field micro_batch_tokens? integer rows in memory at once; default: those of one group, the least that is possible; never changes a result, except bnpo's
