@@ -163,11 +163,15 @@ function losses.dense_advantages(rewards, group)
     local first = (i - 1) // group * group
     centred[i] = {}
     for t, r in ipairs(list) do
-      local sum, n = 0.0, 0
+      local sum, n, least, most = 0.0, 0, math.huge, -math.huge
       for k = first + 1, first + group do
-        if rewards[k][t] then sum, n = sum + rewards[k][t], n + 1 end
+        local other = rewards[k][t]
+        if other then
+          sum, n, least, most = sum + other, n + 1, math.min(least, other), math.max(most, other)
+        end
       end
-      centred[i][t] = r - sum / n
+      local tied = most - least <= 1e-12 * math.max(math.abs(most), math.abs(least))
+      centred[i][t] = tied and 0.0 or r - sum / n
       all[#all + 1] = centred[i][t]
     end
   end

@@ -36,11 +36,16 @@ void advantage_options_init(AdvantageOptions *o); /* group 1, nrewards 1, the ro
 /* The squares of larger rewards could not be summed. */
 #define LARGEST_REWARD 1e30
 
-/* The weighted sum of a row's nrewards entries, within the bounds; NaN if none applies. */
+/* The weighted sum of a row's nrewards entries, within the bounds; 0 where nothing but rounding
+ * is left of them, NaN if none applies. */
 double total_reward(const AdvantageOptions *o, const double *row);
 
+/* Do these rewards of a group differ by rounding at most (1e-12 of their size), or are they fewer
+ * than two?  NaN: not there. */
+bool rewards_tied(int n, const double *x);
+
 /* rewards [n, nrewards] -> total [n], advantage [n]; group_std [n / group]: of the totals, NaN
- * where a group has fewer than two scorable rows.  A group whose totals are all equal has A = 0
+ * where a group has fewer than two scorable rows.  A group whose totals are tied has A = 0
  * exactly. */
 Status advantages(const AdvantageOptions *o, int n, const double *rewards, double *total,
                   double *advantage, double *group_std);

@@ -196,6 +196,16 @@ static int l_total_reward(lua_State *L) {
   return 1;
 }
 
+/* rewards_tied(completions) -> do the rewards c.reward of a group differ by rounding at most, or
+ * are they fewer than two? */
+static int l_rewards_tied(lua_State *L) {
+  int n;
+  check_table(L, 1);
+  const double *rewards = push_completion_rewards(L, 1, &n);
+  lua_pushboolean(L, rewards_tied(n, rewards));
+  return 1;
+}
+
 /* set_advantages(completions, options, rewards, token_rewards): sets c.advantage of each completion
  * from c.reward, or from its item of the list `rewards`.  token_rewards: nil, or for each
  * completion a list with a number per token; then c.advantage is such a list, too. */
@@ -237,7 +247,7 @@ static int l_set_advantages(lua_State *L) {
 
 CORE_PART(advantages) {
   static const luaL_Reg functions[] = {
-      FN(advantages), FN(total_reward), FN(set_advantages), {NULL, NULL}};
+      FN(advantages), FN(total_reward), FN(rewards_tied), FN(set_advantages), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   set_number(L, "largest_reward", LARGEST_REWARD);
 }

@@ -111,7 +111,7 @@ table 'a prompt and completion longer than the context' 2 "${at}data\.max_prompt
   'train = grpo.data.list(rows), max_prompt_tokens = 60'
 experiment bad.lua
 refused 'a length beside one that fills the context' 2 \
-  "${at}data\.max_prompt_tokens: 64 does not leave room for a completion: the model's context is 64 tokens; .*" \
+  "command line: data\.max_prompt_tokens: 64 does not leave room for a completion: the model's context is 64 tokens; .*" \
   run bad.lua data.max_prompt_tokens=64 sampling.max_new_tokens=null
 
 table 'a step past what can be counted' 2 "${at}train\.prompts_per_step: 65536 prompts of 8 tokens, each with 4096 completions of 6, are too many for one step; lower it" \

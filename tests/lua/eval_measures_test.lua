@@ -119,21 +119,21 @@ describe("bits a character", function()
     local tr = grpo.trainer(e)
     local nats = 0
     for _, row in ipairs(rows) do
-      local target = type(row.answer) == "table" and row.answer
-        or { tr.tokenizer:encode(row.answer) }
-      if type(row.answer) == "string" then
-        target = tr.tokenizer:encode(row.answer)
+      local target = row.answer
+      if type(target) == "string" then
+        target = tr.tokenizer:encode(target)
         target[#target + 1] = tr.tokenizer.eos
       end
-      nats = nats - tr.model:score({ tr.tokenizer:encode(row.prompt) }, { target }).logp:sum():item()
+      local logp = tr.model:score({ tr.tokenizer:encode(row.prompt) }, { target }).logp
+      nats = nats - logp:sum():item()
     end
     return tr:evaluate()["eval/bits_per_character"], nats / math.log(2)
   end
 
   it("are of the text, in which special tokens have no characters", function()
     local chars = grpo.tokenizer.chars("ab")
-    local got, bits = measured({ { prompt = "a", answer = "ab" }, { prompt = "b", answer = "bab" } },
-      chars)
+    local rows = { { prompt = "a", answer = "ab" }, { prompt = "b", answer = "bab" } }
+    local got, bits = measured(rows, chars)
     assert.near(bits / 5, got, 1e-5)
     local b = chars:encode("b")[1]
     got, bits = measured({ { prompt = "a", answer = { b, chars.eos, b, chars.eos } } }, chars)

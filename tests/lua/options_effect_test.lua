@@ -5,7 +5,6 @@ local grpo = require "grpo"
 local core = require "grpo.core"
 local context = require "grpo.scripts.context"
 local layers = require "grpo.experiment.layers"
-local planned_steps = require "grpo.train.planned_steps"
 local tiny = require "tests.lua.tiny"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, initializer_range = 0.3 }
@@ -108,31 +107,6 @@ describe("train", function()
       local tr = run(function(t) t.train.steps, t.train.epochs = nil, epochs end)
       assert.equal(steps, tr.step_count)
     end
-  end)
-
-  it("epochs takes all rows: a last step that they do not fill has rows of the next pass", function()
-    for _, case in ipairs { { 5, 2, 1, 3 }, { 3, 8, 1, 1 }, { 15, 8, 2, 4 }, { 30, 1, 0.1, 3 },
-      { 7, 2, 3, 11 }, { 7, 7, 3, 3 } } do
-      local n, at_once, epochs, steps = table.unpack(case)
-      local prompts = {}
-      for i = 1, n do prompts[i] = "a" end
-      assert.equal(steps, planned_steps { train = { epochs = epochs, prompts_per_step = at_once },
-        data = { train = rows(prompts) } })
-    end
-    local seen = {}
-    run(function(t)
-      t.train.steps, t.train.epochs, t.train.prompts_per_step = nil, 1, 3
-      t.data.train = rows { "a", "b", "ab", "ba" }
-      t.hooks = { on_rollout = function(batch)
-        for _, c in ipairs(batch.completions) do
-          if c.index == 1 then seen[c.prompt] = (seen[c.prompt] or 0) + 1 end
-        end
-      end }
-    end)
-    local counts = {}
-    for _, count in pairs(seen) do counts[#counts + 1] = count end
-    table.sort(counts)
-    assert.same({ 1, 1, 2, 2 }, counts)
   end)
 
   it("max_grad_norm scales the gradient, after which the weights differ; grad_norm is the one "

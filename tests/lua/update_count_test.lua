@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
+local planned_steps = require "grpo.train.planned_steps"
 local schedule = require "grpo.schedule"
 local tiny = require "tests.lua.tiny"
 local trainer = require "grpo.train.trainer"
@@ -218,5 +219,54 @@ describe("a schedule over updates", function()
     end
     assert.equal(tiny.weights(straight), tiny.weights(resumed))
     core.fs.remove_tree(dir)
+  end)
+end)
+
+describe("groups of a step", function()
+  it("takes totals that differ by rounding for tied: no gradient, and other prompts if asked for",
+    function()
+      local function split(t)
+        t.train.optimizer = { name = "lion" }
+        t.rewards = {
+          a = function(_, _, c) return c.index % 2 == 1 and 0.1 or 0 end,
+          b = function(_, _, c) return c.index % 2 == 1 and 0.2 or 0.3 end }
+      end
+      local untouched = tiny.weights(run(function(t) split(t); t.train.steps = 0 end))
+      local tr, list = run(split)
+      assert.equal(untouched, tiny.weights(tr))
+      for _, m in ipairs(list) do
+        assert.equal("1.0 0.0 0.0", ("%s %s %s"):format(m.frac_reward_zero_std, m.reward_std,
+          m.grad_norm))
+      end
+      _, list = run(function(t) split(t); t.train.skip_zero_std_groups = true end)
+      assert.equal(12, list[1].groups_replaced) -- 4 groups in 3 rounds
+    end)
+end)
+
+describe("train.epochs", function()
+  it("takes all rows: a last step that they do not fill has rows of the next pass", function()
+    for _, case in ipairs { { 5, 2, 1, 3 }, { 3, 8, 1, 1 }, { 15, 8, 2, 4 }, { 30, 1, 0.1, 3 },
+      { 7, 2, 3, 11 }, { 7, 7, 3, 3 } } do
+      local n, at_once, epochs, steps = table.unpack(case)
+      local prompts = {}
+      for i = 1, n do prompts[i] = "a" end
+      assert.equal(steps, planned_steps { train = { epochs = epochs, prompts_per_step = at_once },
+        data = { train = grpo.data.list(prompts) } })
+    end
+    local seen = {}
+    run(function(t)
+      t.train.steps, t.train.epochs, t.train.prompts_per_step = nil, 1, 3
+      t.data.train = grpo.data.list { { prompt = "a" }, { prompt = "b" }, { prompt = "ab" },
+        { prompt = "ba" } }
+      t.hooks = { on_rollout = function(batch)
+        for _, c in ipairs(batch.completions) do
+          if c.index == 1 then seen[c.prompt] = (seen[c.prompt] or 0) + 1 end
+        end
+      end }
+    end)
+    local counts = {}
+    for _, count in pairs(seen) do counts[#counts + 1] = count end
+    table.sort(counts)
+    assert.same({ 1, 1, 2, 2 }, counts)
   end)
 end)

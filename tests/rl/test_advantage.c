@@ -110,6 +110,65 @@ TEST(a_group_of_equal_rewards_has_no_advantage) {
     }
 }
 
+/* Rows of rewards whose sums are equal without rounding. */
+TEST(sums_that_differ_by_rounding_are_tied) {
+  static const double rows[][4][3] = {
+      {{0.1, 0.2, 0}, {0.3, 0, 0}, {0.2, 0.1, 0}, {0, 0.3, 0}},
+      {{0.3, -0.2, -0.1}, {0, 0, 0}, {0.1, 0.2, -0.3}, {0, 0, 0}},
+      {{1.1, -1, 0}, {0.1, 0, 0}, {10.1, -10, 0}, {100.1, -100, 0}},
+      {{0.7, 0.1, 0}, {0.8, 0, 0}, {0.4, 0.4, 0}, {-0.1, 0.9, 0}},
+  };
+  double total[4], a[4], std;
+  for (int r = 0; r < 4; r++)
+    for (int kind = 0; kind < 2 * 3 * 2; kind++) {
+      AdvantageOptions o;
+      advantage_options_init(&o);
+      o.group = 4;
+      o.nrewards = 3;
+      o.baseline = (AdvantageBaseline)(kind % 2);
+      o.scale = (AdvantageScale)(kind / 2 % 3);
+      o.normalize = kind / 6;
+      CHECK(!advantages(&o, 4, rows[r][0], total, a, &std));
+      CHECK(std == 0 && rewards_tied(4, total));
+      for (int i = 0; i < 4; i++) CHECK(a[i] == 0);
+    }
+}
+
+TEST(small_differences_of_rewards_count) {
+  static const double rows[][2] = {{1, 1 + 1e-9}, {0, 1e-15}, {1e6, 1e6 + 1e-5}, {-1e-15, 1e-15}};
+  double total[2], a[2], std;
+  for (int r = 0; r < 4; r++) {
+    AdvantageOptions o;
+    advantage_options_init(&o);
+    o.group = 2;
+    o.scale = SCALE_NONE;
+    CHECK(!advantages(&o, 2, rows[r], total, a, &std));
+    CHECK(std > 0 && !rewards_tied(2, total) && total[0] == rows[r][0] && total[1] == rows[r][1]);
+    CHECK(a[0] < 0 && a[1] > 0);
+  }
+}
+
+/* Each reward of these differs, and what they add up to after their normalisation does not. */
+TEST(normalised_rewards_that_cancel_out_are_tied) {
+  const double r[] = {0.3, 0.1, 0.1, 0.3, 0.2, 0.2, 0.3, 0.1};
+  double total[4], a[4], std;
+  AdvantageOptions o;
+  advantage_options_init(&o);
+  o.group = 4;
+  o.nrewards = 2;
+  o.normalize_then_sum = true;
+  CHECK(!advantages(&o, 4, r, total, a, &std));
+  for (int i = 0; i < 4; i++) CHECK(a[i] == 0);
+}
+
+TEST(equal_rewards_of_a_position_are_tied) {
+  const double r[] = {0.1, 0.3, 0.1, 0.1 + 0.2, 0.1, 0.3};
+  const int lengths[] = {2, 2, 2};
+  double a[6];
+  CHECK(!advantages_dense(3, 3, lengths, r, a));
+  for (int t = 0; t < 6; t++) CHECK(a[t] == 0);
+}
+
 TEST(without_a_baseline_the_advantage_is_the_reward) {
   const double r[] = {1, 1, 0.5, NAN};
   double a[4];

@@ -156,7 +156,8 @@ end
 
 -- Scans the first `n` rows of a dataset.  options: { held_out = is it data.eval?, visit(i, row,
 -- prompt, gold) = is called with each row whose prompt can be made and its own answer as text, or
--- nil, ends = how many end tokens a target has that the stage leaves out, progress(i, n) = is called before each row }.
+-- nil, ends = how many end tokens a target has that the stage leaves out, progress(i, n) = is
+-- called before each row }.
 function scan.rows(config, tokenizer, dataset, n, options)
   local held_out = options.held_out or false
   local result = { rows = n, lengths = {}, too_long = { count = 0 }, cut = { count = 0 },

@@ -168,8 +168,8 @@ add {
     .. "epochs needs",
     min = 0, max = 1000000000 },
   { "train.epochs", "number",
-    "passes over the rows, where steps is not set; a last step that the rows do not fill takes rows "
-    .. "of the next pass", default = 1.0, min = 0, max = 1000000 },
+    "passes over the rows, where steps is not set; a last step that the rows do not fill takes "
+    .. "rows of the next pass", default = 1.0, min = 0, max = 1000000 },
 }
 
 engine "train.prompts_per_step"

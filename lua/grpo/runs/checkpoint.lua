@@ -43,13 +43,14 @@ local function fill(tr, temporary, state)
       save_model(tr, tr.model, temporary .. "/" .. name)
     end)
   end
+  local cut = stage and stage.source.targets_truncated or 0
   local counters = {
     format = 1, step = tr.step_count, tokens_seen = tr.tokens_seen, stage = tr.stage_index,
     stage_step = stage and stage.step or 0, cursor = stage and stage.source.cursor or 0,
     stage_tokens = stage and stage.tokens or 0, stage_done = stage and stage.done or false,
     dropped = stage and stage.source.dropped or 0,
     truncated = stage and stage.source.truncated or 0,
-    targets_truncated = stage and stage.source.targets_truncated > 0 and stage.source.targets_truncated or nil,
+    targets_truncated = cut > 0 and cut or nil,
     update = tr.update_count, update_tokens = tr.update_tokens,
     stage_update = stage and stage.update or 0,
     stage_update_tokens = stage and stage.update_tokens or 0,

@@ -278,7 +278,7 @@ local function telling_group(cs)
         if rx ~= ry then return rx > ry end
         return x.index < y.index
       end)
-      if sorted[1].reward ~= sorted[#sorted].reward then return sorted end
+      if not core.rewards_tied(sorted) then return sorted end
     end
   end
   return first

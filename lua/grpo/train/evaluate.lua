@@ -229,8 +229,8 @@ end
 -- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means
 -- of the rewards, "eval/reward" (their weighted sum), "eval/sampled/reward", "eval/kl",
 -- "eval/loss", "eval/bits_per_character"; n, the rows that count, skipped, the others, unjudged,
--- those among the others whose metric is nil, targets_truncated, if there are any; samples (greedy), per_row (the metric's mean over
--- each row's samples that are judged).
+-- those among the others whose metric is nil, targets_truncated, if there are any; samples
+-- (greedy), per_row (the metric's mean over each row's samples that are judged).
 function evaluate.run(tr, n)
   local config = tr.settings
   if not config.data.eval then

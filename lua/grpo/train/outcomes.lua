@@ -1,5 +1,6 @@
 -- The outcome of each group of a step, as data.sampler's observe sees it.
 
+local core = require "grpo.core"
 local scoring = require "grpo.train.scoring"
 local statistics = require "grpo.statistics"
 
@@ -32,7 +33,7 @@ function outcomes.group(config, prompt, group, replaced)
   for _, c in ipairs(group) do zero = zero and is_zero(c.advantage) end
   return { index = prompt.index > 0 and prompt.index or nil, row = prompt.row,
     rewards = rewards, mean = mean_or_nil(rewards),
-    std = #rewards > 1 and statistics.std(rewards) or 0.0,
+    std = core.rewards_tied(group) and 0.0 or statistics.std(rewards),
     means = means(config.reward_entries, group), zero_advantage = zero or replaced or false,
     replaced = replaced or false }
 end

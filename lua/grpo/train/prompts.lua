@@ -145,7 +145,7 @@ function prompts.first(ids, n)
   return #ids > n and table.move(ids, 1, n, 1, {}) or ids
 end
 
--- The same of a source's target; one that is cut is counted in source.targets_truncated.
+-- Returns the part of a target that a source's stage learns; counts the targets that are cut.
 function prompts.first_of_target(source, ids)
   local n = source.config.sampling.max_new_tokens
   if #ids > n then source.targets_truncated = source.targets_truncated + 1 end

@@ -88,22 +88,10 @@ local function sample_again(stage, batch, slots)
   return groups
 end
 
--- Are the rewards of a group all equal, or fewer than two?
-function sampling.is_tied(group)
-  local first
-  for _, c in ipairs(group) do
-    if c.reward ~= nil then
-      if first == nil then first = c.reward end
-      if c.reward ~= first then return false end
-    end
-  end
-  return true
-end
-
 local function tied_slots(batch, n)
   local slots = {}
   for slot = 1, #batch.prompts do
-    if sampling.is_tied(batch.completions[(slot - 1) * n + 1].group) then
+    if core.rewards_tied(batch.completions[(slot - 1) * n + 1].group) then
       slots[#slots + 1] = slot
     end
   end

@@ -5,7 +5,7 @@
 --     reference_seconds = nil without a reference, groups_replaced = nil without dynamic sampling,
 --     weights = of the entries in this step }
 
-local is_tied = require "grpo.train.sampling".is_tied
+local core = require "grpo.core"
 local scoring = require "grpo.train.scoring"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
@@ -29,9 +29,9 @@ local function reward_metrics(config, completions, metrics)
   for _, c in ipairs(completions) do
     if c.reward ~= nil then totals[#totals + 1] = c.reward end
     if c.index == 1 then
-      local std = statistics.std(scoring.rewards(c.group))
-      groups, stds[#stds + 1] = groups + 1, std == std and std or 0.0
-      if is_tied(c.group) then tied = tied + 1 end
+      local is_tied = core.rewards_tied(c.group)
+      stds[#stds + 1] = is_tied and 0.0 or statistics.std(scoring.rewards(c.group))
+      groups, tied = groups + 1, tied + (is_tied and 1 or 0)
     end
   end
   metrics.reward, metrics.reward_std = statistics.mean(totals), statistics.mean(stds)
