@@ -6,33 +6,72 @@
 -- The code runs in grpo.jail: without network, other files or processes, and within limits.
 
 local errors = require "grpo.base.errors"
+local fences = require "grpo.fences"
 local options = require "grpo.options"
 
 ---@class rewards.code
 local code = {}
 
--- How programs of a language are run.  A test that is code follows the program: `before`, the test,
--- and `after`, which writes the mark that only a test reaches which has not failed.
+-- ---- the program and a test that is code ---------------------------------------------------
+--
+-- A test must not become a part of what the program has left open: a string, a comment, a here
+-- document, a condition.  So the program is read whole before the test, from a file of its own
+-- (`beside`), or is closed first.  The mark at the end is reached by a test alone that has not
+-- failed; the main file, which holds it, is gone before the program runs, where that is possible.
+
+local join = {}
+
+function join.python(test, mark)
+  return ([[__import__("os").remove(__file__)
+exec(compile(open("completion.py", "rb").read(), "completion.py", "exec"))
+%s
+print("\n%s")
+]]):format(test, mark)
+end
+
+-- The braces are read whole before the program runs, which may define aliases.
+function join.sh(test, mark)
+  return ([[{
+rm -f -- "$0"
+. ./completion.sh
+trap - EXIT
+unset -f test true false printf
+set -e
+%s
+printf "\n%%s\n" %s
+}
+]]):format(test, mark)
+end
+
+-- The test sees the program's local variables, so both are one chunk, once the program is one.
+function join.lua(test, mark)
+  return ([[os.remove(arg[0])
+local file, load = assert(io.open("completion.lua", "rb")), loadstring or load
+local program = file:read("*a"):gsub("^#[^\n]*", "")
+file:close()
+assert(load(program, "@completion.lua"))
+assert(load(program .. "\n" .. %q, "@completion.lua"))()
+]]):format(("%s\nprint(\"\\n%s\")\n"):format(test, mark))
+end
+
+-- The lines between end a comment, a template and a condition without a statement.
+function join.javascript(test, mark, program)
+  return ("%s\n/**/\n//`\n;\n%s\nconsole.log(\"\\n%s\")\n"):format(program, test, mark)
+end
+
 local languages = {
   python = { names = { "python", "python3", "py" }, command = { "python3", "main.py" },
-    file = "main.py", after = 'print("\\n%s")' },
+    file = "main.py", beside = "completion.py" },
   sh = { names = { "sh", "bash", "shell" }, command = { "sh", "main.sh" }, file = "main.sh",
-    before = "set -e", after = 'printf "\\n%%s\\n" %s' },
+    beside = "completion.sh" },
   lua = { names = { "lua" }, command = { "lua5.4", "main.lua" }, file = "main.lua",
-    after = 'print("\\n%s")' },
+    beside = "completion.lua" },
   javascript = { names = { "javascript", "js", "node" }, command = { "node", "main.js" },
-    file = "main.js", after = 'console.log("\\n%s")' },
+    file = "main.js" },
 }
 
 local function lines(text)
   return (text:sub(-1) == "\n" and text or text .. "\n"):gmatch("([^\n]*)\n")
-end
-
--- The fence that a line begins with, of at least three characters, and what follows; else nil.
-local function fence_of(line)
-  local mark, rest = line:match("^ ? ? ?(```+)(.*)$")
-  if not mark then mark, rest = line:match("^ ? ? ?(~~~+)(.*)$") end
-  return mark, rest
 end
 
 local function names_of(language)
@@ -49,23 +88,18 @@ end
 ---@return string|nil
 function code.block(text, language, which)
   local names = language and names_of(language)
-  local found, open, wanted, body
-  for line in lines(text) do
-    local mark, rest = fence_of(line)
-    if open then
-      local closes = mark and mark:sub(1, 1) == open:sub(1, 1) and #mark >= #open
-        and not rest:find("%S")
-      if closes and wanted then
-        found = table.concat(body, "\n")
-        if which == "first" then return found end
+  local function pick(blocks)
+    local found
+    for _, block in ipairs(blocks) do
+      local name = (block.info:match("^%s*([^%s{]*)") or ""):lower()
+      if not names or options.among(name, names) then
+        found = block.body
+        if which == "first" then break end
       end
-      if closes then open = nil else body[#body + 1] = line end
-    elseif mark and not (mark:sub(1, 1) == "`" and rest:find("`", 1, true)) then
-      local name = (rest:match("^%s*([^%s{]*)") or ""):lower()
-      open, wanted, body = mark, not names or options.among(name, names), {}
     end
+    return found
   end
-  return found
+  return pick(fences(text)) or pick(fences(text, true)) -- many models forget to indent in a list
 end
 
 -- Output as it is compared: without white space at the ends of lines and of the whole.
@@ -76,7 +110,7 @@ local function trimmed(text)
   return table.concat(kept, "\n")
 end
 
--- A mark that the program cannot know, except by reading its own file.
+-- A mark that the program cannot know, except by reading its own memory.
 local function new_mark()
   return ("passed-%08x%08x"):format(math.random(0, 0xFFFFFFFF), math.random(0, 0xFFFFFFFF))
 end
@@ -85,15 +119,21 @@ local function ends_with(text, ending)
   return trimmed(text):sub(-#ending) == ending
 end
 
+-- Returns the texts of the main file and of the one beside it, and the function(result) that
+-- judges the run.
+local function of_code(test, program, way)
+  if not way.join then
+    return { text = program .. "\n" .. test .. "\n" }, function(r) return r.ok end
+  end
+  local mark = new_mark()
+  return { text = way.join(test, mark, program), beside = way.beside and program .. "\n" },
+    function(r) return r.ok and ends_with(r.output, "\n" .. mark) end
+end
+
 -- Returns what a test adds to the task of a program, and the function(result) that judges it.
 local function of_test(test, program, way, where)
   if type(test) == "string" then
-    local mark = way.after and new_mark()
-    local parts = { program, way.before or "", test }
-    if mark then parts[#parts + 1] = way.after:format(mark) end
-    return { text = table.concat(parts, "\n") .. "\n" }, function(r)
-      return r.ok and (not mark or ends_with(r.output, "\n" .. mark))
-    end
+    return of_code(test, program, way)
   elseif type(test) == "table" and type(test.output) == "string" then
     local input = test.input or ""
     if type(input) ~= "string" then
@@ -156,6 +196,7 @@ local function task_of(o, way, files, added)
   for _, name in ipairs(limit_names) do task[name] = o[name] end
   for name, text in pairs(files) do task.files[name] = text end
   task.files[way.file] = added.text
+  if added.beside then task.files[way.beside] = added.beside end
   return task
 end
 
@@ -163,7 +204,7 @@ end
 local function way_of(o)
   local known = languages[o.language] or {}
   local way = { command = o.command or known.command, file = o.file or known.file,
-    before = known.before, after = known.after }
+    beside = known.beside, join = join[o.language] }
   if not way.command or not way.file then
     local names = {}
     for name in pairs(languages) do names[#names + 1] = name end

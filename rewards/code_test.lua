@@ -51,6 +51,63 @@ describe("code.block", function()
   end)
 end)
 
+describe("code.block in quotes and lists", function()
+  it("takes the indentation of the fence off the lines", function()
+    for _, case in ipairs {
+      { "  ```python\n  x = 1\n  ```", "x = 1" },
+      { "  ```python\n x\n    y\n  ```", "x\n  y" },
+      { "   ~~~~python\n   x\n   ~~~\n    y\n  ~~~~~ ", "x\n~~~\n y" }, -- a longer fence closes
+      { "  ```python\n\tx\n\t\ty\n  ```", "  x\n  \ty" },            -- two columns of a tab
+      { "```python\n\tx\n```", "\tx" },
+    } do assert.equal(case[2], code.block(case[1], "python"), case[1]) end
+  end)
+
+  it("finds fences in items", function()
+    local body = "def add(a, b):\n    return a + b\n\nx = 1"
+    local function indented(with)
+      return (("```python\n" .. body .. "\n```"):gsub("([^\n]+)", with .. "%1"))
+    end
+    for _, text in ipairs {
+      "1. Solution:\n\n" .. indented "   ", "10. Solution:\n\n" .. indented "    ",
+      "- a\n  1) b\n\n" .. indented "     ", "* a\n" .. indented "  " .. "\n* b",
+      "- " .. indented "  ":sub(3), "-\n" .. indented "  ", "-   a\n" .. indented "      ",
+      "-\ta\n\n" .. indented "\t", "1.\ta\n\t- b\n\n" .. indented "\t  ",
+      "- - - " .. indented "      ":sub(7), "123456789. a\n" .. indented "           ",
+      "1. a\nlazy\n" .. indented "      ",   -- the paragraph goes on without its indentation
+      "1. Solution:\n\n   ```python\n" .. body .. "\n```",       -- lines that are not indented
+      "1. Solution:\n" .. indented "",
+    } do assert.equal(body, code.block(text, "python"), text) end
+    assert.is_nil(code.block("1. a\n\nb\n\n" .. indented "    ", "python")) -- the list has ended
+    assert.is_nil(code.block("1. a\n\n" .. indented "       ", "python"))   -- indented code
+    assert.is_nil(code.block("1. a\n   ```python\n   x", "python"))
+    assert.is_nil(code.block("1968 was\n    ```python\n    x\n    ```", "python"))
+  end)
+
+  it("finds fences in quotes", function()
+    for _, case in ipairs {
+      { "> ```python\n> x\n>   y\n>\n> ```", "x\n  y\n" },
+      { ">```python\n>x\n>```", "x" },
+      { "> > ```python\n> > x\n> > ```", "x" },
+      { "> - a\n>\n>   ```python\n>   x\n>   ```", "x" },
+      { "- a\n  > ```python\n  > x\n  > ```", "x" },
+      { "> ```python\n> x\n```python\ny\n```", "y" },  -- the quote ends, and its fence with it
+      { "> ```python\nx\n```", nil },
+      { "- ```python\n  x\n\ntext\n\n```python\ny\n```", "y" },
+    } do assert.equal(case[2], code.block(case[1], "python"), case[1]) end
+  end)
+
+  it("is linear in the length of the text", function()
+    for _, text in ipairs { ("- "):rep(50000), (">"):rep(20000) .. ("\n>"):rep(20000),
+      ("- "):rep(200) .. ("\n"):rep(20000), (" "):rep(100000), ("```\n"):rep(25000),
+      ("1. a\n"):rep(20000), ("- "):rep(90) .. "\n" .. ((" "):rep(1000) .. "\n"):rep(100) } do
+      local limits = core.limits { instructions = 1e8, memory = 2^27 }
+      local ok, found = core.limited(limits, "reward", code.block, text, "python")
+      assert.is_true(ok, tostring(found))
+      assert.is_nil(found)
+    end
+  end)
+end)
+
 describe("code.passes", function()
   local reads = { { input = "2 3\n", output = "5" }, { input = "4 4\n", output = "8\n" },
     { input = "1 1", output = "2" }, { input = "0 9\n", output = "10" } }
@@ -72,6 +129,66 @@ describe("code.passes", function()
   runs("gives nothing to a program that ends before its tests", function()
     for _, body in ipairs { "exit 0", "kill -9 $$", "exec true", "echo passed; exit 0" } do
       assert.equal(0, score({ language = "sh" }, body, { "true" }))
+    end
+  end)
+
+  -- Programs that leave open what comes behind them, or change what a test means.
+  local fakes = {
+    sh = { "cat <<E", "cat <<'E'\nx", "alias set=:", "alias [=true test=true", "alias false=true",
+      "false() { :; }\ntest() { :; }", "trap 'exit 0' EXIT", "x='", 'x="', "x=`", "set -n",
+      "trap 'eval \"$(tail -n 3 main.sh)\"' EXIT", "exec cat main.sh", "if false; then", "(",
+      "eval \"$(tail -n 2 main.sh | head -n 1)\"; exit 0", "case x in x)", "x=$(cat <<E", "{",
+      "return 0", "while read x; do", "f() {", "\\", "false &&", "false ||", "! ",
+      "printf() { :; }", "exec 0<&-; exit" },
+    python = { '"""', "x = (", "if False:", "def f():", "x = '''", "x = 1 \\", "import sys; sys.exit(0)",
+      "import os; print(open('main.py').read()); os._exit(0)", "@print", "#", "try:", "f'''{",
+      "import atexit; atexit.register(lambda: print(open('main.py').read()))",
+      "exec(open('main.py').read().split('\\n')[-2])\nraise SystemExit" },
+    lua = { "--[[", "--[==[", "x = [[", "if false then", "do return end", "os.exit(0)", "x = (",
+      "x = '\\", "goto e", "return", "function f()", "repeat", "--", "if true then return end",
+      "for l in io.lines('main.lua') do print(l) end os.exit(0)" },
+    javascript = { "/*", "`", "if (false)", "while (false)", "for (; 0;)", "if (1) {} else", "`${",
+      "process.exit(0)", "return", "x = '\\", "if (false) {", "0 &&", "do", "x =>", "l:", "//" },
+  }
+  local failing = {
+    sh = { "false", "[ 1 = 2 ]", "test 1 = 2", "cat <<E >/dev/null\nE\nfalse", "(exit 1) # E" },
+    python = { "assert False", "'''a'''\nassert False", '"""b"""\nassert False',
+      "if True:\n  assert False" },
+    lua = { "error('no')", "--[[ x ]] error('no')", "error('no') --[==[ ]==]", "error([[no]])" },
+    javascript = { "throw 1", "throw 1 /* c */", "throw 1 // `", "/* a */ throw `b`",
+      "throw `c` // `" },
+  }
+  local programs = { sh = "sh", python = "python3", lua = "lua5.4", javascript = "node" }
+  local function not_here(language)
+    return grpo.jail.problem { command = { programs[language] } }
+  end
+
+  for _, language in ipairs { "sh", "python", "lua", "javascript" } do
+    runs("pays nothing for a program of " .. language .. " that swallows its tests", function()
+      if not_here(language) then pending "is not installed" end
+      local texts = {}
+      for i, body in ipairs(fakes[language]) do texts[i] = fenced(body, language) end
+      local passes = code.passes { language = language, wall_seconds = 60,
+        memory_mib = language == "javascript" and 4096 or nil }
+      for i, reward in ipairs(passes(texts, { tests = failing[language] })) do
+        assert.equal(0, reward, texts[i])
+      end
+    end)
+  end
+
+  runs("lets a test see what the program has defined", function()
+    for language, case in pairs {
+      sh = { "add() { echo $(($1 + $2)); }\nfalse", '[ "$(add 1 2)" = 3 ]\ncat <<E\nx\nE' },
+      lua = { "#!/usr/bin/lua\nlocal function add(a, b) return a + b end", "assert(add(1, 2) == 3)" },
+      javascript = { "const add = (a, b) => a + b", "require('assert').equal(add(1, 2), 3)" },
+      python = { "from __future__ import annotations\nimport sys\ndef add(a, b):\n  return a + b\n"
+        .. "if __name__ == '__main__': x = 1", "assert add(x, 2) == 3\nassert len(sys.argv) == 1" },
+    } do
+      if not not_here(language) then
+        local opts = { language = language, memory_mib = 4096 }
+        local reward, columns = score(opts, case[1], { case[2] })
+        assert.equal(1, reward, columns.problem)
+      end
     end
   end)
 
