@@ -44,6 +44,44 @@ done
 result "no text of a run becomes a tag" "$(cat err; grep -hoE '<(img|!--)|<script>alert' hostile-exp-001/report.html hostile-exp-001/report-overlay.html)"
 result "the policy of the page allows no other source" "$(has plain.html "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';")"
 
+# ---- rewards with the names of other columns -----------------------------------------------------------------------------------------
+cat >browse.js <<'JS'
+// Runs the page's list of completions on what stands for a document; prints what it says, and the cells with a class.
+const html = require('fs').readFileSync(process.argv[2], 'utf8');
+const data = JSON.parse(html.match(/<script type="application\/json" id="data">([^]*?)<\/script>/)[1]);
+const element = () => ({ value: '', kids: [], insertRow() { return this.appendChild(element()); }, insertCell() { return this.appendChild(element()); },
+  appendChild(x) { this.kids.push(x); return x; }, replaceChildren(...all) { this.kids = all; } });
+const all = {}, get = (id) => all[id] || (all[id] = element());
+const document = { getElementById: get, createElement: element, createTextNode: (t) => ({ textContent: t }) };
+const source = html.match(/function completions\(\) \{[^]*?\n\}\n/)[0];
+const show = new Function('document', source + 'return completions();')(document);
+const say = (what) => console.log(what + ': ' + get('where').textContent);
+show(data.completions); say('all');
+const row = get('completions').kids[1].kids[0].kids;
+console.log('classes: ' + row.map((cell, i) => cell.className ? i + cell.className : '').filter(Boolean).join(' ').replace('plus', 'sign').replace('minus', 'sign'));
+get('from').value = '2'; get('from').oninput(); say('from step 2');
+get('from').value = ''; get('find').value = '='; get('find').oninput(); say('with =');
+get('find').value = ''; get('ends').value = 'length'; get('ends').onchange(); say('cut off');
+get('ends').value = ''; get('completions').kids[0].kids[0].kids.forEach((head) => head.onclick()); say('sorted');
+JS
+# named NAME : a run whose only reward has this name, and what its page says
+named() {
+  experiment named.lua '' "{ name = '$1', fn = function(text) return select(2, text:gsub('%d', '')) / 6 end }"
+  "$GRPO" run named.lua --quiet --dir named --as "$1" --steps 3 >/dev/null 2>err || show err
+  "$GRPO" report "named/$1" >/dev/null 2>err || show err
+  node browse.js "named/$1/report.html"
+}
+if command -v node >/dev/null; then
+  named fine >fine; cat fine
+  for name in text prompt step reward advantage length finish completion id group index __proto__ constructor toString total mean; do
+    named $name >other 2>&1
+    cmp -s fine other || { echo "$name:"; diff fine other; }
+  done >names
+  result "a reward may have the name of any other column" "$(grep -q 'from step 2: [1-9]' fine || cat fine; cat names)"
+else
+  result "a reward may have the name of any other column # SKIP needs node"
+fi
+
 # ---- a page that follows a run -------------------------------------------------------------------------------------------------------
 refuses() { "$GRPO" report "$@" >out 2>err; [ $? = 2 ] && grep -q -- '--serve follows one run' err || show out err; }
 result "--serve follows one run and writes nothing" "$(refuses exp-001 short-001 --serve; refuses exp-001 --serve --out x.html)"

@@ -57,14 +57,16 @@ mark { background:#fde68a; color:#111 } .plus { color:var(--good) } .minus { col
 ]]
 
 -- Rows are lists in the order of `columns`.  The script sets everything as text, never as HTML.
+-- Columns are known by their places, since rewards may have the names of other columns.
 local completions_script = [[
 function completions() {
-  var columns = [], rows = [], at = {}, page = 0, PER = 50, sort = null;
+  var columns = [], rows = [], at = { step: 0, prompt: 1, text: 2 }, page = 0, PER = 50, sort = null;
   var table = document.getElementById('completions'), find = document.getElementById('find');
   var from = document.getElementById('from'), to = document.getElementById('to');
   var ends = document.getElementById('ends');
   var shown = rows;
 
+  function textOf(v) { return v === null ? '' : String(v); }
   function value(row, i) { return row[i] === null ? -Infinity : row[i]; }
 
   function choose() {
@@ -72,8 +74,8 @@ function completions() {
     var high = to.value === '' ? Infinity : +to.value, finish = ends.value;
     shown = rows.filter(function (r) {
       return r[at.step] >= low && r[at.step] <= high && (!finish || r[at.finish] === finish) &&
-        (!words || r[at.text].toLowerCase().indexOf(words) >= 0 ||
-          r[at.prompt].toLowerCase().indexOf(words) >= 0);
+        (!words || textOf(r[at.text]).toLowerCase().indexOf(words) >= 0 ||
+          textOf(r[at.prompt]).toLowerCase().indexOf(words) >= 0);
     });
     shown = shown.map(function (r, i) { return [r, i]; }).sort(function (a, b) {
       var x = value(a[0], sort.by), y = value(b[0], sort.by);
@@ -107,7 +109,7 @@ function completions() {
       th.textContent = c + (sort.by === i ? (sort.down ? ' \u25be' : ' \u25b4') : '');
       th.onclick = function () {
         var number = typeof (rows[0] || [])[i] === 'number';
-        sort = { by: i, down: sort.by === i ? !sort.down : number && c !== 'step' };
+        sort = { by: i, down: sort.by === i ? !sort.down : number && i !== at.step };
         chooseAnew();
       };
       line.appendChild(th);
@@ -117,11 +119,15 @@ function completions() {
     shown.slice(page * PER, page * PER + PER).forEach(function (r) {
       var tr = body.insertRow();
       r.forEach(function (v, i) {
-        var td = tr.insertCell(), name = columns[i];
-        if (name === 'text' || name === 'prompt') { td.className = name; mark(td, v); return; }
+        var td = tr.insertCell();
+        if (i === at.text || i === at.prompt) {
+          td.className = columns[i];
+          mark(td, textOf(v));
+          return;
+        }
         if (typeof v === 'number' && v % 1) v = +v.toPrecision(4);
         td.textContent = v === null ? '\u2013' : v;
-        if (name === 'advantage' && v !== null)
+        if (i === at.advantage && v !== null)
           td.className = v > 0 ? 'plus' : v < 0 ? 'minus' : '';
       });
     });
@@ -139,8 +145,8 @@ function completions() {
   return function (data) {
     columns = data.columns;
     rows = data.rows;
-    at = {};
-    columns.forEach(function (c, i) { at[c] = i; });
+    at.advantage = columns.length - 3;
+    at.finish = columns.length - 1;
     if (!sort || sort.by >= columns.length) sort = { by: at.step, down: data.newest };
     choose();
   };
