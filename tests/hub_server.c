@@ -17,10 +17,10 @@
  * A POST to /score is the question to a judge, { "prompt": ..., "answers": [...] }; its answer,
  * { "scores": [...] }, counts the digits of each.
  *
- * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After), cut (after ARGUMENT bytes), flip
- * (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges), shift (the range
- * begins ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect (to ARGUMENT),
- * tag (another ETag), commit (another X-Repo-Commit).
+ * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After, in which _ is a blank), cut (after
+ * ARGUMENT bytes), flip (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges),
+ * shift (the range begins ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect
+ * (to ARGUMENT), tag (another ETag), commit (another X-Repo-Commit).
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -409,12 +409,16 @@ static void answer_resolve(const Request *r, const char *kind, char *place) {
 
 static void answer_fault(const Request *r) {
   char headers[512] = "";
-  const char *argument = r->fault.argument, *after = strchr(argument, ':');
+  char argument[256];
+  snprintf(argument, sizeof argument, "%s", r->fault.argument);
+  char *after = strchr(argument, ':');
   if (is_fault(r, "redirect")) {
     snprintf(headers, sizeof headers, "Location: %s\r\n", argument);
     answer(r, 302, headers, "", 0);
     return;
   }
+  for (char *c = after; c && *c; c++)
+    if (*c == '_') *c = ' ';
   if (after) snprintf(headers, sizeof headers, "Retry-After: %s\r\n", after + 1);
   answer(r, atoi(argument), headers, "", 0);
 }

@@ -202,8 +202,23 @@ static Status add_headers(HttpTransfer *t, const HttpRequest *r) {
   return add_header(t, range);
 }
 
+static bool shows_secret(const HttpRequest *r) {
+  static const char name[] = "authorization:";
+  for (const char *const *h = r->headers; h && *h; h++)
+    if (strncasecmp(*h, name, sizeof name - 1) == 0) return true;
+  return false;
+}
+
+/* A proxy reads what is not encrypted, so a secret goes to the server itself, or through a tunnel
+ * whose own request does not hold it. */
+static void set_proxy(CURL *e, const HttpRequest *r) {
+  lib.setopt(e, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE);
+  if (strncmp(r->url, "http:", 5) == 0 && shows_secret(r)) lib.setopt(e, CURLOPT_PROXY, "");
+}
+
 static Status set_options(HttpTransfer *t, const HttpRequest *r) {
   CURL *e = t->easy;
+  set_proxy(e, r);
   lib.setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
   lib.setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
   lib.setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);

@@ -1,7 +1,8 @@
 /* http.h - one GET request at a time, by libcurl, which is loaded when it is first asked for.
  *
  * A transfer is made, stepped until it is done, and ended.  Certificates are always verified, and
- * no redirect is followed: the caller decides which headers another host may see.  What the network
+ * no redirect is followed: the caller decides which headers another host may see.  A request that
+ * is not encrypted goes past a proxy if it has an Authorization header.  What the network
  * or the server does wrong is in the response (`problem`); a Status says that this machine
  * failed.
  */

@@ -78,6 +78,12 @@ result "what was there already is not brought again" "$(whole org/seven $newer $
 check "a tag" "$GRPO" pull org/seven@v1
 result "is a reference of its own" "$([ "$(cat cache/models--org--seven/refs/v1)" = $commit ] || echo other)"
 check "a commit" "$GRPO" pull org/seven@$commit
+other=3333333333333333333333333333333333333abc
+for name in $other ${other^^}; do
+  printf %s $commit >"$hub/models/org/seven/refs/$name"
+  says "another commit than the one that was asked for" 3 "^grpo: org/seven@$name: the server answers with another commit, $commit; ask the Hub" "$GRPO" pull org/seven@$name
+done
+result "is not taken" "$(ls cache/models--org--seven/refs | grep -i $other)"
 says "a revision that there is not" 3 'org/seven@v9: the Hub does not have this revision' "$GRPO" pull org/seven@v9
 says "a name that there is not" 3 'org/none: the Hub does not have it \(404\)' "$GRPO" pull org/none
 says "a word that is not a name" 2 '../x is not a name of the Hub' "$GRPO" pull ../x
@@ -126,6 +132,10 @@ passes "a file that is short, once" "short 1 7 $weights?"
 passes "a small file that is wrong, once" "flip 1 3 config.json"
 passes "429 with Retry-After" "status 1 429:1 $weights"
 result "waits as long as it is asked" "$(grep -q 'model.safetensors: the server answered 429; trying again in 1 s' err || show err)"
+for wait in 1e300 -5 nan inf 0x7fff 1e1 '' ' ' x 'Wed, 21 Oct 2099 07:28:00 GMT'; do
+  passes "429 with Retry-After: '$wait'" "status 1 429:${wait// /_} $weights"
+  result "Retry-After: '$wait' is no wait" "$(grep -q 'the server answered 429; trying again in 0.02 s' err || show err)"
+done
 passes "429 for the list" "status 2 429:0 /tree/"
 passes "500, 502, 503 and 504" "status 1 500 /api/" "status 1 502 /tree/" "status 1 503 README" "status 1 504 config.json"
 passes "a list that is cut" "cut 1 20 /revision/"
@@ -161,6 +171,7 @@ fails "another commit" 3 'comes from commit ffff.*, but 2222' "commit 9 0 config
 fails "503 for ever" 5 'README.md: the server answered 503' "status 99 503:0 README"
 fails "cut for ever" 5 'model.safetensors: ' "cut 99 0 $weights?"
 fails "a wait that is too long" 5 'answered 429 and asks to wait 86400 seconds; try again later' "status 9 429:86400 README"
+fails "a wait without end" 5 'answered 429 and asks to wait 1e\+25 seconds; try again later' "status 9 429:10000000000000000000000000 README"
 fails "403" 2 'the Hub refuses it \(403\): accept its terms at .*/org/seven, and no token is set' "status 9 403 README"
 fails "404 for a file" 3 'README.md: the Hub does not have it \(404\)' "status 9 404 README"
 fails "a redirect in a circle" 5 'redirects in a circle' "redirect 99 /again README" "redirect 99 /again /again"
@@ -185,6 +196,11 @@ result "is in no file of the cache" "$(grep -r hf_secret cache)"
 fresh; faults "redirect 1 $cdn/models/org/seven/$newer/config.json /config.json"
 HF_TOKEN=hf_secret "$GRPO" pull org/seven >out 2>err
 result "a redirect of any file to another host goes without it" "$(whole org/seven $newer $newer; grep '^cdn.*hf_secret' "$hub/log")"
+for proxy in http_proxy all_proxy; do
+  fresh
+  env no_proxy=127.0.0.2 "$proxy=${cdn%/}" HF_TOKEN=hf_secret "$GRPO" pull org/seven >out 2>err
+  result "$proxy does not see the token" "$(whole org/seven $newer $newer; grep '^cdn.*hf_secret' "$hub/log")"
+done
 rm "$hub/models/org/seven/private"
 says "a token with a line break" 2 'HF_TOKEN: the token holds a blank' env HF_TOKEN=$'a\nHost: b' "$GRPO" pull org/seven
 says "a token and an address that does not encrypt" 5 'grpo: org/seven: ' \

@@ -46,7 +46,7 @@ local command = {
       { "GRPO_RETRY_SECONDS", "the wait before the first repetition of a request that failed "
         .. "(default: 0.5); each further wait is twice as long, and the sixth failure in a row "
         .. "ends the pull" },
-      { "https_proxy", "a proxy, as curl reads it" },
+      { "https_proxy", "a proxy, as curl reads it; a token without encryption goes past it" },
     },
     "Exit status: 0 it is there, 2 the Hub refuses it or NAME is wrong, 3 the Hub does not have it "
       .. "or sent wrong bytes, 5 the network or the disk failed.",

@@ -20,12 +20,20 @@ local cachedir_tag = "Signature: 8a477f597d28d172789f06886806bc55\n"
 
 -- ---- what there is -----------------------------------------------------------------------------
 
+local function is_commit(revision)
+  return #revision == 40 and not revision:find("%X")
+end
+
 -- Returns the commit that a revision stands for and its files.
 local function describe(hub, job)
   local api = ("%s/api/%ss/%s"):format(hub.endpoint, job.kind, remote.escaped(job.repo, "/"))
   local text = hub:text(api .. "/revision/" .. remote.escaped(job.revision), job.name, job,
     SMALL_ANSWER)
   local commit, files = listing.commit(text, job.name), {}
+  if is_commit(job.revision) and job.revision:lower() ~= commit then
+    errors.raise_plain("EFORMAT", "%s: the server answers with another commit, %s; ask the Hub "
+      .. "that has this one (HF_ENDPOINT), or name a branch or a tag", job.name, commit)
+  end
   local url = ("%s/tree/%s?recursive=true"):format(api, commit)
   for page = 1, MAX_PAGES do
     local body, headers = hub:text(url, job.name, job, listing.MAX_PAGE)

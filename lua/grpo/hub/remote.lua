@@ -139,9 +139,15 @@ local function reason(response)
   return ("the server answered %d"):format(response.status)
 end
 
+-- The seconds that a server asks to wait; nil: it does not say, or by a date.
+local function asked_wait(response)
+  local text = response.headers and response.headers["retry-after"] or ""
+  return tonumber(text:match("^%s*(%d+)%s*$"))
+end
+
 -- Seconds to wait before the n-th repetition.
 local function wait_of(response, n)
-  local asked = tonumber(response.headers and response.headers["retry-after"] or nil)
+  local asked = asked_wait(response)
   local first = tonumber(variable "GRPO_RETRY_SECONDS") or 0.5
   return math.max(asked or 0, math.min(first * 2 ^ (n - 1), LONGEST_WAIT)), asked
 end
@@ -166,8 +172,8 @@ function remote:get(url, what, o)
     local wait, asked = wait_of(response, failures)
     if failures > MAX_ERRORS or cuts > MOST_CUTS then return response, first end
     if asked and asked > LONGEST_WAIT then
-      errors.raise_plain("EIO", "%s: %s and asks to wait %d seconds; try again later", what,
-        reason(response), asked // 1)
+      errors.raise_plain("EIO", "%s: %s and asks to wait %.16g seconds; try again later", what,
+        reason(response), asked)
     end
     self.show.note(("%s: %s; trying again in %.3g s"):format(what, reason(response), wait))
     core.process.sleep(wait)
