@@ -406,7 +406,10 @@ Status file_link_replace(const char *target, const char *path) {
     if (!name) return fail(GRPO_ENOMEM, "%s: no memory for the path", path);
     rc = symlink(target, name);
   }
-  Status s = rc == 0 ? file_rename(name, path) : system_failed("make the link", path, errno);
+  const bool none = rc != 0 && (errno == EPERM || errno == ENOSYS || errno == EOPNOTSUPP);
+  Status s = rc == 0 ? file_rename(name, path)
+             : none  ? fail(GRPO_EARG, "cannot make the link %s: its file system has none", path)
+                     : system_failed("make the link", path, errno);
   if (rc == 0 && s != GRPO_OK) unlink(name);
   mem_free(name);
   return s;

@@ -144,10 +144,13 @@ static int l_clock(lua_State *L) {
   return 1;
 }
 
+/* The clock may be wrong; the time is one that a date of four digits can show. */
 static int l_wall(lua_State *L) {
+  const double last = 253402300799.0;
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  const double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  lua_pushnumber(L, now < 0 ? 0 : now > last ? last : now);
   return 1;
 }
 

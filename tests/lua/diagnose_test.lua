@@ -141,6 +141,16 @@ describe("diagnosis", function()
     assert.same({}, told(60, series(function(t, wave)
       return { reward = flat(wave), ["completions/mean_length"] = 100 + 200 * t }
     end), { fixed_length = true }))
+    for _, length in ipairs { 1, 4, 8, 16 } do -- nothing runs away within a short limit
+      assert.same({}, told(60, series(function(t, wave)
+        return { reward = flat(wave), ["completions/clipped_ratio"] = 0.05 + 0.4 * t,
+          ["completions/mean_length"] = length * (0.9 + 0.1 * t) }
+      end)))
+    end
+    assert.same({}, told(60, series(function(t, wave)
+      return { reward = flat(wave), ["completions/clipped_ratio"] = 0.05 + 0.4 * t,
+        ["completions/mean_length"] = 200 - 80 * t } -- they get shorter
+    end)))
   end)
 
   it("compares with the steps of its own stage", function()

@@ -25,6 +25,43 @@ local function with_hook(name, hook)
   return trainer.new(experiment(function(t) t.hooks = { [name] = hook } end))
 end
 
+describe("data.prompt and data.target", function()
+  local function first_of(name, value)
+    local t = trainer.new(experiment(function(e)
+      e.data[name] = function() return value end
+    end))
+    local stage = t:current_stage()
+    return stage.source:next()
+  end
+
+  it("names what is no prompt: no ids, no messages", function()
+    for _, case in ipairs {
+      { {}, "an empty list" }, { { role = "user" }, "a table that is no list" },
+      { { true }, "a list whose first item is a boolean" },
+      { { "ab" }, "a list whose first item is a string" }, { true, "a boolean" },
+    } do
+      tiny.refused("data.prompt: returned " .. case[2] .. " for a row %(it has prompt%), want a s",
+        function() first_of("prompt", case[1]) end)
+    end
+    for _, case in ipairs {
+      { { 1.5 }, 1, "1.5" }, { { 2 ^ 40 }, 1, "1099511627776" }, { { 1, -1 }, 2, "-1" },
+      { { 1, "x" }, 2, "a string" }, { { 0 / 0 }, 1, "" }, { { 1 / 0 }, 1, "inf" },
+      { { 1, {} }, 2, "a table" },
+    } do
+      for _, name in ipairs { "prompt", "target" } do
+        local want = ("data.%s: item %d of the list for a row is %s"):format(name, case[2], case[3])
+        tiny.refused(want:gsub("%-", "%%-"), function() first_of(name, case[1]) end)
+      end
+    end
+  end)
+
+  it("takes whole numbers as ids", function()
+    local prompt = first_of("prompt", { 1.0, 2 })
+    assert.same({ 1, 2 }, prompt.ids)
+    assert.equal("integer", math.type(prompt.ids[1]))
+  end)
+end)
+
 -- A new run's directory in `root`, as nobody's process has it.
 local function directory(root)
   return rundir.create(root, { name = "tiny", script = "none", args = {}, overrides = {},

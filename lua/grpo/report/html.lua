@@ -52,7 +52,8 @@ local function facts_of(source)
     { "script", info.script or false }, { "model", model_path(run) or false },
     { "stages", #run.stages > 1 and stage_options.kinds(run) },
     { "started", when(info.started) or false },
-    { "took", ended and info.started and ("%.1f s"):format(ended - info.started) },
+    { "took", ended and info.started and (ended >= info.started
+      and ("%.1f s"):format(ended - info.started) or "unknown, because the clock went back") },
     { "held-out rows", unjudged > 0 and ("%s, and %s that cannot be judged"):format(
       value_text(source.evals.last.n), value_text(unjudged)) },
     { "tokens", last.num_tokens and display.thousands(math.tointeger(last.num_tokens)) or false },

@@ -79,9 +79,18 @@ function checkpoint.write(tr, dir, run)
   error(err, 0)
 end
 
-local function link(run_dir, name, target)
+-- run: is told, once, that the file system has no symbolic links; nil: nobody is
+local function link(run_dir, name, target, run)
   local path = run_dir .. "/" .. name
-  local ok, message = fs.link(target, path)
+  local ok, message, code = fs.link(target, path)
+  if code == "EARG" then
+    if run and not run.has_no_links then
+      run.has_no_links = true
+      run:note("note: the file system has no symbolic links, so there is no 'latest' and 'best'; "
+        .. "every command finds the newest checkpoint, and others by their directories")
+    end
+    return
+  end
   if not ok and fs.list(path) and not fs.readlink(path) then
     errors.raise_plain("EFORMAT", "%s: it is a directory, but the run's link to a checkpoint "
       .. "belongs there; move it away or remove it", path)
@@ -94,7 +103,9 @@ function checkpoint.prune(tr)
   local directory, keep = tr.directory, tr.settings.checkpoint.keep
   local run_dir = directory.dir
   directory:check_place()
-  local best, steps = fs.readlink(run_dir .. "/best"), core.checkpoint_steps(run_dir)
+  local best = fs.readlink(run_dir .. "/best")
+    or tr.best_step and core.checkpoint_name(tr.best_step)
+  local steps = core.checkpoint_steps(run_dir)
   for i = 1, #steps - math.max(1, keep) do
     local name = core.checkpoint_name(steps[i])
     local ok, err = true, nil
@@ -120,14 +131,14 @@ function checkpoint.save(tr)
     run:check_place() -- that may have taken long
     tr.saved_step = tr.step_count
   end
-  link(run_dir, "latest", relative)
+  link(run_dir, "latest", relative, run)
   checkpoint.prune(tr)
   return dir
 end
 
 function checkpoint.mark_best(tr)
   tr.directory:check_place()
-  link(tr.directory.dir, "best", core.checkpoint_name(tr.step_count))
+  link(tr.directory.dir, "best", core.checkpoint_name(tr.step_count), tr.directory)
 end
 
 -- Returns the directory of a run's newest checkpoint, nil when there is none yet.  Raises when it

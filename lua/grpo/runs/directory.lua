@@ -430,7 +430,8 @@ function Run:sync_logs()
 end
 
 function Run:note(text)
-  self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ"), text))
+  self.text_log:put(("%s %s\n"):format(os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(core.wall())),
+    text))
 end
 
 -- Saves a line as it was shown; `grpo logs` shows it again.
@@ -480,7 +481,7 @@ end
 -- Writes at most once per second.
 function Run:heartbeat(step, steps)
   local now = core.wall()
-  if now - (self.info.heartbeat or 0) < 1 then return end
+  if math.abs(now - (self.info.heartbeat or 0)) < 1 then return end -- the clock may go back
   self:set_state("running", { step = step, steps = steps })
 end
 

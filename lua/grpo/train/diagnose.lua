@@ -8,6 +8,9 @@ local diagnose = {}
 local WINDOW = 5 -- a pattern must hold for so many steps in a row
 local AGAIN = 100 -- and is told again, once it was gone, after so many steps at the earliest
 
+-- A mean length, in tokens, up to which nothing runs away.
+local SHORT = 16
+
 -- Bounds of the KL in nats a token: from a model that the policy began as, and from one that it may
 -- be far from at the first step (a bigram, random weights).
 local KL_BOUND, FAR_KL_BOUND = 0.5, 10
@@ -79,7 +82,8 @@ local rules = {
       local cut = watcher:trend "completions/clipped_ratio"
       if watcher.fixed_length or not of or not watcher:reward_is_no_higher() then return false end
       return of.now > 1.5 * of.first and of.now > of.first + 8
-        or cut and cut.now > 0.3 and cut.now > cut.first + 0.2
+        or cut and cut.now > 0.3 and cut.now > cut.first + 0.2 and of.now > SHORT
+          and of.now >= of.first
     end,
     line = "length runs away: completions have gone from %.0f to %.0f tokens, and %.0f %% are cut "
       .. "off (%.0f %% at first), while the reward is no higher; try rewards.length.soft_overlong, "

@@ -14,6 +14,7 @@ local row_sampler = require "grpo.train.row_sampler"
 local turns = require "grpo.dialogue.turns"
 
 local prompts = {}
+local MOST_ID = 2 ^ 31 - 1
 
 local function complain(config, path, format, ...)
   errors.raise_at(origins.position(config, path), "EARG", path .. ": " .. format, ...)
@@ -27,7 +28,20 @@ local function encode(config, tokenizer, text, special)
 end
 
 local function is_ids(v)
-  return type(v) == "table" and math.type(v[1]) == "integer"
+  return type(v) == "table" and type(v[1]) == "number"
+end
+
+-- The ids of a list, as integers.
+local function ids_of(config, option, list)
+  local ids = {}
+  for i, v in ipairs(list) do
+    ids[i] = math.tointeger(type(v) == "number" and v or nil)
+    if not ids[i] or ids[i] < 0 or ids[i] > MOST_ID then
+      complain(config, option, "item %d of the list for a row is %s, want the id of a token: 0, 1 "
+        .. "...", i, type(v) == "number" and ("%.17g"):format(v) or "a " .. type(v))
+    end
+  end
+  return ids
 end
 
 -- The first observation stands behind the prompt: in the last message, when that is the user's,
@@ -43,6 +57,15 @@ local function with_observation(prompt, observation)
     list[#list + 1] = { role = "user", content = observation }
   end
   return list
+end
+
+-- What is there in place of a prompt.
+local function described(v)
+  if v == nil then return "nothing" end
+  if v == core.json_null then return "null" end
+  if type(v) ~= "table" then return "a " .. type(v) end
+  if v[1] ~= nil then return "a list whose first item is a " .. type(v[1]) end
+  return next(v) == nil and "an empty list" or "a table that is no list"
 end
 
 -- The fields of a row without a prompt: " (it has answer, question)".
@@ -76,13 +99,15 @@ function prompts.render(config, tokenizer, row, number, held_out)
     return { text = prompt, ids = encode(config, tokenizer, prompt, true),
       observation = observation }
   end
-  if is_ids(prompt) then return { text = tokenizer:decode(prompt), ids = prompt } end
-  if type(prompt) ~= "table" then
-    local kind = prompt == core.json_null and "null" or type(prompt)
-    local got = prompt == nil and "nothing" or kind == "null" and kind or "a " .. kind
+  if is_ids(prompt) then
+    local ids = ids_of(config, "data.prompt", prompt)
+    return { text = tokenizer:decode(ids), ids = ids }
+  end
+  if type(prompt) ~= "table" or type(prompt[1]) ~= "table" then
+    local got = described(prompt)
     complain(config, "data.prompt",
       "%s for a row%s, want a string, a list of ids or a list of messages",
-      render and "returned " .. got or "row.prompt is " .. kind, fields_of(row))
+      render and "returned " .. got or "row.prompt is " .. got, fields_of(row))
   end
   local text = turns.rendered(config, tokenizer, prompt, true)
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false),
@@ -118,7 +143,8 @@ end
 -- nothing for the row.  Second result, for a list of strings: which tokens are the model's.
 function prompts.target(config, tokenizer, row)
   local target = config.data.target and config.data.target(row)
-  if target == nil or is_ids(target) then return target end
+  if is_ids(target) then return ids_of(config, "data.target", target) end
+  if target == nil then return nil end
   local parts = type(target) == "string" and { target } or target
   if type(parts) ~= "table" then
     complain(config, "data.target", "returned a %s for a row, want a string or a list of ids",
