@@ -82,8 +82,8 @@ local function take_containers(line, around)
   return #around
 end
 
--- Does this line go on with the paragraph before it, without the marks of what is around that?
-local function goes_on(line)
+-- Is this line text that continues a paragraph, also without the marks of what is around that?
+local function is_text(line)
   local text = rest_of(line)
   return not (text:find("^%s*$") or text:find("^ ? ? ?```") or text:find("^ ? ? ?~~~")
     or text:find("^ ? ? ?#+%s"))
@@ -180,9 +180,9 @@ return function(text, loose)
       local kept = table.move(around, 1, #around, 1, {})
       cut(around, matched)
       local began = open_containers(line, around)
-      local lazy = not began and paragraph and goes_on(line)
+      local lazy = not began and paragraph and is_text(line)
       if lazy then around = kept end
-      paragraph = goes_on(line)
+      paragraph = is_text(line)
       open = open_fence(line, around)
     end
   end

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/regex.h"
 #include "base/version.h"
+#include "base/visible.h"
 #include "formats/decompress.h"
 #include "formats/yaml.h"
 #include "kern/blas.h"
@@ -195,9 +196,7 @@ static int l_term_width(lua_State *L) {
   return 1;
 }
 
-static int write_all(lua_State *L, int fd) {
-  size_t n;
-  const char *s = check_string(L, 1, &n);
+static int write_all(lua_State *L, int fd, const char *s, size_t n) {
   while (n) {
     ssize_t done = write(fd, s, n);
     if (done < 0 && errno == EINTR) continue;
@@ -225,13 +224,42 @@ static int l_screen_line(lua_State *L) {
   return 0;
 }
 
-static int l_err(lua_State *L) { return write_all(L, STDERR_FILENO); }
+/* visible(text): as a terminal may get it (visible.h) */
+static int l_visible(lua_State *L) {
+  size_t n;
+  const char *s = check_string(L, 1, &n);
+  Buf *b = push_buf(L);
+  visible_put(b, s, n);
+  push_bytes(L, b);
+  return 1;
+}
+
+/* Writes the string on top to a descriptor; a terminal obeys nothing in it. */
+static int write_text(lua_State *L, int fd) {
+  size_t n;
+  check_string(L, 1, NULL);
+  lua_settop(L, 1);
+  if (isatty(fd)) l_visible(L);
+  const char *s = lua_tolstring(L, -1, &n);
+  return write_all(L, fd, s, n);
+}
+
+static int l_err(lua_State *L) { return write_text(L, STDERR_FILENO); }
 
 static int l_out(lua_State *L) {
   fflush(stdout); /* so that what print() has buffered comes first */
-  if (write_all(L, STDOUT_FILENO) == 2)
+  if (write_text(L, STDOUT_FILENO) == 2)
     return raise_new(L, GRPO_EIO, "cannot write to standard output: %s", lua_tostring(L, -1));
   return 1;
+}
+
+/* draw(descriptor, text): as out() and err(), with escape sequences of the program's own */
+static int l_draw(lua_State *L) {
+  size_t n;
+  const int fd = (int)check_integer(L, 1, STDOUT_FILENO, STDERR_FILENO);
+  const char *s = check_string(L, 2, &n);
+  fflush(stdout);
+  return write_all(L, fd, s, n);
 }
 
 /* ---- signals ------------------------------------------------------------------------ */
@@ -365,11 +393,12 @@ static int l_mem(lua_State *L) {
 
 CORE_PART(system) {
   static const luaL_Reg functions[] = {
-      FN(binary),       FN(clock),           FN(doctor),      FN(err),          FN(getpid),
-      FN(hostname),     FN(isatty),          FN(mem),         FN(notice),       FN(out),
-      FN(screen_line),  FN(set_memory),      FN(set_threads), FN(signal_count), FN(signal_take),
-      FN(signal_waits), FN(signals_install), FN(term_width),  FN(threads),      FN(version),
-      FN(wall),         {NULL, NULL}};
+      FN(binary),       FN(clock),           FN(doctor),       FN(draw),
+      FN(err),          FN(getpid),          FN(hostname),     FN(isatty),
+      FN(mem),          FN(notice),          FN(out),          FN(screen_line),
+      FN(set_memory),   FN(set_threads),     FN(signal_count), FN(signal_take),
+      FN(signal_waits), FN(signals_install), FN(term_width),   FN(threads),
+      FN(version),      FN(visible),         FN(wall),         {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   push_none(L);
   lua_setfield(L, -2, "none");

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
+#include "base/visible.h"
 #include "formats/json.h"
 #include "os/file.h"
 #include "testing.h"
@@ -22,6 +23,31 @@ static const char *pieces(const char *s, size_t n) {
   return out;
 }
 #define PIECES(s) pieces(s, sizeof s - 1)
+
+/* What a terminal gets of s. */
+static const char *visible(const char *s, size_t n) {
+  static char out[128];
+  Buf b = {0};
+  visible_put(&b, s, n);
+  snprintf(out, sizeof out, "%s", b.data ? b.data : "");
+  buf_free(&b);
+  return out;
+}
+#define VISIBLE(s) visible(s, sizeof s - 1)
+
+TEST(a_terminal_obeys_nothing_in_a_text) {
+  CHECK_STR(VISIBLE("a\x1b]0;pwn\x07"
+                    "b\r\n\tc"),
+            "a\\x1b]0;pwn\\x07b\\x0d\n\tc");
+  CHECK_STR(VISIBLE("\x00\x7f\xc2\x9b"
+                    "31m\x9b"
+                    "31m"),
+            "\\x00\\x7f\\x9b31m\\x9b31m");
+  CHECK_STR(VISIBLE("\xe2\x80\xaegpj\xe2\x81\xa6\xd8\x9c\xe2\x80\x8e"), "?gpj???");
+  CHECK_STR(VISIBLE("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 \xe2\x80\x94"),
+            "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 \xe2\x80\x94");
+  CHECK_STR(VISIBLE("\xff\xc3"), "\xff\xc3");
+}
 
 TEST(every_code_point_survives_encoding_and_decoding) {
   for (uint32_t cp = 0; cp <= 0x10ffff; cp++) {

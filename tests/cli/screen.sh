@@ -40,6 +40,32 @@ result "a pipe gets the same lines, without a live line" \
 COLUMNS=40 on 40 run exp.lua --dir narrow
 result "in 40 columns no step takes a second row" "$(lacks "$live" shown; has bytes 'reward [0-9.]+ (\| )?ETA [0-9]+s'; lacks "$escape\\[[0-9]+A" bytes)"
 
+# ---- names and files from elsewhere ------------------------------------------------------------------------------------------------
+evil=$'x\e]0;pwn\a\r\e[31m\xc2\x9b2J\n\u202eb'
+mkdir -p odd; cp -r wide/exp-001 "odd/$evil"; unsummed "odd/$evil"; cp exp.lua "odd/$evil.lua"
+echo "2026-01-01T00:00:00Z note: $evil" | tr '\n' ' ' >>"odd/$evil/run.log"; printf '%s\n' "$evil" >>"odd/$evil/output.log"
+sed -i "s/\"name\": \"[^\"]*\"/\"name\": \"a\\\\u001b]0;pwn\\\\u0007\"/" "odd/$evil/config.json"
+echo "return { a = 'b\e]0;pwn\a' }" >odd/evil.lua; echo "x: ["$'\e]0;pwn\a' >odd/evil.yaml
+# quiet WORDS... : what the terminal gets holds no sequence but colours and those of the live line
+quiet() {
+  timeout 60 ./terminal -w 130 -l bytes "$GRPO" "$@" >shown 2>&1
+  [ -s bytes ] || echo "nothing is shown"
+  LC_ALL=C sed "s/$escape\\[[0-9;]*[mAJK]//g" bytes | LC_ALL=C grep -qE $'[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae' && { echo "grpo $*:"; cat -v bytes; }
+  LC_ALL=C grep -qF "$escape[31m"$'\xc2' bytes && cat -v bytes
+}
+for words in "runs --dir odd" "diff odd/* odd/*" "diff wide/exp-001 odd/*" "report odd/*/" "logs odd/*/" "eval odd/*/" "replay odd/*/" "stop odd/*/" "attach odd/*/" \
+  "run odd/x*.lua --quiet" "run odd/evil.lua" "check odd/evil.lua" "check odd/evil.yaml" "chat odd/*/run.json" "generate odd/*/latest 1+1=" "export odd/*/ out.gguf" \
+  "test odd/x*.lua" "sweep odd/x*.lua train.lr=1e-3 --dir odd" "run --resume=odd/*/" "run $evil.lua" "$evil" "help $evil" "run exp.lua $evil=1" "pull $evil" "doctor"; do
+  # shellcheck disable=SC2046,SC2086  # patterns become the words
+  case $words in
+  *"$evil"*) mapfile -d '' -t list < <(IFS=' '; printf '%s\0' "${words%% *}" "${words#* }") ;;
+  *) IFS=' ' read -r -a parts <<<"$words"; list=(); for part in "${parts[@]}"; do IFS= ; for one in $part; do list+=("$one"); done; unset IFS; done ;;
+  esac
+  result "a terminal obeys no name and no file: ${words//"$evil"/NAME}" "$(quiet "${list[@]}")"
+done
+result "a name is one line of the list" "$("$GRPO" runs --dir odd >list; grep -qF 'x\x1b]0;pwn\x07\x0d\x1b[31m\x9b2J\x0a?b finished' list || cat -v list)"
+result "a pipe gets the name of a directory as it is" "$([ "$("$GRPO" report "odd/$evil" 2>/dev/null)" = "odd/$evil/report.html" ] || echo another)"
+
 # ---- terminals that can do less ----------------------------------------------------------------------------------------------------
 
 # One count for everything that a run prints: the sft stage has 4 of its 14 steps.

@@ -36,7 +36,7 @@ describe("data.prompt and data.target", function()
 
   it("names what is no prompt: no ids, no messages", function()
     for _, case in ipairs {
-      { {}, "an empty list" }, { { role = "user" }, "a table that is no list" },
+      { {}, "an empty list" }, { { role = "user" }, "a table without a first item" },
       { { true }, "a list whose first item is a boolean" },
       { { "ab" }, "a list whose first item is a string" }, { true, "a boolean" },
     } do

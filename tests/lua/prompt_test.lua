@@ -128,6 +128,7 @@ describe("a value at the prompt", function()
     local clean = "a\\x1b[31m\\x07?b\\x9bc\\x0d"
     assert.equal(clean, pretty.format(bad, plain))
     assert.equal(clean, display.clean(bad))
+    assert.equal(clean .. "\\x0a", display.name(bad .. "\n"))
     local c = completion(bad, {})
     for _, v in ipairs { c, { c, c }, { [bad] = bad, x = { bad } },
       setmetatable({}, { __tostring = function() return bad end }) } do
@@ -313,6 +314,9 @@ describe("completion", function()
     tiny.temporary(function(dir)
       assert(core.fs.mkdirs(dir))
       assert(core.fs.write(dir .. "/reward_one.lua", ""))
+      for _, odd in ipairs { "\27]0;x\7", "\194\155", "\226\128\174", "\n" } do
+        assert(core.fs.write(dir .. "/reward" .. odd .. ".lua", ""))
+      end
       assert.equal(dir .. "/reward_one.lua", (at("dofile('" .. dir .. "/rew")))
     end)
   end)

@@ -99,7 +99,7 @@ local function ask(channel, run, id, text, look)
       return false, signal
     end
     if answer.id == id then
-      core.out((look.colour and display.clean_but_colours or display.clean)(answer.out or ""))
+      core.draw(1, (look.colour and display.clean_but_colours or display.clean)(answer.out or ""))
       core.err(display.clean(answer.err or ""))
       return answer.more, nil, answer.failed
     end

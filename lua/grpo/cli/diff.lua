@@ -36,6 +36,7 @@ end
 
 -- Shows rows in columns that are as wide as needed; value(v, other) is the text of v beside other.
 local function show_table(rows, a, b, value)
+  a, b = display.name(a), display.name(b)
   local widths = { 0, #a }
   for _, row in ipairs(rows) do
     widths[1] = math.max(widths[1], #row.name)
@@ -57,7 +58,7 @@ local function show_settings(settings, sources, changes, a, b)
     core.out("set differently:\n")
     show_table(settings, a.name, b.name, function(v) return short(v, 60) end)
   end
-  for _, line in ipairs(sources) do core.out("source " .. line .. "\n") end
+  for _, line in ipairs(sources) do core.out("source " .. short(line, 200) .. "\n") end
   for _, line in ipairs(changes) do core.out("changed " .. short(line, 200) .. "\n") end
 end
 

@@ -73,7 +73,7 @@ local function new_progress(name)
 end
 
 function Progress:line(text)
-  core.err((self.live and "\r\27[K" or "") .. display.clean(text) .. "\n")
+  core.draw(2, (self.live and "\r\27[K" or "") .. display.clean(text) .. "\n")
 end
 
 -- The functions that pull.run calls to show its course.
@@ -110,11 +110,11 @@ function Progress:draw(n)
     math.min(100, 100 * done // math.max(self.total, 1)), size_text(done), size_text(self.total),
     size_text(speed), display.seconds_text(math.max(0, left) // 1 | 0),
     display.clean(self.file.name))
-  core.err("\r\27[K" .. text_width.cut(text, (core.term_width() or 80) - 1))
+  core.draw(2, "\r\27[K" .. text_width.cut(text, (core.term_width() or 80) - 1))
 end
 
 function Progress:close()
-  if self.live then core.err "\r\27[K" end
+  if self.live then core.draw(2, "\r\27[K") end
 end
 
 function command.run(o)

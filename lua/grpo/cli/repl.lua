@@ -44,8 +44,9 @@ local function interactive(env, about, run)
     core.version().version, about and about .. "\n" or ""))
   local edit, pending = core.edit, nil
   env.print = clean_print
-  local prompt = session.new { env = env, out = core.out, err = core.err, call = edit.call,
-    run = run }
+  local prompt = session.new { env = env, call = edit.call, run = run,
+    out = function(text) return core.draw(1, text) end,
+    err = function(text) return core.draw(2, text) end }
   edit.open(function(line)
     local before = pending and pending .. "\n" or ""
     local first, list = require("grpo.repl.complete").at(before .. line, env)

@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
 local rundir = require "grpo.runs.directory"
 
@@ -34,8 +35,8 @@ function command.run(o)
   for _, one in ipairs(list) do
     local step = one.step and ("%d/%s"):format(one.step, one.steps or "?") or "-"
     local started = one.started and os.date("%Y-%m-%d %H:%M", math.floor(one.started)) or "-"
-    core.out(("%-24s %-12s step %-12s %s  %s\n"):format(one.name, one.state, step, started,
-      outcome(one.summary or {})))
+    core.out(("%-24s %-12s step %-12s %s  %s\n"):format(display.name(one.name), one.state, step,
+      started, outcome(one.summary or {})))
   end
 end
 

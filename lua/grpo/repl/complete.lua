@@ -7,6 +7,7 @@
 
 local annotations = require "grpo.repl.annotations"
 local core = require "grpo.core"
+local display = require "grpo.runs.display"
 local explain = require "grpo.repl.explain"
 local lua_tokens = require "grpo.repl.lua_tokens"
 
@@ -241,10 +242,15 @@ end
 
 -- ---- inside strings -----------------------------------------------------------------------------
 
--- The names in a directory, none if it is not one; "" is the current one.
+-- The names in a directory, none if it is not one; "" is the current one.  A name that a terminal
+-- would obey is left out.
 local function listed(dir)
-  if dir:find("\0", 1, true) then return {} end
-  return core.fs.list(dir == "" and "." or dir) or {}
+  local names = {}
+  if dir:find("\0", 1, true) then return names end
+  for _, name in ipairs(core.fs.list(dir == "" and "." or dir) or {}) do
+    if display.name(name) == name then names[#names + 1] = name end
+  end
+  return names
 end
 
 local function file_names(part)
@@ -263,7 +269,7 @@ local function file_names(part)
     end
   end
   if dir == "" then
-    for _, name in ipairs(core.fs.list("runs") or {}) do
+    for _, name in ipairs(listed "runs") do
       local shown = name:sub(1, #part) == part and name:sub(1, 1) ~= "."
       if shown and core.fs.exists("runs/" .. name .. "/run.json") then list[#list + 1] = name end
     end

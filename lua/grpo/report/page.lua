@@ -60,7 +60,8 @@ mark { background:#fde68a; color:#111 } .plus { color:var(--good) } .minus { col
 -- Columns are known by their places, since rewards may have the names of other columns.
 local completions_script = [[
 function completions() {
-  var columns = [], rows = [], at = { step: 0, prompt: 1, text: 2 }, page = 0, PER = 50, sort = null;
+  var columns = [], rows = [], at = { step: 0, prompt: 1, text: 2 };
+  var page = 0, PER = 50, sort = null;
   var table = document.getElementById('completions'), find = document.getElementById('find');
   var from = document.getElementById('from'), to = document.getElementById('to');
   var ends = document.getElementById('ends');

@@ -14,12 +14,12 @@ local verdict = require "grpo.runs.verdict"
 local display = {}
 
 -- Makes escape sequences, control characters (also of C1) and marks that change the direction
--- visible in a model's text.
-function display.clean(text)
-  text = text:gsub("[%z\1-\8\11-\31\127]", function(ch) return ("\\x%02x"):format(ch:byte()) end)
-  text = text:gsub("\194([\128-\159])", function(ch) return ("\\x%02x"):format(ch:byte()) end)
-  return (text:gsub("\226\128[\142\143\170-\174]", "?"):gsub("\226\129[\166-\169]", "?")
-    :gsub("\216\156", "?"))
+-- visible in a text from elsewhere.
+display.clean = core.visible
+
+-- Returns a name as a part of a line.
+function display.name(text)
+  return (display.clean(text):gsub("[\n\t]", { ["\n"] = "\\x0a", ["\t"] = "\\x09" }))
 end
 
 -- Returns a completion's text; one of several turns with the speakers.  row: c, or its row of
@@ -121,7 +121,7 @@ end
 function View:erase()
   local text = removal(self)
   if text == "" then return end
-  core.err(text)
+  core.draw(2, text)
   show_as_open(self, nil)
 end
 
@@ -152,7 +152,8 @@ function View:line(text, code)
   self:keep(text)
   if self.background then return end
   local coloured = self.colour and code and ("\27[%sm%s\27[0m"):format(code, text) or text
-  core.err(removal(self) .. coloured .. "\n" .. (self.resting or ""))
+  core.draw(2, removal(self) .. display.clean_but_colours(coloured) .. "\n"
+    .. (self.resting or ""))
   show_as_open(self, self.resting)
 end
 
@@ -175,8 +176,9 @@ end
 function View:transient(text)
   if not self.live then return end
   local most = room()
+  text = display.clean_but_colours(text)
   if text_width.columns(text) > most then text = text_width.cut(text, most) end
-  core.err(removal(self) .. text)
+  core.draw(2, removal(self) .. text)
   show_as_open(self, text)
 end
 

@@ -32,7 +32,7 @@ local function last_metrics(dir)
 end
 
 function Screen:erase()
-  if self.height > 0 then core.err(("\27[%dA\r\27[J"):format(self.height)) end
+  if self.height > 0 then core.draw(2, ("\27[%dA\r\27[J"):format(self.height)) end
   self.height = 0
 end
 

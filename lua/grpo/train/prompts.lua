@@ -59,13 +59,13 @@ local function with_observation(prompt, observation)
   return list
 end
 
--- What is there in place of a prompt.
+-- Returns in words what was given in place of a prompt.
 local function described(v)
   if v == nil then return "nothing" end
   if v == core.json_null then return "null" end
   if type(v) ~= "table" then return "a " .. type(v) end
   if v[1] ~= nil then return "a list whose first item is a " .. type(v[1]) end
-  return next(v) == nil and "an empty list" or "a table that is no list"
+  return next(v) == nil and "an empty list" or "a table without a first item"
 end
 
 -- The fields of a row without a prompt: " (it has answer, question)".
