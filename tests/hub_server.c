@@ -17,7 +17,7 @@
  * A POST to /score is the question to a judge, { "prompt": ..., "answers": [...] }; its answer,
  * { "scores": [...] }, counts the digits of each.
  *
- * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After, in which _ is a blank), cut (after
+ * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After; _ stands for a blank), cut (after
  * ARGUMENT bytes), flip (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges),
  * shift (the range begins ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect
  * (to ARGUMENT), tag (another ETag), commit (another X-Repo-Commit).

@@ -24,7 +24,7 @@ static const char *pieces(const char *s, size_t n) {
 }
 #define PIECES(s) pieces(s, sizeof s - 1)
 
-/* What a terminal gets of s. */
+/* s as a terminal gets it. */
 static const char *visible(const char *s, size_t n) {
   static char out[128];
   Buf b = {0};

@@ -34,7 +34,7 @@ describe("data.prompt and data.target", function()
     return stage.source:next()
   end
 
-  it("names what is no prompt: no ids, no messages", function()
+  it("names a value that is neither text nor ids nor messages", function()
     for _, case in ipairs {
       { {}, "an empty list" }, { { role = "user" }, "a table without a first item" },
       { { true }, "a list whose first item is a boolean" },
