@@ -48,8 +48,8 @@ local function nothing_after(text, take)
   return text:find("%S", stop + 1) and -0.5 or 0
 end
 
---- 1 when the number in <answer> equals the gold one, else 0.  Numbers are compared, not
---- spellings: 1,234 and $1234 and 1234.0 are the same.
+--- 1 when the answer in <answer> equals the gold one, else 0.  Values are compared, not spellings:
+--- 1,234 and $1234 and 1234.0 are the same.
 ---@param text string
 ---@param row { answer: string|number }
 ---@return number

@@ -41,6 +41,13 @@ describe("gsm8k.correct", function()
     end
   end)
 
+  it("pays nothing for an empty answer, nor a mixed number as its digits", function()
+    assert.equal(0, gsm8k.correct("<answer></answer>", { answer = "" }))
+    assert.equal(0, gsm8k.correct("<answer>2\\frac{2}{3}</answer>", { answer = "22/3" }))
+    assert.equal(1, gsm8k.correct("<answer>2\\frac{2}{3}</answer>", { answer = "8/3" }))
+    assert.equal(1, gsm8k.correct("<answer>0.00001</answer>", { answer = 0.00001 }))
+  end)
+
   it("takes the first complete tag, and of nested tags the innermost", function()
     local row = { answer = "#### 5" }
     assert.equal(0, gsm8k.correct("<answer>4</answer> no, <answer>5</answer>", row))

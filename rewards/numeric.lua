@@ -19,20 +19,18 @@ local spec = {
 
 local function judge(o, text, row)
   local gold = answer.of_row(row, o.field, "numeric.equal")
-  if not answer.is_mathematics(gold) then return nil end
   if o.after then
     local back = text:reverse():find(o.after:reverse(), 1, true)
-    if not back then return 0 end
-    text = text:sub(#text - back + 2)
+    text = back and text:sub(#text - back + 2)
   end
-  local given = answer.extract(text)
-  return given and answer.equal(given, gold) and 1 or 0
+  return answer.verdict(text and answer.extract(text), gold)
 end
 
 local defaults = options.check({}, spec, "numeric.equal")
 
 --- 1 when the completion's answer (last \boxed{}, or ####, or <answer>, or the last number) equals
---- the row's, else 0; nil where the row's is not mathematics, so that a bad row teaches nothing.
+--- the row's, else 0; nil where the row's is not mathematics or cannot be read, so that a bad row
+--- teaches nothing.
 --- Called with { field =, after = } it returns such a reward.
 ---@param text string|table
 ---@param row? table
@@ -41,6 +39,14 @@ function numeric.equal(text, row)
   if type(text) == "string" then return judge(defaults, text, row) end
   local o = options.check(text, spec, "numeric.equal")
   return function(t, r) return judge(o, t, r) end
+end
+
+-- The gold answer as it is: after ####, in \boxed{} or <answer>, or the whole value.
+local function gold_of(row, field)
+  local value = answer.field(row, field, "numeric.verl")
+  if type(value) == "number" then return tostring(value) end
+  return answer.hashed(value) or answer.boxed(value, true) or answer.tagged(value)
+    or answer.trim(value)
 end
 
 -- verl's preparation of GSM8K removes the commas of its answers.
@@ -59,7 +65,7 @@ function numeric.verl(opts)
   }, "numeric.verl")
   local score = verl[o.method]
   return function(text, row)
-    local gold = answer.of_row(row, o.field, "numeric.verl")
+    local gold = gold_of(row, o.field)
     if of_gsm8k[o.method] then gold = gold:gsub(",", "") end
     local value, extracted = score(text, gold)
     return value, extracted and { extracted = extracted } or nil
