@@ -145,6 +145,7 @@ static Status z_block(const void *in, size_t n, void *out, size_t out_n, const c
 
 #ifdef GRPO_HAVE_ZSTD
 #include <zstd.h>
+#include <zstd_errors.h>
 
 static struct {
   ZSTD_DStream *(*create)(void);
@@ -152,13 +153,15 @@ static struct {
   size_t (*run)(ZSTD_DStream *, ZSTD_outBuffer *, ZSTD_inBuffer *);
   size_t (*block)(void *, size_t, const void *, size_t);
   unsigned (*is_error)(size_t);
+  ZSTD_ErrorCode (*error)(size_t);
+  size_t (*set)(ZSTD_DCtx *, ZSTD_dParameter, int);
 } zstd;
 
-static const LibrarySymbol zstd_symbols[] = {{"ZSTD_createDStream", &zstd.create},
-                                             {"ZSTD_freeDStream", &zstd.free},
-                                             {"ZSTD_decompressStream", &zstd.run},
-                                             {"ZSTD_decompress", &zstd.block},
-                                             {"ZSTD_isError", &zstd.is_error}};
+static const LibrarySymbol zstd_symbols[] = {
+    {"ZSTD_createDStream", &zstd.create}, {"ZSTD_freeDStream", &zstd.free},
+    {"ZSTD_decompressStream", &zstd.run}, {"ZSTD_decompress", &zstd.block},
+    {"ZSTD_isError", &zstd.is_error},     {"ZSTD_getErrorCode", &zstd.error},
+    {"ZSTD_DCtx_setParameter", &zstd.set}};
 static Library libzstd = {.package = "libzstd",
                           .sonames = {"libzstd.so.1"},
                           .symbols = zstd_symbols,
@@ -171,6 +174,30 @@ static Status zstd_need(const char *what) {
   return status ? err_context(status, "%s", what) : GRPO_OK;
 }
 
+enum { ZSTD_LARGEST_WINDOW = 31 }; /* its logarithm: 2 GB, the most that zstd writes */
+
+static Status zstd_problem(size_t code, const char *what) {
+  switch (zstd.error(code)) {
+  case ZSTD_error_frameParameter_windowTooLarge:
+    return fail(GRPO_ELIMIT,
+                "%s: its zstd window is larger than 2 GB, which is not read; compress it again "
+                "with a smaller one (zstd --long=27)",
+                what);
+  case ZSTD_error_memory_allocation:
+    return fail(GRPO_ENOMEM,
+                "%s: no memory for the window of its zstd data; compress it again with a smaller "
+                "one (zstd --long=27)",
+                what);
+  case ZSTD_error_dictionary_wrong:
+    return fail(GRPO_EFORMAT,
+                "%s: its zstd data need a dictionary, which is not read; decompress it with zstd "
+                "-d -D DICTIONARY",
+                what);
+  default:
+    return damaged(what, "zstd");
+  }
+}
+
 /* A frame is complete when its last call returned 0. */
 static Status zstd_all(ZSTD_DStream *s, const void *data, size_t n, const char *what,
                        uint8_t *piece, Buf *out) {
@@ -179,7 +206,7 @@ static Status zstd_all(ZSTD_DStream *s, const void *data, size_t n, const char *
   while (in.pos < n || (left && got == PIECE)) {
     ZSTD_outBuffer o = {piece, PIECE, 0};
     left = zstd.run(s, &o, &in);
-    if (zstd.is_error(left)) return damaged(what, "zstd");
+    if (zstd.is_error(left)) return zstd_problem(left, what);
     got = o.pos;
     try(put_piece(out, piece, got, n, what));
   }
@@ -190,6 +217,7 @@ static Status zstd_file(const void *data, size_t n, const char *what, uint8_t *p
   try(zstd_need(what));
   ZSTD_DStream *s = zstd.create();
   if (!s) return fail(GRPO_ENOMEM, "%s: no memory to decompress it", what);
+  zstd.set(s, ZSTD_d_windowLogMax, ZSTD_LARGEST_WINDOW);
   const Status status = zstd_all(s, data, n, what, piece, out);
   zstd.free(s);
   return status;
@@ -222,9 +250,23 @@ static Status zstd_block(const void *in, size_t n, void *out, size_t out_n, cons
 
 /* ---- either ------------------------------------------------------------ */
 
+/* The bytes of the skippable frames, as zstd and LZ4 have them, that the data begin with. */
+static size_t skippable(const uint8_t *p, size_t n) {
+  size_t at = 0;
+  while (n - at >= 8 && (p[at] & 0xf0) == 0x50 && memcmp(p + at + 1, "\x2a\x4d\x18", 3) == 0) {
+    const uint8_t *q = p + at + 4;
+    const size_t bytes = q[0] | (size_t)q[1] << 8 | (size_t)q[2] << 16 | (size_t)q[3] << 24;
+    if (bytes >= n - at - 8) return n;
+    at += 8 + bytes;
+  }
+  return at;
+}
+
 Codec codec_of_file(const void *data, size_t n) {
+  const size_t skip = skippable(data, n), left = n - skip;
+  const uint8_t *p = (const uint8_t *)data + skip;
   if (n >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) return CODEC_GZIP;
-  if (n >= 4 && memcmp(data, "\x28\xb5\x2f\xfd", 4) == 0) return CODEC_ZSTD;
+  if ((skip && !left) || (left >= 4 && memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0)) return CODEC_ZSTD;
   return CODEC_NONE;
 }
 

@@ -39,13 +39,16 @@ typedef struct Document {
   char text[];
 } Document;
 
+/* STRICT: json_parse(); ZEROS: json_parse_zeros(); ROWS: json_parse_rows() */
+typedef enum Allowed { STRICT, ZEROS, ROWS } Allowed;
+
 typedef struct Parser {
   Document *doc;
   char *p, *end;      /* the next byte of doc->text, and its NUL */
   const char *source; /* the text as it was given */
   const char *what;
   int depth;
-  bool zeros; /* \u0000 is allowed */
+  Allowed allowed;
 } Parser;
 
 static Status bad(const Parser *s, const char *at, const char *problem) {
@@ -96,7 +99,7 @@ static Status parse_code_point(Parser *s, char **to) {
   if (unit < 0) return bad(s, at, "\\u wants four hexadecimal digits");
   s->p += 4;
   if (unit == 0) {
-    if (!s->zeros) return bad(s, at, "\\u0000 in a string is not supported");
+    if (s->allowed == STRICT) return bad(s, at, "\\u0000 in a string is not supported");
     memcpy(*to, JSON_ZERO, 2);
     *to += 2;
     return GRPO_OK;
@@ -104,9 +107,10 @@ static Status parse_code_point(Parser *s, char **to) {
   if (unit >= 0xd800 && unit <= 0xdfff) {
     const bool pair = unit < 0xdc00 && s->p[0] == '\\' && s->p[1] == 'u';
     const int low = pair ? hex4(s->p + 2) : -1;
-    if (low < 0xdc00 || low > 0xdfff) return bad(s, at, "half of a surrogate pair in a string");
-    unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
-    s->p += 6;
+    const bool half = low < 0xdc00 || low > 0xdfff;
+    if (half && s->allowed != ROWS) return bad(s, at, "half of a surrogate pair in a string");
+    unit = half ? 0xfffd : 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+    if (!half) s->p += 6;
   }
   *to += utf8_encode((uint32_t)unit, *to);
   return GRPO_OK;
@@ -162,8 +166,17 @@ static size_t digits(Parser *s) {
   return (size_t)(s->p - start);
 }
 
+/* Makes a string of an integer that no 64 bits hold.  The byte before it has been read already, so
+ * the digits move there and leave room for the NUL. */
+static void keep_digits(Parser *s, char *start, Json *j) {
+  const size_t n = (size_t)(s->p - start);
+  j->type = JSON_STRING;
+  j->as.string = memmove(start - 1, start, n);
+  start[n - 1] = 0;
+}
+
 static Status parse_number(Parser *s, Json *j) {
-  const char *start = s->p;
+  char *start = s->p;
   next_is(s, '-');
   const char *first = s->p;
   const size_t n = digits(s);
@@ -182,6 +195,10 @@ static Status parse_number(Parser *s, Json *j) {
   }
   errno = 0;
   if (j->whole) j->integer = strtoll(start, NULL, 10);
+  if (errno && s->allowed == ROWS && start > s->doc->text) {
+    keep_digits(s, start, j);
+    return GRPO_OK;
+  }
   if (errno) j->whole = false;
   j->as.number = strtod(start, NULL);
   return isinf(j->as.number) ? bad(s, start, "a number that no double can hold") : GRPO_OK;
@@ -257,6 +274,16 @@ static bool parse_word(Parser *s, const char *word) {
   return true;
 }
 
+/* NaN and infinities, as Python's json writes them. */
+static bool parse_not_finite(Parser *s, Json *j) {
+  const bool minus = *s->p == '-';
+  j->type = JSON_NUMBER;
+  j->as.number = minus ? (double)-INFINITY : (double)INFINITY;
+  if (parse_word(s, minus ? "-Infinity" : "Infinity")) return true;
+  j->as.number = (double)NAN;
+  return parse_word(s, "NaN");
+}
+
 static Status parse_value(Parser *s, Json *j) {
   skip_space(s);
   if (s->p == s->end) return bad(s, s->p, "a value is missing at the end");
@@ -265,6 +292,7 @@ static Status parse_value(Parser *s, Json *j) {
     j->type = JSON_STRING;
     return parse_string(s, &j->as.string);
   }
+  if (s->allowed == ROWS && strchr("-IN", c) && parse_not_finite(s, j)) return GRPO_OK;
   if (c == '-' || (c >= '0' && c <= '9')) return parse_number(s, j);
   if (c == '[' || c == '{') {
     if (++s->depth > JSON_MAX_DEPTH) return bad(s, s->p, "nested too deeply (limit 200)");
@@ -272,6 +300,7 @@ static Status parse_value(Parser *s, Json *j) {
     s->depth--;
     return GRPO_OK;
   }
+  j->type = JSON_NULL;
   if (parse_word(s, "null")) return GRPO_OK;
   j->type = JSON_BOOL;
   j->truth = c == 't';
@@ -285,7 +314,7 @@ static Status parse_document(Parser *s) {
   return s->p < s->end ? bad(s, s->p, "more text after the end of the value") : GRPO_OK;
 }
 
-static Status parse(const char *text, size_t len, const char *what, bool zeros, Json **out) {
+static Status parse(const char *text, size_t len, const char *what, Allowed allowed, Json **out) {
   *out = NULL;
   if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, len -= 3;
   Document *d = mem_alloc(sizeof *d + len + 1);
@@ -293,7 +322,7 @@ static Status parse(const char *text, size_t len, const char *what, bool zeros, 
   *d = (Document){0};
   memcpy(d->text, text, len);
   d->text[len] = 0;
-  Parser s = {.doc = d, .source = text, .what = what, .zeros = zeros};
+  Parser s = {.doc = d, .source = text, .what = what, .allowed = allowed};
   s.p = d->text;
   s.end = d->text + len;
   const LocaleMark host = locale_enter(); /* for strtod() */
@@ -307,11 +336,15 @@ static Status parse(const char *text, size_t len, const char *what, bool zeros, 
 }
 
 Status json_parse(const char *text, size_t len, const char *what, Json **out) {
-  return parse(text, len, what, false, out);
+  return parse(text, len, what, STRICT, out);
 }
 
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out) {
-  return parse(text, len, what, true, out);
+  return parse(text, len, what, ZEROS, out);
+}
+
+Status json_parse_rows(const char *text, size_t len, const char *what, Json **out) {
+  return parse(text, len, what, ROWS, out);
 }
 
 Status json_read_file(const char *path, size_t max_bytes, Json **out) {

@@ -36,6 +36,10 @@ Status json_parse(const char *text, size_t len, const char *what, Json **out);
  * which is not UTF-8 and so cannot stand for anything else. */
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out);
 #define JSON_ZERO "\xc0\x80"
+/* For rows of data, which other programs have written: as above, and NaN, Infinity and -Infinity
+ * are numbers, half of a surrogate pair becomes U+FFFD, and an integer beyond 64 bits is a string,
+ * so that it keeps its digits. */
+Status json_parse_rows(const char *text, size_t len, const char *what, Json **out);
 Status json_read_file(const char *path, size_t max_bytes, Json **out);
 void json_free(Json *root); /* NULL is fine */
 

@@ -228,9 +228,7 @@ static bool int96_text(const uint8_t *at, char *text) {
   uint32_t julian;
   memcpy(&ns, at, sizeof ns);
   memcpy(&julian, at + 8, sizeof julian);
-  const int64_t days = (int64_t)julian - 2440588;
-  if (ns < 0 || ns >= INT64_C(86400000000000) || days < -106000 || days > 106000) return false;
-  return timestamp_text(days * INT64_C(86400000000000) + ns, 1000000000, false, text);
+  return day_and_ns_text((int64_t)julian - 2440588, ns, text);
 }
 
 static bool decimal(const ParquetLeaf *l, const uint8_t *at, size_t n, char *text) {

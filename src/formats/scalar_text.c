@@ -41,15 +41,28 @@ static void clock_text(int64_t second, int64_t fraction, int64_t per_second, cha
     snprintf(out + length, n - (size_t)length, ".%06d", (int)(ns / 1000));
 }
 
-bool timestamp_text(int64_t value, int64_t per_second, bool utc, char *out) {
-  const int64_t seconds = floor_div(value, per_second), days = floor_div(seconds, DAY);
+/* The date, and the time of that day, as seconds and a fraction. */
+static bool day_text(int64_t days, int64_t second, int64_t fraction, int64_t per_second,
+                     char *out) {
   if (!date_text(days, out)) return false;
   const size_t n = strlen(out);
   out[n] = ' ';
-  clock_text(seconds - days * DAY, value - seconds * per_second, per_second, out + n + 1,
-             SCALAR_TEXT_BYTES - n - 10);
+  clock_text(second, fraction, per_second, out + n + 1, SCALAR_TEXT_BYTES - n - 10);
+  return true;
+}
+
+bool timestamp_text(int64_t value, int64_t per_second, bool utc, char *out) {
+  const int64_t seconds = floor_div(value, per_second), days = floor_div(seconds, DAY);
+  if (!day_text(days, seconds - days * DAY, value - seconds * per_second, per_second, out))
+    return false;
   if (utc) strcat(out, "+00:00");
   return true;
+}
+
+bool day_and_ns_text(int64_t days, int64_t ns, char *out) {
+  const int64_t per_second = 1000000000;
+  if (ns < 0 || ns / per_second >= DAY) return false;
+  return day_text(days, ns / per_second, ns % per_second, per_second, out);
 }
 
 bool time_text(int64_t value, int64_t per_second, char *out) {

@@ -15,6 +15,8 @@ bool date_text(int64_t days, char *out); /* "2026-01-31" */
 /* per_second: 1, 1000, 10^6 or 10^9 units a second since 1970.  "2026-01-31 12:00:00[.123456]",
  * with +00:00 behind it if it is known to be UTC. */
 bool timestamp_text(int64_t value, int64_t per_second, bool utc, char *out);
+/* The date and time of `ns` nanoseconds after a day begins, `days` days after 1970-01-01. */
+bool day_and_ns_text(int64_t days, int64_t ns, char *out);
 /* A time of day, "12:00:00[.123456]"; false: it is not within a day. */
 bool time_text(int64_t value, int64_t per_second, char *out);
 /* A two's complement number of n <= DECIMAL_BYTES bytes, the highest first, times 10^-scale;

@@ -134,17 +134,20 @@ static int l_document_gc(lua_State *L) {
   return 0;
 }
 
-static Json **push_document(lua_State *L, const char *text, size_t len, const char *what) {
+typedef Status (*Parse)(const char *text, size_t len, const char *what, Json **out);
+
+static Json **push_document(lua_State *L, Parse parse, const char *text, size_t len,
+                            const char *what) {
   Json **j = new_object(L, sizeof *j, 0);
   *j = NULL;
   set_gc(L, "grpo.JsonDocument", l_document_gc);
-  want_ok(L, json_parse_zeros(text, len, what, j));
+  want_ok(L, parse(text, len, what, j));
   return j;
 }
 
-static void push_text_value(lua_State *L, const char *text, size_t len, const char *what,
-                            int makers) {
-  Json **j = push_document(L, text, len, what);
+static void push_text_value(lua_State *L, Parse parse, const char *text, size_t len,
+                            const char *what, int makers) {
+  Json **j = push_document(L, parse, text, len, what);
   push_node(L, *j, makers);
   json_free(*j); /* at once, instead of when the collector comes to it */
   *j = NULL;
@@ -152,19 +155,22 @@ static void push_text_value(lua_State *L, const char *text, size_t len, const ch
 }
 
 void push_json_text(lua_State *L, const char *text, size_t len, const char *what) {
-  push_text_value(L, text, len, what, 0);
+  push_text_value(L, json_parse_zeros, text, len, what, 0);
 }
 
-static int decode(lua_State *L, int makers) {
+static int decode(lua_State *L, Parse parse, int makers) {
   size_t n;
   const char *s = check_string(L, 1, &n);
   const char *what = lua_isnoneornil(L, 2) ? "JSON" : check_string(L, 2, NULL);
   charge_work(L, n / 8);
-  push_text_value(L, s, n, what, makers);
+  push_text_value(L, parse, s, n, what, makers);
   return 1;
 }
 
-static int l_decode(lua_State *L) { return decode(L, 0); }
+static int l_decode(lua_State *L) { return decode(L, json_parse_zeros, 0); }
+
+/* core.json_decode_row(text, what): of data; json_parse_rows() says what may stand there */
+static int l_decode_row(lua_State *L) { return decode(L, json_parse_rows, 0); }
 
 /* core.yaml_decode(text, what) -> value, the same as JSON text */
 static int l_yaml_decode(lua_State *L) {
@@ -173,7 +179,7 @@ static int l_yaml_decode(lua_State *L) {
   charge_work(L, n / 8);
   Buf *json = push_buf(L);
   want_ok(L, yaml_to_json(s, n, what, json));
-  push_text_value(L, json->data, json->len, what, 0);
+  push_text_value(L, json_parse_rows, json->data, json->len, what, 0);
   buf_free(json); /* at once */
   return 1;
 }
@@ -182,7 +188,7 @@ static int l_yaml_decode(lua_State *L) {
 static int l_ordered(lua_State *L) {
   lua_settop(L, 3);
   luaL_checktype(L, 3, LUA_TTABLE);
-  return decode(L, 3);
+  return decode(L, json_parse_zeros, 3);
 }
 
 /* ---- writing ------------------------------------------------------------------------ */
@@ -372,9 +378,13 @@ static int l_object(lua_State *L) {
 }
 
 CORE_PART(json) {
-  static const luaL_Reg functions[] = {{"json_decode", l_decode},      {"json_ordered", l_ordered},
-                                       {"yaml_decode", l_yaml_decode}, {"json_encode", l_encode},
-                                       {"json_object", l_object},      {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"json_decode", l_decode},
+                                       {"json_decode_row", l_decode_row},
+                                       {"json_ordered", l_ordered},
+                                       {"yaml_decode", l_yaml_decode},
+                                       {"json_encode", l_encode},
+                                       {"json_object", l_object},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, OBJECT_TYPE);
   lua_pop(L, 1);

@@ -174,6 +174,31 @@ TEST(messages_name_source_line_and_column) {
   CHECK_STR(ERROR_OF("[\"\xff\"]"), "f.json:1:3: not UTF-8");
 }
 
+TEST(rows_take_what_other_programs_write) {
+  Json *j;
+  static const char text[] = "[\"\\ud800\\ud800\\udc00\", NaN,Infinity , -Infinity, -0, "
+                             "9223372036854775808,-9223372036854775809 ,\"a\", \"\\u0000\"]";
+  CHECK(json_parse_rows(text, sizeof text - 1, "f.json", &j) == GRPO_OK);
+  const Json *e = json_child(j);
+  CHECK_STR(json_string(e), "\xef\xbf\xbd\xf0\x90\x80\x80");
+  CHECK(json_type(e = json_next(e)) == JSON_NUMBER && isnan(json_number(e)));
+  CHECK(json_number(e = json_next(e)) == (double)INFINITY);
+  CHECK(json_number(e = json_next(e)) == (double)-INFINITY);
+  CHECK(json_number(e = json_next(e)) == 0);
+  CHECK_STR(json_string(e = json_next(e)), "9223372036854775808");
+  CHECK_STR(json_string(e = json_next(e)), "-9223372036854775809");
+  CHECK_STR(json_string(e = json_next(e)), "a");
+  CHECK_STR(json_string(e = json_next(e)), JSON_ZERO);
+  json_free(j);
+  CHECK(json_parse_rows("9223372036854775808", 19, "f.json", &j) == GRPO_OK);
+  CHECK(json_number(j) == 9223372036854775808.0);
+  json_free(j);
+  CHECK(json_parse_rows("[Nan]", 5, "f.json", &j) == GRPO_EFORMAT);
+  CHECK_STR(ERROR_OF("[NaN]"), "f.json:1:2: expected a value (text wants double quotes)");
+  CHECK_STR(ERROR_OF("[-Infinity]"), "f.json:1:2: a number wants a digit after the minus sign");
+  CHECK_STR(ERROR_OF("[\"\\ud800\"]"), "f.json:1:3: half of a surrogate pair in a string");
+}
+
 TEST(nesting_has_a_limit) {
   char text[2 * (JSON_MAX_DEPTH + 1)];
   const size_t d = JSON_MAX_DEPTH;

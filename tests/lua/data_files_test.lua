@@ -145,6 +145,82 @@ describe("a file of rows", function()
     refused("ELIMIT", "if they are not a decompression bomb", data.jsonl, put("bomb", frame))
   end)
 
+  it("has lines that end with any of the three ends, in one file too", function()
+    local function rows(text) return core.json_encode(rows_of(data.csv(put("x.csv", text)))) end
+    local want = '[{"a": "1", "b": "2"}, {"a": "3", "b": "4"}, {"a": "5", "b": "6"}]'
+    for _, last in ipairs { "", "\n", "\r", "\r\n" } do
+      assert.equal(want, rows("a,b\n1,2\n3,4\n5,6" .. last))
+      assert.equal(want, rows("a,b\r1,2\r3,4\r5,6" .. last))
+      assert.equal(want, rows("a,b\r\n1,2\n3,4\r5,6" .. last))
+      assert.equal(want, rows('\r\r"a","b"\r"1","2"\r\r\n"3","4"\n\r"5","6"' .. last))
+    end
+    assert.equal('[{"a": "1\\r2\\r\\n"}, {"a": ""}, {"a": " "}]', rows(
+      'a\r"1\r2\r\n"\r""\r\r \r'))
+    local tsv = data.tsv(put("x.tsv", 'q\ta\r1\t2\r"3"\t4\r'))
+    assert.equal('[{"a": "2", "q": "1"}, {"a": "4", "q": "3"}]', core.json_encode(rows_of(tsv)))
+    refused("EFORMAT", "x.csv:4: 1 fields, but the header names 2", data.csv,
+      put("x.csv", 'a,b\r"1\r\n2",2\r3'))
+    refused("EFORMAT", "x.csv:3: text after a closing quote", data.csv, put("x.csv", 'a\r"b\rc"d'))
+    refused("EFORMAT", "x.csv:2: 1 fields, but the header names 2", data.csv,
+      put("x.csv", 'a,b\n""'))
+  end)
+
+  it("that is not UTF-8 is refused, with the line", function()
+    refused("EFORMAT", "x.csv:2: not UTF-8; if it is Latin-1, convert the file: iconv", data.csv,
+      put("x.csv", "a,b\n1,caf\xE9\n"))
+    refused("EFORMAT", "x.csv:4: not UTF-8", data.csv, put("x.csv", 'a,b\r\n1,"\n\n\xE9"'))
+    refused("EFORMAT", "x.tsv:1: not UTF-8", data.tsv, put("x.tsv", "\xFCber\tb\n"))
+    refused("EFORMAT", "x.jsonl:1: not a JSON object: at column 7: not UTF-8", data.jsonl,
+      put("x.jsonl", '{"a":"\xE9"}'))
+  end)
+
+  it("as JSON takes what Python's json writes, and integers keep their digits", function()
+    local text = '{"cut": "\\ud83d\\n", "low \\udc00": "\\ud83d\\ud83d\\ude00", "n": NaN, '
+      .. '"i": [Infinity,-Infinity], "big":[12345678901234567890,-9223372036854775809 ], '
+      .. '"last": 9223372036854775807, "real": 123456789012345678901.0}'
+    for _, rows in ipairs { data.jsonl(put("x.jsonl", text)), data.json(put("x.json",
+      "[" .. text .. "]")) } do
+      local row = rows[1]
+      assert.equal("\u{FFFD}\n", row.cut)
+      assert.equal("\u{FFFD}\u{1F600}", row["low \u{FFFD}"])
+      assert.is_true(row.n ~= row.n and row.i[1] == math.huge and row.i[2] == -math.huge)
+      assert.equal("12345678901234567890", row.big[1])
+      assert.equal("-9223372036854775809", row.big[2])
+      assert.equal(math.maxinteger, row.last)
+      assert.equal(123456789012345678901.0, row.real)
+    end
+    refused("EFORMAT", "x.jsonl:2: not a JSON object: at column 7", data.jsonl,
+      put("x.jsonl", '{}\n{"a": Nan}'))
+    refused("EFORMAT", "x.jsonl:1: want a JSON object, got null", data.jsonl,
+      put("x.jsonl", "null\n"))
+    refused("EFORMAT", "x.jsonl:1: want a JSON object, got a number", data.jsonl,
+      put("x.jsonl", "12345678901234567890\n"))
+    refused("EFORMAT", "x.json: want an array of objects, got null", data.json,
+      put("x.json", "null"))
+  end)
+
+  it("compressed by zstd may have skippable frames and large windows", function()
+    if core.version().zstd == "none" then return end
+    local whole = assert(core.fs.read(cases .. "/rows.jsonl.zst"))
+    local skip, want = "\x5A*M\x18\4\0\0\0abcd", core.json_encode(rows_of(data.jsonl(cases
+      .. "/rows.jsonl")))
+    local function rows(text) return core.json_encode(rows_of(data.jsonl(put("x", text)))) end
+    assert.equal(want, rows(skip .. whole))
+    assert.equal(want, rows("\x50*M\x18\0\0\0\0" .. skip .. whole .. skip))
+    refused("EFORMAT", "zstd data is cut short", data.jsonl, put("x", skip .. whole:sub(1, -2)))
+    refused("EFORMAT", "zstd data is cut short", data.jsonl, put("x", skip:sub(1, -2)))
+    refused("EFORMAT", "compressed by lz4", data.jsonl, put("x", skip .. "\4\"M\24"))
+    -- a header with a window of 2^log bytes, and one raw block
+    local function frame(log)
+      local block, size = '{"a": 1}\n', #'{"a": 1}\n'
+      return "\x28\xB5\x2F\xFD\0" .. string.char((log - 10) << 3, size << 3 | 1, 0, 0) .. block
+    end
+    for _, log in ipairs { 20, 27, 28, 30, 31 } do assert.equal('[{"a": 1}]', rows(frame(log))) end
+    refused("ELIMIT", "its zstd window is larger than 2 GB", data.jsonl, put("x", frame(32)))
+    refused("EFORMAT", "need a dictionary", data.jsonl,
+      put("x", "\x28\xB5\x2F\xFD\1\x50\7\1\0\0"))
+  end)
+
   local heads = {
     ["PAR1...."] = "it is a Parquet file, not CSV; read it with grpo.data.parquet",
     ["ARROW1\0\0"] = "it is an Arrow file (Feather), not CSV; convert it with pandas",
@@ -155,6 +231,8 @@ describe("a file of rows", function()
     ["BZh91AY"] = "compressed by bzip2",
     ["\xFD7zXZ\0\0"] = "compressed by xz",
     ["\4\"M\24..."] = "compressed by lz4",
+    ["\2!L\24..."] = "compressed by lz4",
+    ["\xFF\6\0\0sNaPpY"] = "compressed by snappy",
     ["7z\xBC\xAF\x27"] = "a 7z archive",
     ["Rar!...."] = "a rar archive",
     ["SQLite format 3\0"] = "an SQLite database",
@@ -176,10 +254,22 @@ describe("a file of rows", function()
       refused("EFORMAT", words:gsub("not CSV", "not JSON lines"), data.jsonl, put("x", head))
       count = count + 1
     end
-    assert.equal(22, count)
+    assert.equal(24, count)
     if core.version().gzip ~= "none" then
       local tar = assert(core.fs.read(cases .. "/tar.gz"))
       refused("EFORMAT", "a tar archive", data.csv, put("x.gz", tar))
     end
+  end)
+end)
+
+describe("a template of a settings file", function()
+  it("writes numbers with all of their digits, as Python does", function()
+    local text = require("grpo.settings.templates").text
+    local row = core.json_decode_row('{"a": 1234567890123.45, "b": {"c": 3.141592653589793}, '
+      .. '"d": 123456789012345678901, "e": 1.0, "f": 1e5, "g": 1e-7, "h": -0.0, "i": 42, "j": 0.1, '
+      .. '"k": 1e16, "l": true, "m": NaN}')
+    assert.equal("1234567890123.45 3.141592653589793 123456789012345678901 1.0 100000.0 1e-07 -0.0 "
+      .. "42 0.1 1e+16 true nan {}",
+      text("{a} {b.c} {d} {e} {f} {g} {h} {i} {j} {k} {l} {m} {}")(row))
   end)
 end)

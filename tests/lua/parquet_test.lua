@@ -66,6 +66,19 @@ describe("a Parquet file", function()
     assert.equal(140, count)
   end)
 
+  it("has old timestamps (INT96) of the years 1 to 9999", function()
+    local shared = require("tests.lua.tiny").shared
+    if not shared or not core.fs.exists(shared .. "/cases/files/parquet") then return end
+    local function times(name)
+      local list, ds = {}, data.parquet(shared .. "/cases/files/parquet/" .. name)
+      for i = 1, #ds do list[i] = ds[i].t end
+      return table.concat(list, ", ")
+    end
+    assert.equal("2006-01-02 07:04:05, 9999-12-31 15:59:59.009999", times "int96_9999.parquet")
+    assert.equal("2024-01-01 00:00:00, 1500-01-01 00:00:00, 0001-01-01 00:00:00, "
+      .. "2262-04-12 00:00:00", times "int96_1500.parquet")
+  end)
+
   it("has rows that are read in any order, from several files", function()
     if not has_libraries() then return end
     local names = { cases .. "/messages_dictionary.parquet", cases .. "/messages_plain.parquet" }

@@ -41,6 +41,13 @@ function contents.text(path)
   return text:sub(1, 3) == "\xEF\xBB\xBF" and text:sub(4) or text
 end
 
+-- Returns how many line ends are in a text.
+function contents.breaks(text)
+  local _, all = text:gsub("[\r\n]", "")
+  local _, of_two = text:gsub("\r\n", "")
+  return all - of_two
+end
+
 -- Returns the text of a file of rows; one in another format is refused by name.
 function contents.rows_text(path, wanted)
   local text = contents.text(path)

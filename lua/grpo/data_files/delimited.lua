@@ -1,4 +1,5 @@
 -- CSV (RFC 4180), and the same with tabs.  The first record names the columns; values are strings.
+-- A line ends with \n, \r\n or \r, in one file too; a line without any character is left out.
 
 local contents = require "grpo.data_files.contents"
 local errors = require "grpo.base.errors"
@@ -18,29 +19,37 @@ local function quoted(text, at, place)
   end
 end
 
--- Returns the fields of the record that begins at `at`, and where the next record begins.
+-- Where the line behind its end at `at` begins, or nil if something else is there.
+local function after_end(text, at)
+  local c = text:sub(at, at)
+  if c == "\r" and text:sub(at + 1, at + 1) == "\n" then return at + 2 end
+  if c == "\r" or c == "\n" or c == "" then return at + 1 end
+  return nil
+end
+
+-- Returns the fields of the record that begins at `at`, where the next record begins, and the line
+-- that it begins on.
 -- s: { text, path, line, comma, ends = a pattern of what ends a field without quotes }
 local function record(s, at)
-  local text, fields = s.text, {}
+  local text, fields, line = s.text, {}, s.line
   while true do
     local field
     if text:sub(at, at) == '"' then
-      field, at = quoted(text, at, ("%s:%d"):format(s.path, s.line))
+      field, at = quoted(text, at, ("%s:%d"):format(s.path, line))
+      line = line + contents.breaks(field)
     else
       local stop = text:find(s.ends, at) or #text + 1
       field, at = text:sub(at, stop - 1), stop
     end
     fields[#fields + 1] = field
-    local c = text:sub(at, at)
-    if c == s.comma then
-      at = at + 1
-    else
-      if c == "\r" then at = at + 1 end
-      if c ~= "" and text:sub(at, at) ~= "\n" and c ~= "\r" then
-        errors.raise("EFORMAT", "%s:%d: text after a closing quote", s.path, s.line)
+    if text:sub(at, at) ~= s.comma then
+      local next_at = after_end(text, at)
+      if not next_at then
+        errors.raise("EFORMAT", "%s:%d: text after a closing quote", s.path, line)
       end
-      return fields, at + 1
+      return fields, next_at, line + 1
     end
+    at = at + 1
   end
 end
 
@@ -65,17 +74,29 @@ local function row_of(names, fields, s)
   return row
 end
 
+local function check_encoding(s, from, to)
+  local valid, at = utf8.len(s.text, from, to)
+  if valid then return end
+  errors.raise("EFORMAT", "%s:%d: not UTF-8; if it is Latin-1, convert the file: iconv -f LATIN1 "
+    .. "-t UTF-8 FILE > ROWS", s.path, s.line + contents.breaks(s.text:sub(from, at - 1)))
+end
+
 local function read(s, rows, most)
   local at, names = 1, nil
   while at <= #s.text and #rows < most do
-    local fields, next_at = record(s, at)
-    if not names then
-      names = check_header(fields, s)
-    elseif #fields ~= 1 or fields[1] ~= "" or #names == 1 then
-      rows[#rows + 1] = row_of(names, fields, s)
+    local line_end = after_end(s.text, at)
+    if line_end then
+      s.line, at = s.line + 1, line_end
+    else
+      local fields, next_at, next_line = record(s, at)
+      check_encoding(s, at, math.min(next_at, #s.text + 1) - 1)
+      if names then
+        rows[#rows + 1] = row_of(names, fields, s)
+      else
+        names = check_header(fields, s)
+      end
+      s.line, at = next_line, next_at
     end
-    local _, breaks = s.text:sub(at, next_at - 1):gsub("\n", "")
-    s.line, at = s.line + math.max(breaks, 1), next_at
   end
 end
 

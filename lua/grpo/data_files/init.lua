@@ -24,9 +24,13 @@ local readers = {
 local endings = { jsonl = "jsonl", ndjson = "jsonl", json = "json", csv = "csv", tsv = "tsv",
   tab = "tsv", txt = "text", text = "text", parquet = "parquet", pq = "parquet" }
 
+-- Endings of compressed files.  Those that are not read are named when the file is.
+local compressed = { gz = true, zst = true, lz4 = true, bz2 = true, xz = true }
+
 -- The format that a file's name says, or nil; name.csv.gz is CSV.
 function data_files.format_of(path)
-  local name = path:lower():gsub("%.gz$", ""):gsub("%.zst$", "")
+  local name = path:lower()
+  while compressed[name:match("%.(%w+)$")] do name = name:gsub("%.%w+$", "") end
   return endings[name:match("%.(%w+)$") or ""]
 end
 

@@ -10,7 +10,7 @@ local sorted_pairs = require "grpo.base.sorted"
 local json_array = { name = "JSON" }
 
 local function decode(text, path)
-  local ok, value = pcall(core.json_decode, text, path)
+  local ok, value = pcall(core.json_decode_row, text, path)
   if ok then return value end
   return errors.raise("EFORMAT", "%s", (tostring(value):gsub("^.-(" .. path:gsub("%p", "%%%0")
     .. ":)", "%1", 1)))
@@ -30,12 +30,16 @@ local function is_list(row)
   return #row > 0 or next(row) == nil and core.json_encode(row) == "[]"
 end
 
+local function kind_of(value)
+  if type(value) == "table" then return "a list" end
+  return value == core.json_null and "null" or "a " .. type(value)
+end
+
 local function check_rows(list, path)
   for i, row in ipairs(list) do
     if type(row) ~= "table" or is_list(row) then
       errors.raise("EFORMAT", "%s: entry %d of the array is %s, want an object", path, i,
-        type(row) == "table" and "a list" or row == core.json_null and "null" or
-        "a " .. type(row))
+        kind_of(row))
     end
   end
 end
@@ -55,7 +59,7 @@ local function array_of(text, path, field)
   if type(value) ~= "table" or text:find("^%s*{") then
     errors.raise("EFORMAT", "%s: want an array of objects, got %s", path,
       type(value) == "table" and ("one object; if a field of it holds the rows, say which: "
-      .. "field = \"...\"%s"):format(lists_of(value)) or "a " .. type(value))
+      .. "field = \"...\"%s"):format(lists_of(value)) or kind_of(value))
   end
   return value
 end
@@ -63,7 +67,7 @@ end
 -- Are these JSON lines?  Then the first line is an object, and something follows it.
 local function is_lines(text)
   local first, after = text:match("^%s*({[^\n]*)\n()")
-  return first and text:find("%S", after) and pcall(core.json_decode, first, "line")
+  return first and text:find("%S", after) and pcall(core.json_decode_row, first, "line")
 end
 
 -- Appends the rows of a file; opts.field: the field that holds them.

@@ -15,13 +15,15 @@ end
 -- Decodes one line.
 local function object(s, path, line)
   if s:find("^%s*%[") then refuse(path, line, "a list") end
-  local ok, row = pcall(core.json_decode, s, "JSON")
+  local ok, row = pcall(core.json_decode_row, s, "JSON")
   if not ok then
     local column, why = tostring(row):match("JSON:%d+:(%d+): (.*)$")
     errors.raise("EFORMAT", "%s:%d: not a JSON object: %s", path, line,
       column and ("at column %s: %s"):format(column, why) or (tostring(row):gsub("^.-: ", "")))
   end
-  if type(row) ~= "table" then refuse(path, line, type(row)) end
+  if type(row) ~= "table" then
+    refuse(path, line, row == core.json_null and "null" or "a " .. type(row))
+  end
   return row
 end
 

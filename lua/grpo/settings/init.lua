@@ -44,7 +44,7 @@ local function object_of(text, path, kind)
     errors.raise_plain("EARG", "%s: it has %d bytes; a file of settings has at most %d", path,
       #text, LARGEST)
   end
-  local ok, value = pcall(kind == "yaml" and core.yaml_decode or core.json_decode, text, path)
+  local ok, value = pcall(kind == "yaml" and core.yaml_decode or core.json_decode_row, text, path)
   if not ok then -- without the line of this file
     local message = tostring(value)
     local at = message:find(path, 1, true)

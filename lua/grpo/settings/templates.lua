@@ -1,5 +1,8 @@
 -- Texts with the columns of a row in them: "Question: {question}\n".  {a.b} is the field b of the
 -- table a.  {{ and }} are braces; braces around anything else than a name stay as they are.
+-- A number is written with all of its digits, as Python's str() does.
+
+local values = require "grpo.jinja.values"
 
 local templates = {}
 
@@ -16,8 +19,7 @@ local function value_of(row, name)
   local value = row
   for part in name:gmatch("[^.]+") do value = type(value) == "table" and value[part] or nil end
   if type(value) == "string" then return value end
-  if math.type(value) == "integer" then return tostring(value) end
-  if type(value) == "number" then return ("%.14g"):format(value) end
+  if type(value) == "number" then return values.number_text(value) end
   if type(value) == "boolean" then return tostring(value) end
   error(("{%s}: the row has no such column with a text or a number (it has %s); braces are written "
     .. "{{ and }}"):format(name, columns_of(row)), 0)
