@@ -36,9 +36,11 @@ struct Regex {
   pcre2_jit_stack *stack; /* NULL: no JIT for this pattern */
   uint32_t options;       /* of pcre2_match */
   bool one_place;         /* anchored, or must not be searched in parts */
+  bool long_texts;        /* of a tokenizer: match_longer() */
   uint32_t captures, names, name_size;
   PCRE2_SPTR name_table;
   uint64_t steps; /* of the last search, in matches that hit their limit */
+  uint64_t paid;  /* limits beyond MATCH_LIMIT since the text's beginning */
 };
 
 static void *get_memory(size_t n, void *user) {
@@ -112,6 +114,7 @@ static Status prepare(Regex *re, const char *pattern, size_t len, unsigned flags
   pcre2_set_heap_limit(re->limits, HEAP_LIMIT_KIB);
   if (flags & REGEX_VALID_UTF) re->options |= PCRE2_NO_UTF_CHECK;
   re->one_place = searches_one_place(re, pattern, len, flags);
+  re->long_texts = flags & REGEX_VALID_UTF;
   compile_jit(re);
   pcre2_pattern_info(re->code, PCRE2_INFO_CAPTURECOUNT, &re->captures);
   pcre2_pattern_info(re->code, PCRE2_INFO_NAMECOUNT, &re->names);
@@ -190,8 +193,7 @@ typedef struct Search {
 static int match(const Search *q, size_t start, size_t last, uint64_t limit) {
   Regex *re = q->re;
   pcre2_set_offset_limit(re->limits, last);
-  if (limit > MATCH_LIMIT) limit = MATCH_LIMIT;
-  pcre2_set_match_limit(re->limits, (uint32_t)limit);
+  pcre2_set_match_limit(re->limits, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
   const int rc =
       pcre2_match(re->code, (PCRE2_SPTR)q->s, q->len, start, re->options, re->match, re->limits);
   if (rc == PCRE2_ERROR_MATCHLIMIT) re->steps += limit;
@@ -220,11 +222,28 @@ static int match_singly(Search *q, size_t start, size_t last, uint64_t share) {
   return PCRE2_ERROR_NOMATCH;
 }
 
+/* Searches with limits that rise, and that are paid from a budget for the whole text, as long as
+ * the limit is all that is in the way: a run of equal characters takes a few steps for each.
+ * Limits up to MATCH_LIMIT are free. */
+static int match_longer(Search *q, size_t start) {
+  Regex *re = q->re;
+  if (start == 0) re->paid = 0;
+  q->budget = BUDGET + BUDGET_PER_BYTE * (uint64_t)q->len;
+  int rc = match(q, start, PCRE2_UNSET, MATCH_LIMIT);
+  for (uint64_t limit = MATCH_LIMIT; rc == PCRE2_ERROR_MATCHLIMIT && re->long_texts;) {
+    limit *= 8;
+    if (limit > q->budget - re->paid) return rc;
+    re->paid += limit;
+    rc = match(q, start, PCRE2_UNSET, limit);
+  }
+  return rc;
+}
+
 static int search(Search *q, size_t start) {
-  if (q->re->one_place) return match(q, start, PCRE2_UNSET, MATCH_LIMIT);
+  if (q->re->one_place) return match_longer(q, start);
   const uint64_t places = q->len - start + 1;
   q->budget = BUDGET + BUDGET_PER_BYTE * places;
-  const uint64_t share = q->budget / places;
+  const uint64_t most = q->budget / places, share = most < MATCH_LIMIT ? most : MATCH_LIMIT;
   int rc = match(q, start, PCRE2_UNSET, share);
   if (rc != PCRE2_ERROR_MATCHLIMIT || share >= MATCH_LIMIT) return rc;
   rc = PCRE2_ERROR_NOMATCH;

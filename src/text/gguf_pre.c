@@ -7,23 +7,85 @@
 
 #define DIGIT "\\p{N}" /* component Digits, one at a time */
 
+/* Letters that have a case, as DeepSeek's first tokenizers list them. */
+#define CASED_LETTERS                                                                                                                                                                 \
+  "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-"                                                                                      \
+  "ჅᎠ-"                                                                                                                                                                           \
+  "Ᏽᏸ-"                                                                                                                                                                           \
+  "ᏽᲐ-"                                                                                                                                                                           \
+  "ᲺᲽ-"                                                                                                                                                                           \
+  "Ჿᴀ-"                                                                                                                                                                           \
+  "ᴫ"                                                                                                                                                                               \
+  "ᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴ" \
+  "ℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-"                                                                 \
+  "Ｚａ-"                                                                                                                                                                           \
+  "ｚ𐐀-"                                                                                                                                                                          \
+  "𐑏𐒰-"                                                                                                                                                                         \
+  "𐓓𐓘-"                                                                                                                                                                         \
+  "𐓻𐲀-"                                                                                                                                                                         \
+  "𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+
+/* The names are those that llama.cpp knows; the patterns are those of the models' own files. */
 static const GgufPre table[] = {
-    {.names = "gpt-2 phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de roberta-bpe mpt olmo "
-              "jais trillion granite-docling exaone4 modern-bert",
+    {.names =
+         "gpt-2 phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe "
+         "mpt olmo jais trillion granite-docling exaone4 modern-bert gigachat a.x-4.0 mellum",
      .pattern = {PATTERN_GPT2}},
-    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      .pattern = {PATTERN_GPT4},
      .ignore_merges = true,
      .add_bos = true},
-    {.names = "smaug-bpe dbrx chatglm-bpe glm4", .pattern = {PATTERN_GPT4}},
-    {.names = "qwen2 deepseek-r1-qwen megrez", .pattern = {PATTERN_QWEN}, .nfc = true},
-    {.names = "stablelm2 hunyuan", .pattern = {PATTERN_QWEN}},
-    {.names = "smollm starcoder refact command-r codeshell exaone minerva-7b",
+    {.names = "smaug-bpe dbrx chatglm-bpe", .pattern = {PATTERN_GPT4}},
+    {.names = "glm4 glm5", .pattern = {PATTERN_GPT4}, .ignore_merges = true},
+    {.names = "qwen2 deepseek-r1-qwen megrez f2llmv2", .pattern = {PATTERN_QWEN}, .nfc = true},
+    {.names = "stablelm2 hunyuan solar-open grok-2 kormo", .pattern = {PATTERN_QWEN}},
+    {.names = "qwen35", .pattern = {PATTERN_QWEN35}, .nfc = true},
+    {.names = "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
      .pattern = {DIGIT, PATTERN_GPT2}},
-    {.names = "gpt-4o llama4", .pattern = {PATTERN_GPT4O}},
+    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2", .pattern = {PATTERN_GPT4O}},
+    {.names = "granite-embed-multi-97m", .pattern = {PATTERN_GPT4O}, .ignore_merges = true},
     {.names = "tekken", .pattern = {PATTERN_TEKKEN}, .ignore_merges = true, .add_bos = true},
     {.names = "default",
      .pattern = {"[\\p{P}\\$\\+<=>\\^~\\|]+", PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = "falcon", .pattern = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", PATTERN_GPT2, "[0-9][0-9][0-9]"}},
+    {.names = "deepseek-llm",
+     .pattern = {"[\\r\\n]", "\\s?[" CASED_LETTERS "]+", "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$",
+                 "[一-龥ࠀ-一가-퟿]+", "\\p{N}+"}},
+    {.names = "deepseek-coder",
+     .pattern = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", DIGIT}},
+    {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+     .pattern = {"\\p{N}{1,3}", PATTERN_CJK, PATTERN_DEEPSEEK3}},
+    {.names = "spark2_5", .pattern = {"\\p{N}{1,3}", PATTERN_CJK, PATTERN_SPARK, DIGIT}},
+    {.names = "youtu",
+     .pattern = {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+"
+                 "|" PATTERN_CJK,
+                 PATTERN_YOUTU},
+     .ignore_merges = true},
+    {.names = "bloom poro-chat gpt3-finnish", .pattern = {PATTERN_POROUS}},
+    {.names = "viking", .pattern = {PATTERN_POROUS, DIGIT}},
+    {.names = "jais-2", .pattern = {PATTERN_JAIS2}},
+    {.names = "tiny_aya cohere2moe", .pattern = {PATTERN_THREES, PATTERN_GPT4O}},
+    {.names = "kimi-k2", .pattern = {PATTERN_KIMI}},
+    {.names = "superbpe", .pattern = {"\\p{N}+", PATTERN_BEFORE_3}},
+    {.names = "bailingmoe bailingmoe2 llada-moe", .pattern = {PATTERN_BAILING}},
+    {.names = "seed-coder", .pattern = {PATTERN_SEED_CODER}},
+    {.names = "ufakzeka", .pattern = {PATTERN_UFAKZEKA}},
+    {.names = "afmoe",
+     .pattern =
+         {PATTERN_THREES_N,
+          "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-"
+          "ꩿꧠ-"
+          "꧿가-"
+          "힯ᄀ-"
+          "ᇿ]+",
+          PATTERN_DEEPSEEK3}},
+    {.names = "laguna", .pattern = {"[^\\n]+|[\\n]+", PATTERN_QWEN}},
+    {.names = "exaone-moe", .pattern = {PATTERN_EXAONE_MOE}},
+    {.names = "minicpm5", .pattern = {"\\p{N}{1,3}", PATTERN_MINICPM5}, .ignore_merges = true},
+    {.names = "chameleon",
+     .pattern = {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )",
+                 DIGIT, "[\\p{P}!-/:-@\\[-`{-~]", PATTERN_GPT2},
+     .add_bos = true},
 };
 enum { NPRE = sizeof table / sizeof *table };
 

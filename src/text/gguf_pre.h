@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "formats/json.h"
 
-enum { GGUF_PRE_PATTERNS = 4 };
+enum { GGUF_PRE_PATTERNS = 6 };
 
 typedef struct GgufPre {
   const char *names; /* separated by spaces; files are written with the first */

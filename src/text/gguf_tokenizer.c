@@ -278,8 +278,10 @@ static Status read_gpt2(Words *w, TokenTexts *x, TokenizerParts *p) {
   try(gguf_get_string(w->g, KEY("pre"), &name, &n, NULL));
   const GgufPre *pre = gguf_pre_find(name, n);
   if (!pre)
-    return fail(GRPO_EFORMAT, "%s: " KEY("pre") " '%.*s' is not supported", w->g->path,
-                n > 60 ? 60 : (int)n, name);
+    return fail(GRPO_EFORMAT,
+                "%s: " KEY("pre") " '%.*s' is not supported; take the tokenizer.json of the model "
+                                  "that the file was made from",
+                w->g->path, n > 60 ? 60 : (int)n, name);
   try(put_listed_merges(w, &x->merges));
   /* Without merges text need not be cut. */
   gguf_pre_put_json(&x->pre, x->merges.len ? pre : &(GgufPre){0});

@@ -1,7 +1,10 @@
 #include "text/onig.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/regex.h"
 
 enum { LONGEST = 1 << 16, DEEPEST = 16 };
 
@@ -31,9 +34,42 @@ static const char *set_of(char escape, bool alone) {
 
 static bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 
+/* Since 10.40 PCRE2 takes the name of a script for all characters that are used with it. */
+static bool names_need_sc(void) {
+  char version[64];
+  regex_library(version, sizeof version);
+  return strncmp(version, "10.", 3) != 0 || atoi(version + 3) >= 40;
+}
+
+/* The length of the name of a script behind \p{, or 0 for another property. */
+static size_t script_name(const char *s) {
+  static const char *const scripts[] = {
+      "Arabic", "Armenian", "Bengali", "Bopomofo", "Cyrillic", "Devanagari", "Georgian",
+      "Greek",  "Han",      "Hangul",  "Hebrew",   "Hiragana", "Katakana",   "Khmer",
+      "Lao",    "Latin",    "Myanmar", "Tamil",    "Thai",     "Tibetan"};
+  for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+    const size_t n = strlen(scripts[i]);
+    if (strncmp(s, scripts[i], n) == 0 && s[n] == '}') return n;
+  }
+  return 0;
+}
+
+/* Copies \p{Script} or \P{Script}, if it is one. */
+static bool put_script(const char **p, Buf *out) {
+  const char *s = *p;
+  if ((s[1] | 0x20) != 'p' || s[2] != '{' || !names_need_sc()) return false;
+  const bool negated = s[3] == '^';
+  const size_t n = script_name(s + 3 + negated);
+  if (!n) return false;
+  buf_printf(out, "\\%c{%ssc:%.*s}", s[1], negated ? "^" : "", (int)n, s + 3 + negated);
+  *p += 3 + negated + n + 1;
+  return true;
+}
+
 /* Copies the escape at *p that means the same in both, and moves behind it. */
 static void put_escape(const char **p, Buf *out) {
   const char *s = *p;
+  if (put_script(p, out)) return;
   if (s[1] == 'u' && strspn(s + 2, "0123456789abcdefABCDEF") >= 4) {
     buf_printf(out, "\\x{%.4s}", s + 2);
     *p += 6;

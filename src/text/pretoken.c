@@ -122,6 +122,37 @@ static size_t scan_script(const char *s, size_t n) {
   return i;
 }
 
+/* The numbers of \w that are letters (\p{Nl}); the others are decimal digits. */
+static bool is_letter_number(uint32_t cp) {
+  static const uint32_t runs[][2] = {{0x16EE, 0x16F0},   {0x2160, 0x2182},   {0x2185, 0x2188},
+                                     {0x3007, 0x3007},   {0x3021, 0x3029},   {0x3038, 0x303A},
+                                     {0xA6E6, 0xA6EF},   {0x10140, 0x10174}, {0x10341, 0x10341},
+                                     {0x1034A, 0x1034A}, {0x103D1, 0x103D5}, {0x12400, 0x1246E}};
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+    if (cp >= runs[i][0] && cp <= runs[i][1]) return true;
+  return false;
+}
+
+static bool is_digit_at(PreKind kind, const char *s, size_t n, unsigned *class, size_t *len) {
+  uint32_t cp;
+  bool valid;
+  *len = utf8_decode(s, n, &cp, &valid);
+  *class = unicode_class(cp);
+  /* Outside of classes, \w also stands for the numbers of Latin-1. */
+  if (cp >= 0xB2 && cp <= 0xBE && *class & UNI_NUMBER) *class |= UNI_WORD;
+  if (kind == PRE_THREES_N || !(*class & UNI_NUMBER)) return *class & UNI_NUMBER;
+  return cp <= '9' || (cp > 0xBE && *class & UNI_WORD && !is_letter_number(cp));
+}
+
+size_t pre_digits(PreKind kind, const char *s, size_t n, size_t *len) {
+  size_t count = 0, i = 0, k = 0;
+  unsigned class = 0;
+  for (; i < n && is_digit_at(kind, s + i, n - i, &class, &k); i += k) count++;
+  *len = count ? i : k;
+  /* \b wants something else than a letter behind the digits. */
+  return kind == PRE_THREES && i < n && class & UNI_WORD ? 0 : count;
+}
+
 size_t pre_scan(PreKind kind, const char *s, size_t n) {
   size_t len = n;
   switch (kind) {
@@ -141,6 +172,9 @@ size_t pre_scan(PreKind kind, const char *s, size_t n) {
   case PRE_SCRIPTS:
     return scan_script(s, n);
   case PRE_FIXED:
+  case PRE_THREES:
+  case PRE_THREES_N:
+  case PRE_BEFORE_3:
   case PRE_CUT:
   case PRE_METASPACE:
   case PRE_SPACE_FIRST:
@@ -155,10 +189,10 @@ PreKind pre_kind_of(const char *pattern) {
     const char *pattern;
     PreKind kind;
   } known[] = {
-      {PATTERN_GPT2, PRE_GPT2},
-      {PATTERN_GPT4, PRE_LLAMA3},
-      {PATTERN_QWEN, PRE_QWEN},
-      {"[\\s\\S]", PRE_CHARS},
+      {PATTERN_GPT2, PRE_GPT2},         {PATTERN_GPT4, PRE_LLAMA3},
+      {PATTERN_QWEN, PRE_QWEN},         {"[\\s\\S]", PRE_CHARS},
+      {PATTERN_THREES, PRE_THREES},     {PATTERN_THREES_N, PRE_THREES_N},
+      {PATTERN_BEFORE_3, PRE_BEFORE_3},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(pattern, known[i].pattern) == 0) return known[i].kind;

@@ -22,6 +22,9 @@ typedef enum PreKind {
   PRE_CHARS,       /* each code point alone */
   PRE_SCRIPTS,     /* runs of one script, without what stands before the first one */
   PRE_FIXED,       /* every `length` code points */
+  PRE_THREES,      /* PATTERN_THREES; these three cut digits in groups of three from their end */
+  PRE_THREES_N,    /* PATTERN_THREES_N */
+  PRE_BEFORE_3,    /* PATTERN_BEFORE_3 */
   PRE_CUT,         /* cuts at matches, as PreMatch and PreBehavior say */
   PRE_METASPACE,   /* spaces become a mark, one may be prepended; then it cuts like PRE_CUT */
   PRE_SPACE_FIRST, /* ByteLevel's add_prefix_space, which does not cut */
@@ -62,6 +65,10 @@ PreKind pre_kind_of(const char *pattern);
 /* The length of what the scanner leaves out where a text begins: n, or where its first pre-token
  * is. */
 size_t pre_skip(PreKind kind, const char *s, size_t n);
+
+/* How many digits are at the beginning of s that are cut in groups of three; *len: their bytes.  0:
+ * none, and *len bytes stay as they are. */
+size_t pre_digits(PreKind kind, const char *s, size_t n, size_t *len);
 
 /* The length in bytes of the first pre-token of s, n > 0; `kind` is a scanner. */
 size_t pre_scan(PreKind kind, const char *s, size_t n);

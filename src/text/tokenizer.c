@@ -170,6 +170,31 @@ static Status cut_fixed(TextEncoder *e, int step, const char *s, size_t n) {
   return GRPO_OK;
 }
 
+/* Cuts digits in groups of three from their end, and, unless it cuts only before such groups, from
+ * what stands around them. */
+static Status cut_threes(TextEncoder *e, int step, const char *s, size_t n) {
+  const PreKind kind = e->t->step[step].kind;
+  const bool apart = kind != PRE_BEFORE_3;
+  size_t start = 0, len;
+  for (size_t i = 0; i < n;) {
+    size_t count = pre_digits(kind, s + i, n - i, &len);
+    const size_t first = count, end = i + len;
+    for (; count; count--) {
+      if (i > start && (count % 3 == 0 || (apart && count == first))) {
+        try(split(e, step + 1, s + start, i - start));
+        start = i;
+      }
+      do i++;
+      while (i < end && (s[i] & 0xC0) == 0x80);
+    }
+    i = end;
+    if (!apart || !first) continue;
+    try(split(e, step + 1, s + start, end - start));
+    start = end;
+  }
+  return start < n ? split(e, step + 1, s + start, n - start) : GRPO_OK;
+}
+
 /* Applies the pre-tokenizers from `step` on; the pieces of the last one go to the model. */
 static Status split(TextEncoder *e, int step, const char *s, size_t n) {
   if (step == e->t->nstep) return encode_pretoken(e, s, n);
@@ -179,6 +204,7 @@ static Status split(TextEncoder *e, int step, const char *s, size_t n) {
   if (kind == PRE_SPACE_FIRST) return space_first(e, step, s, n);
   if (kind == PRE_BYTES) return spell_bytes(e, step, s, n);
   if (kind == PRE_FIXED) return cut_fixed(e, step, s, n);
+  if (kind >= PRE_THREES && kind <= PRE_BEFORE_3) return cut_threes(e, step, s, n);
   for (size_t i = pre_skip(kind, s, n), len; i < n; i += len) {
     len = pre_scan(kind, s + i, n - i);
     try(split(e, step + 1, s + i, len));

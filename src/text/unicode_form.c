@@ -1,5 +1,8 @@
 #include "text/unicode_form.h"
 
+#include <string.h>
+
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "text/unicode.h"
 #include "text/unicode_table.h"
@@ -8,7 +11,10 @@
 
 /* While text is normalized an entry of the list is code point | combining class << CLASS_SHIFT, and
  * SECOND if it may compose with a code point before it. */
-enum { CLASS_SHIFT = 21, CP_MASK = (1 << CLASS_SHIFT) - 1, SECOND = 1 << 29, MAX_MARKS = 4096 };
+enum { CLASS_SHIFT = 21, CP_MASK = (1 << CLASS_SHIFT) - 1, SECOND = 1 << 29 };
+
+/* Runs of marks that are longer are not sorted by insertion. */
+enum { NCLASSES = 256, LONG_RUN = 64 };
 
 static int class_of(int32_t entry) { return entry >> CLASS_SHIFT & 0xFF; }
 
@@ -72,20 +78,36 @@ static void decompose(IntBuf *list, uint32_t cp, bool compatible) {
   for (int i = 1; i < m.length; i++) decompose(list, table_number(m.rest + 3 * i, 3), compatible);
 }
 
+static void insertion_sort(int32_t *v, size_t n) {
+  for (size_t i = 1; i < n; i++) {
+    const int32_t mark = v[i];
+    size_t at = i;
+    for (; at > 0 && class_of(v[at - 1]) > class_of(mark); at--) v[at] = v[at - 1];
+    v[at] = mark;
+  }
+}
+
+/* In linear time, for long runs. */
+static Status counting_sort(int32_t *v, size_t n) {
+  size_t at[NCLASSES + 1] = {0};
+  int32_t *copy = mem_alloc(n * sizeof *copy);
+  if (!copy) return fail(GRPO_ENOMEM, "tokenizer: %zu combining marks in a row", n);
+  memcpy(copy, v, n * sizeof *copy);
+  for (size_t i = 0; i < n; i++) at[class_of(v[i]) + 1]++;
+  for (int class = 0; class < NCLASSES; class ++) at[class + 1] += at[class];
+  for (size_t i = 0; i < n; i++) v[at[class_of(copy[i])]++] = copy[i];
+  mem_free(copy);
+  return GRPO_OK;
+}
+
 /* Sorts each run of combining marks by their classes, and keeps the order within a class. */
 static Status sort_marks(int32_t *v, size_t n) {
-  size_t start = 0;
-  for (size_t i = 0; i < n; i++) {
-    const int32_t mark = v[i];
-    if (!class_of(mark)) {
-      start = i + 1;
-      continue;
-    }
-    if (i - start >= MAX_MARKS)
-      return fail(GRPO_ELIMIT, "tokenizer: more than %d combining marks in a row", MAX_MARKS);
-    size_t at = i;
-    for (; at > start && class_of(v[at - 1]) > class_of(mark); at--) v[at] = v[at - 1];
-    v[at] = mark;
+  for (size_t i = 0, end; i < n; i = end + 1) {
+    for (end = i; end < n && class_of(v[end]);) end++;
+    if (end - i > LONG_RUN)
+      try(counting_sort(v + i, end - i));
+    else
+      insertion_sort(v + i, end - i);
   }
   return GRPO_OK;
 }
