@@ -104,6 +104,9 @@ all: grpo
 grpo: $(PROGRAM) $(MPI_MODULES)
 ifeq ($(MODE)$(CROSS),release)
 	@ln -sfn $(PROGRAM) grpo
+ifeq ($(or $(MAKECMDGOALS),all),all)
+	@echo "next: ./grpo run experiments/recipes/demo.lua   a model learns sums from rewards, in seconds; or: ./grpo init my-project"
+endif
 endif
 
 # All cores, unless -j says otherwise.
@@ -351,6 +354,7 @@ fuzz:
 ## make demo            run experiments/gsm8k.lua with nothing downloaded
 .PHONY: demo
 demo: grpo
+	@echo "the demonstration of the README: three to four minutes on two cores; ./grpo run experiments/recipes/demo.lua takes seconds"
 	./grpo run experiments/gsm8k.lua
 
 ## make check-demo      the demo with seeds 0, 1, 2 against what the README promises

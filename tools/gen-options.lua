@@ -235,9 +235,25 @@ A step here is one rollout with all its updates, and it counts prompts: TRL's
 
 local function cell(text) return (text:gsub("|", "\\|")) end
 
+-- The rows of a table; names that have no equivalent for one and the same reason are one row.
+local function joined(rows)
+  local list, by_reason = {}, {}
+  for _, row in ipairs(rows) do
+    local first = not row.ours and by_reason[row.about]
+    if first then
+      first.name = first.name .. "`, `" .. row.name
+    else
+      local copy = { name = row.name, ours = row.ours, part = row.part, about = row.about }
+      list[#list + 1] = copy
+      if not row.ours then by_reason[row.about] = copy end
+    end
+  end
+  return list
+end
+
 local function add_names(title, ...)
   page[#page + 1] = ("\n## %s\n\n| there | here | |\n|---|---|---|"):format(title)
-  for _, row in ipairs(foreign.rows(...)) do
+  for _, row in ipairs(joined(foreign.rows(...))) do
     local ours = row.ours and ("`%s`%s"):format(row.ours, row.part and ", a part of it" or "") or ""
     page[#page + 1] = ("| `%s` | %s | %s |"):format(row.name, ours, cell(row.about))
   end

@@ -31,6 +31,12 @@ finds "rows of tables of the pages" 'docs/lua-api\.md: grpo\.model\.new' random 
 finds "the names of notes" 'docs/troubleshooting\.md: runaway_length' runaway_length
 first "the beginning of a name stands before a word of a text" 'rewards\.repetition|repetition' repetit
 first "several words are all there" 'adaptive_kl' kl schedule
+first "a phrase that an option begins with: the option" '^  train\.lr ' "learning rate"
+first "a phrase in one word or in several" '^  train\.lr ' learning rate
+first "early stopping" 'docs/how-to\.md: Stop on a condition \(early stopping\)' "early stopping"
+first "a custom loss" 'docs/how-to\.md: Use a custom loss' "custom loss"
+first "docker" 'docs/install\.md: In a container \(Docker, Podman\)' docker
+first "DPO is not GDPO" 'docs/features\.md: DPO, KTO' dpo
 finds "a misspelt word leads to the nearest" "^nothing is known of 'temprature'; this is of 'temperature':$" temprature
 result "nothing at all" "$("$GRPO" help zzqqzz 2>&1 | grep -qx "grpo: help: nothing is known of 'zzqqzz'; see 'grpo help'" || show err)"
 for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs tensorbord:report finetune:run grpo:run predict:generate "serve:report RUN --serve" "watch:logs -f RUN" \

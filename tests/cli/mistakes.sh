@@ -162,8 +162,16 @@ sed 's/prompt = ("%d+%d="):format(a, b)/question = ""/' good.lua >column.lua
 says "a column of another name" any "^finding: data.train: data.prompt fails on 90 rows" "$GRPO" check column.lua
 result "is no matter of slow rewards" "$(grep 'because they are slow' out)"
 mkdir here && cd here || exit 1
-says "init here" 0 '^next: grpo run experiment\.lua' "$GRPO" init
+says "init here" 0 '^next: grpo check experiment\.lua && grpo run experiment\.lua$' "$GRPO" init
 cd ..
+cp here/experiment.lua two.lua; cp here/sums.lua .
+says "a stage that is not there" 2 '^grpo: command line: stages\.3\.train\.steps: there is no such stage; they are stages\.1 to stages\.2$' \
+  "$GRPO" run two.lua stages.3.train.steps=1
+says "a stage as Lua writes it" 0 '^runs/sums-[0-9]+$' "$GRPO" run two.lua 'stages[1].train.steps=1' 'stages[2].train.steps=1' --quiet
+printf GGUF >model.gguf
+says "eval of a model says what it takes" 2 '^grpo: eval: model\.gguf is a model; to evaluate a model, give a script: grpo eval SCRIPT model\.path=model\.gguf$' \
+  "$GRPO" eval model.gguf
+says "a model is not a script" 2 '^grpo: model\.gguf: a model is not a script; write a script that names it, with model = ' "$GRPO" check model.gguf
 for word in quit exit help 'exit()'; do
   result "the prompt knows what '$word' wants" "$("$GRPO" repl <<LUA 2>&1
 local told = ""

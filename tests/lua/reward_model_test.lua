@@ -127,14 +127,16 @@ describe("a reward model's group_fn", function()
   it("scores groups as the reward of a step: prompt and completion", function()
     local judge = grpo.reward_model(dir "llama", { tokenizer = tokenizer })
     local tr = grpo.trainer(experiment(function(t)
-      t.rewards = { judge = { group_fn = judge.group_fn }, double = { fn = function(_, _, c)
-        return 2 * judge:score({ c.prompt .. c.text })[1]
-      end } }
+      t.rewards = { judge = { group_fn = judge.group_fn }, itself = judge,
+        double = { fn = function(_, _, c)
+          return 2 * judge:score({ c.prompt .. c.text })[1]
+        end } }
     end))
     tr:step()
     assert.equal(8, #tr.batch.completions)
     for _, c in ipairs(tr.batch.completions) do
       near(judge:score { c.prompt .. c.text }, { c.rewards.judge })
+      assert.equal(c.rewards.judge, c.rewards.itself)
       assert.near(2 * c.rewards.judge, c.rewards.double, 1e-5)
     end
   end)

@@ -94,6 +94,7 @@ local function trainer_of(o)
   end
   if not core.fs.exists(what .. "/run.json") then
     if core.fs.isdir(what) then refuse_model(what, "neither a run nor a checkpoint of one") end
+    if what:find("%.gguf$") and core.fs.exists(what) then refuse_model(what, "a model") end
     if is_cached(what) then refuse_model(what, "a model of the Hub and not a run") end
     return require("grpo.train.trainer").new(script.load(what, o))
   end

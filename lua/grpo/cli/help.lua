@@ -140,19 +140,27 @@ local function explanation(name, names)
   return told and own or other .. "\n\n" .. own
 end
 
+-- "custom loss" in quotes is two words.
+local function words_of(arguments)
+  local words = {}
+  for word in table.concat(arguments, " "):gmatch("%S+") do words[#words + 1] = word end
+  return words[1] and words or arguments
+end
+
 function command.run(o, cli)
-  local name = o.words[1]
-  local named = name and not o.words[2] and cli.command(name)
+  local words = words_of(o.words)
+  local name = words[1]
+  local named = name and not words[2] and cli.command(name)
   if not name then
     core.out(command.overview(cli))
   elseif named then
     core.out(usage.help(named))
-  elseif topics[name] and not o.words[2] then
+  elseif topics[name] and not words[2] then
     core.out(names_of(topics[name]) .. "\n")
   else
     local names = { grpo = require "grpo", schedule = require "grpo.schedule" }
-    local about = not o.words[2] and (variable(name) or explanation(name, names))
-    core.out((about and with_more(about, name, cli) or found_or_nearest(o.words, cli)) .. "\n")
+    local about = not words[2] and (variable(name) or explanation(name, names))
+    core.out((about and with_more(about, name, cli) or found_or_nearest(words, cli)) .. "\n")
   end
 end
 

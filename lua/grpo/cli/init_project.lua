@@ -27,11 +27,17 @@ files["experiment.lua"] = [[
 local grpo = require "grpo"
 local sums = require "sums"
 
--- Rows are made on the fly: rng() gives numbers in [0, 1).
-local function problem(rng)
-  local a, b = math.floor(rng() * 10), math.floor(rng() * 10)
-  local slip = rng() < 0.5 and 1 or 0
-  return { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b), slip = slip }
+-- Makes rows on the fly: rng() gives numbers in [0, 1).  A fifth of all sums is held out, to see
+-- whether the model learns to add or only to remember.
+local function problems(held_out)
+  return function(rng)
+    local a, b
+    repeat
+      a, b = math.floor(rng() * 10), math.floor(rng() * 10)
+    until ((a + 2 * b) % 5 == 0) == held_out
+    local slip = rng() < 0.5 and 1 or 0
+    return { prompt = ("%d+%d="):format(a, b), answer = tostring(a + b), slip = slip }
+  end
 end
 
 -- The teacher's answer, which is one too many half of the time.  The reward knows better.
@@ -48,8 +54,8 @@ return grpo.experiment {
     tokenizer = grpo.tokenizer.chars("0123456789+="),
   },
   data = {
-    train = grpo.data.generate(problem, { seed = 1, n = 100000 }),
-    eval = grpo.data.generate(problem, { seed = 2, n = 100 }),
+    train = grpo.data.generate(problems(false), { seed = 1, n = 100000 }),
+    eval = grpo.data.generate(problems(true), { seed = 2, n = 100 }),
     target = demonstration,
     max_prompt_tokens = 8,
   },
@@ -151,7 +157,7 @@ function command.run(o)
     core.out(dir .. "/" .. name .. "\n")
   end
   local first = dir == "." and "" or ("cd %s && "):format(dir)
-  core.err(("next: %sgrpo run experiment.lua\n"):format(first))
+  core.err(("next: %sgrpo check experiment.lua && grpo run experiment.lua\n"):format(first))
 end
 
 return command

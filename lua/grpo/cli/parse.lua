@@ -177,7 +177,7 @@ return function(command, words)
     end
     if flag then
       store(o, command, flag, text)
-    elseif takes_options and #o.words > 0 and word:find("^[%a_][%w_.]*=") then
+    elseif takes_options and #o.words > 0 and word:find("^[%a_][%w_.%[%]]*=") then
       o.overrides[#o.overrides + 1] = word
     else
       o.words[#o.words + 1] = word

@@ -97,27 +97,39 @@ end
 
 -- The rank of a word in an entry, lower is better: the whole name, its last part, its beginning, a
 -- word of it, the beginning of a word of it, a piece of it, a word of the text, the beginning
--- of one; nil if it is not there.
+-- of one; nil if it is not there.  A word of three letters is no piece: DPO is not GDPO.
 local function rank(entry, word)
   local name = entry.name:lower()
   if name == word then return 0 end
   if name:match("[^.:/ ]+$") == word then return 1 end
   if name:sub(1, #word) == word then return 2 end
   local begins, whole = within(name, word)
-  if begins ~= nil then return whole and 3 or begins and 4 or #word > 2 and 6 or nil end
+  if begins ~= nil then return whole and 3 or begins and 4 or #word > 3 and 6 or nil end
   begins, whole = within((entry.text or ""):lower(), word)
   return whole and 7 or begins and #word > 2 and 8 or nil
 end
 
+-- The rank of all words in an entry; nil if one of them is not there.  Best is an option whose
+-- text begins with them: "learning rate" is what train.lr is.
+local function rank_of_all(entry, words)
+  local said = table.concat(words, " ")
+  if words[2] and entry.kind < FOREIGN and (entry.text or ""):lower():sub(1, #said) == said then
+    return 0
+  end
+  local total = 0
+  for _, word in ipairs(words) do
+    local r = rank(entry, word)
+    total = r and total and total + r
+  end
+  return total
+end
+
 -- The entries in which every word occurs, best first.
 function search.find(words, cli, variables)
-  local found = {}
+  local found, plain = {}, {}
+  for i, word in ipairs(words) do plain[i] = word:lower():gsub("^%-%-", "") end
   for place, entry in ipairs(entries(cli, variables)) do
-    local total = 0
-    for _, word in ipairs(words) do
-      local r = rank(entry, word:lower():gsub("^%-%-", ""))
-      total = r and total and total + r
-    end
+    local total = rank_of_all(entry, plain)
     if total then
       -- a name of another program stands behind ours
       entry.rank, entry.place = total + (entry.kind == FOREIGN and 2 or 0), place

@@ -702,7 +702,7 @@ lists[4] = { program = "verl", rows = {
   { "data.tool_config_path", "tools", nil, part = true,
     write = "tools = { name = { description = ..., parameters = ..., fn = ... } }" },
   { "data.custom_cls", "data.train", "grpo.data.generate makes rows with a function.", part = true,
-    write = "data.train = grpo.data.generate(function(i) return { ... } end, { n = 1000 })" },
+    write = "data.train = grpo.data.generate(function(rng, i) return { ... } end, { n = 1000 })" },
 
   { "critic.optim.lr", "train.lr", "Critic and policy have one learning rate." },
   { "critic.cliprange_value", "train.ppo.clip_value" },

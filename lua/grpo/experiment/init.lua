@@ -138,6 +138,7 @@ function experiment.new(fields, context)
     error(errors.new("EARG", "grpo.experiment: got " .. type(fields) .. ", want a table", where), 0)
   end
   local list, stages = layers_of(fields, where, context.overrides)
+  layers.check_stages(context.overrides, stages)
   local e = setmetatable({ where = where, stages = {}, context = context }, Experiment)
   e.config, e.origins = layers.resolve(list, context.overrides)
   e.config.name = e.config.name or context.name or "experiment"

@@ -204,11 +204,23 @@ local function lay_overrides(result, from, overrides, stage_index)
   end
 end
 
+-- Complains of options of a stage that is not there.
+function layers.check_stages(overrides, stages)
+  for _, override in ipairs(overrides) do
+    local index = tonumber(override.path:match("^stages%.(%d+)%."))
+    if index and not stages[index] then
+      complain(COMMAND_LINE, override.path, "there is no such stage; %s", #stages == 1
+        and "the only one is stages.1" or ("they are stages.1 to stages.%d"):format(#stages))
+    end
+  end
+end
+
 -- "key=value" from a command line as { path=, value=, text= }: JSON if it reads as JSON, else a
 -- string.
 function layers.parse_override(word)
-  local path, text = word:match("^([%w_.]+)=(.*)$")
+  local path, text = word:match("^([%w_.%[%]]+)=(.*)$")
   if not path then return nil end
+  path = path:gsub("%[(%d+)%]", ".%1") -- stages[2].train.lr is stages.2.train.lr
   if ("." .. path .. "."):find("..", 1, true) then
     local message = ("%s: not the name of an option; write section.option=value"):format(path)
     error(errors.new("EARG", message, "command line"), 0)

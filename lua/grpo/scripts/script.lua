@@ -38,6 +38,10 @@ end
 
 -- The text of the script at `path`, remembered as it is now.
 local function read(path)
+  if core.fs.exists(path) and (path:find("%.gguf$") or path:find("%.safetensors$")) then
+    errors.raise_plain("EARG", "%s: a model is not a script; write a script that names it, with "
+      .. "model = { path = \"%s\" }", path, path)
+  end
   local text, message, code = loaded_sources.take(path)
   if text then return text end
   if code == "ENOENT" and not core.fs.exists(path) then no_file(path) end

@@ -71,15 +71,22 @@ function scoring.kind_of(entry)
   end
 end
 
+-- The entry that an item of `rewards` stands for: a function, an entry, or an object that has a
+-- group_fn, as grpo.reward_model returns it.  where_in: "rewards[1]" or "rewards.NAME".
+local function entry_of(item, where, where_in)
+  if type(item) == "function" then return { fn = item } end
+  if type(item) ~= "table" then
+    complain(where, "%s: got %s, want a function or an entry", where_in, type(item))
+  end
+  return getmetatable(item) and item.group_fn and { group_fn = item.group_fn } or item
+end
+
 -- The rewards option as a list of entries: list items in order ("reward1", ...), then named ones by
 -- name.
 function scoring.entries(rewards, where)
   local list, names = {}, {}
   for i, v in ipairs(rewards or {}) do
-    local entry = type(v) == "function" and { fn = v } or v
-    if type(entry) ~= "table" then
-      complain(where, "rewards[%d]: got %s, want a function or an entry", i, type(v))
-    end
+    local entry = entry_of(v, where, ("rewards[%d]"):format(i))
     list[#list + 1] = { name = entry.name or "reward" .. i, source = entry }
   end
   for name in pairs(rewards or {}) do
@@ -87,11 +94,7 @@ function scoring.entries(rewards, where)
   end
   table.sort(names)
   for _, name in ipairs(names) do
-    local v = rewards[name]
-    local entry = type(v) == "function" and { fn = v } or v
-    if type(entry) ~= "table" then
-      complain(where, "rewards.%s: got %s, want a function or an entry", name, type(v))
-    end
+    local entry = entry_of(rewards[name], where, "rewards." .. name)
     list[#list + 1] = { name = entry.name or name, source = entry }
   end
   local seen = {}
