@@ -97,7 +97,7 @@ end
 
 -- The rank of a word in an entry, lower is better: the whole name, its last part, its beginning, a
 -- word of it, the beginning of a word of it, a piece of it, a word of the text, the beginning
--- of one; nil if it is not there.  A word of three letters is no piece: DPO is not GDPO.
+-- of one; nil if it is not there.  A word of three letters is not a piece: DPO is not GDPO.
 local function rank(entry, word)
   local name = entry.name:lower()
   if name == word then return 0 end
