@@ -181,10 +181,10 @@ static int l_decode(lua_State *L) {
   return 1;
 }
 
-/* Calls grpo.jinja.chat(source, tokenizer, messages, opts); the source is on top. */
+/* Calls grpo.models.chat.render(source, tokenizer, messages, opts); the source is on top. */
 static int chat_by_jinja(lua_State *L) {
-  push_module(L, "grpo.jinja");
-  lua_getfield(L, -1, "chat");
+  push_module(L, "grpo.models.chat");
+  lua_getfield(L, -1, "render");
   lua_replace(L, -2);
   lua_insert(L, -2);
   for (int i = 1; i <= 3; i++) lua_pushvalue(L, i);
@@ -195,7 +195,7 @@ static int chat_by_jinja(lua_State *L) {
 /* The tokenizer's own template: the one for tools, if opts has tools and there is one. */
 static const char *own_template(lua_State *L, const Tokenizer *t) {
   const char *for_tools = tokenizer_tool_template(t);
-  bool tools = for_tools && lua_istable(L, 3) && lua_getfield(L, 3, "tools") != LUA_TNIL;
+  bool tools = for_tools && lua_istable(L, 3) && lua_getfield(L, 3, "tools") == LUA_TTABLE;
   lua_settop(L, 3);
   return tools ? for_tools : tokenizer_chat_template(t);
 }
@@ -210,8 +210,9 @@ static int l_chat(lua_State *L) {
   if (lua_getiuservalue(L, 1, 1) == LUA_TNIL) lua_pushstring(L, own_template(L, t));
   if (lua_isnil(L, -1))
     return raise_new(L, GRPO_EARG,
-                     "chat: the tokenizer has no chat template; set tok.chat_template to a Jinja "
-                     "string or to a function(messages, opts) -> string");
+                     "chat: the tokenizer has no %schat template; set tok.chat_template to a name, "
+                     "a Jinja string or a function(messages, opts) -> string",
+                     tokenizer_template_name(t, 0) ? "default " : "");
   if (lua_type(L, -1) == LUA_TSTRING) return chat_by_jinja(L);
   lua_pushvalue(L, 2);
   if (lua_isnil(L, 3))
@@ -308,6 +309,20 @@ static int l_index(lua_State *L) {
   return 1;
 }
 
+/* Replaces the text on top by the template that it is or names. */
+static void find_template(lua_State *L, const Tokenizer *t) {
+  push_module(L, "grpo.models.chat");
+  lua_getfield(L, -1, "set");
+  lua_replace(L, -2);
+  lua_insert(L, -2);
+  lua_newtable(L);
+  for (int i = 0; tokenizer_template_name(t, i); i++) {
+    lua_pushstring(L, tokenizer_template(t, tokenizer_template_name(t, i)));
+    lua_setfield(L, -2, tokenizer_template_name(t, i));
+  }
+  lua_call(L, 2, 1);
+}
+
 static int l_newindex(lua_State *L) {
   check_tokenizer(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "chat_template") != 0)
@@ -319,6 +334,7 @@ static int l_newindex(lua_State *L) {
                      "got %s",
                      luaL_typename(L, 3));
   lua_settop(L, 3);
+  if (lua_type(L, 3) == LUA_TSTRING) find_template(L, check_tokenizer(L, 1));
   lua_setiuservalue(L, 1, 1);
   return 0;
 }

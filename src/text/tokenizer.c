@@ -354,8 +354,18 @@ int32_t tokenizer_pad(const Tokenizer *t) { return t->special_id[TOK_PAD]; }
 int32_t tokenizer_unk(const Tokenizer *t) { return t->special_id[TOK_UNK]; }
 int32_t tokenizer_role(const Tokenizer *t, TokenRole role) { return t->special_id[role]; }
 const char *tokenizer_kind(const Tokenizer *t) { return t->kind; }
-const char *tokenizer_chat_template(const Tokenizer *t) { return t->chat_template; }
-const char *tokenizer_tool_template(const Tokenizer *t) { return t->tool_template; }
+const char *tokenizer_chat_template(const Tokenizer *t) { return tokenizer_template(t, "default"); }
+const char *tokenizer_tool_template(const Tokenizer *t) {
+  return tokenizer_template(t, "tool_use");
+}
+
+const char *tokenizer_template(const Tokenizer *t, const char *name) {
+  return chat_templates_find(&t->templates, name);
+}
+
+const char *tokenizer_template_name(const Tokenizer *t, int i) {
+  return i < t->templates.n ? t->templates.item[i].name : NULL;
+}
 
 int32_t tokenizer_id(const Tokenizer *t, const char *token) {
   return vocab_find(&t->vocab, token, strlen(token));
@@ -406,7 +416,6 @@ void tokenizer_free(const Tokenizer *shared) {
   intbuf_free(&t->prefix);
   intbuf_free(&t->suffix);
   free_scratch(t->scratch);
-  mem_free(t->chat_template);
-  mem_free(t->tool_template);
+  chat_templates_free(&t->templates);
   mem_free(t);
 }

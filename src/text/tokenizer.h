@@ -80,10 +80,11 @@ int32_t tokenizer_unk(const Tokenizer *t);
 int32_t tokenizer_role(const Tokenizer *t, TokenRole role); /* -1: none */
 /* "bytes" "chars" "bpe" "unigram" "wordpiece" "words" */
 const char *tokenizer_kind(const Tokenizer *t);
-/* The Jinja source of chat_template.jinja, or else of the config's chat_template; NULL: none.  If
- * that is a list, "default" is the chat template and "tool_use" the one for conversations with
- * tools. */
-const char *tokenizer_chat_template(const Tokenizer *t);
-const char *tokenizer_tool_template(const Tokenizer *t);
+/* The Jinja source of the chat template that has this name (chat_templates.h says where they come
+ * from); NULL: none. */
+const char *tokenizer_template(const Tokenizer *t, const char *name);
+const char *tokenizer_template_name(const Tokenizer *t, int i); /* from 0; NULL: no more */
+const char *tokenizer_chat_template(const Tokenizer *t);        /* "default" */
+const char *tokenizer_tool_template(const Tokenizer *t);        /* "tool_use" */
 
 #endif

@@ -56,26 +56,11 @@ static Status read_added_decoder(Tokenizer *t, const Json *j) {
   return GRPO_OK;
 }
 
-/* A chat template is a string, which is the default, or a list of {name, template}. */
-static const char *find_template(const Json *j, const char *wanted) {
-  if (!j || json_type(j) != JSON_ARRAY)
-    return strcmp(wanted, "default") == 0 ? json_string(j) : NULL;
-  for (const Json *e = json_child(j); e; e = json_next(e)) {
-    const char *name = json_string(json_get(e, "name"));
-    if (name && strcmp(name, wanted) == 0) return json_string(json_get(e, "template"));
-  }
-  return NULL;
-}
-
-/* If chat_template.jinja exists, it is the only template. */
+/* If chat_template.jinja exists, the configuration's templates do not count. */
 static Status read_templates(Tokenizer *t, const Json *config) {
-  const Json *j = json_get(config, "chat_template");
-  const char *file = t->file[FILE_TEMPLATE].data, *tools = NULL;
-  const char *text = file ? file : find_template(j, "default");
-  if (!file) tools = find_template(j, "tool_use");
-  if (text && !(t->chat_template = mem_strdup(text))) return fail(GRPO_ENOMEM, "chat template");
-  if (tools && !(t->tool_template = mem_strdup(tools))) return fail(GRPO_ENOMEM, "chat template");
-  return GRPO_OK;
+  const Buf *file = &t->file[FILE_TEMPLATE];
+  if (!file->data) return chat_templates_read(&t->templates, json_get(config, "chat_template"));
+  return chat_templates_put(&t->templates, "default", file);
 }
 
 static Status read_config(Tokenizer *t, const Json *config, const Json *map) {

@@ -82,6 +82,14 @@ bool tokenizer_is_in(const char *path) {
   return yes;
 }
 
+static Status add_templates(Tokenizer **t, const char *path) {
+  const Status s = chat_templates_load(&(*t)->templates, path);
+  if (s == GRPO_OK) return s;
+  tokenizer_free(*t);
+  *t = NULL;
+  return s;
+}
+
 Status tokenizer_load(Tokenizer **out, const char *path) {
   Buf main = {0}, file[NFILES] = {0};
   *out = NULL;
@@ -97,6 +105,7 @@ Status tokenizer_load(Tokenizer **out, const char *path) {
     s = load_ranks(out, &main, text);
   else if (s == GRPO_OK)
     s = tokenizer_build(out, file, main.data);
+  if (s == GRPO_OK && !ranks) s = add_templates(out, main.data);
   for (int i = 0; i < NFILES; i++) buf_free(&file[i]);
   buf_free(&main);
   return s;
@@ -114,5 +123,5 @@ Status tokenizer_save(const Tokenizer *t, const char *dir) {
     if (s == GRPO_OK) s = file_replace(path.data, t->file[i].data, t->file[i].len);
   }
   buf_free(&path);
-  return s;
+  return s == GRPO_OK ? chat_templates_save(&t->templates, dir) : s;
 }

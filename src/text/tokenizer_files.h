@@ -8,7 +8,8 @@
 #include "text/tokenizer.h"
 
 /* Loads a directory in Hugging Face layout, or a tokenizer.json in one: tokenizer_config.json,
- * special_tokens_map.json and chat_template.jinja are read if they lie beside it.
+ * special_tokens_map.json, chat_template.jinja and the directory
+ * additional_chat_templates are read if they lie beside it.
  *
  * `path` may also be a tiktoken rank file, recognised by its content, or a directory that has one
  * instead of a tokenizer.json: "rank_file" of its encoding.json, or tokenizer.model.  The pattern
@@ -21,9 +22,9 @@ Status tokenizer_load(Tokenizer **out, const char *path);
 /* True for a GGUF file with a tokenizer, and for a directory with a tokenizer.json. */
 bool tokenizer_is_in(const char *path);
 
-/* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, and
- * chat_template.jinja if there was one, for Hugging Face tokenizers; makes the directory.  Files
- * that were loaded are written back byte for byte. */
+/* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, and the files of chat
+ * templates if there were any, for Hugging Face tokenizers; makes the directory.  Files that were
+ * loaded are written back byte for byte. */
 Status tokenizer_save(const Tokenizer *t, const char *dir);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/intbuf.h"
 #include "text/added.h"
 #include "text/bpe.h"
+#include "text/chat_templates.h"
 #include "text/detokenizer.h"
 #include "text/normalize.h"
 #include "text/pretoken.h"
@@ -61,12 +62,12 @@ typedef struct Tokenizer {
   const char *kind;
   Vocab vocab;
   Bpe bpe;
-  int32_t special_id[TOK_NROLES];      /* -1: none */
-  int32_t unk;                         /* for WordLevel; -1: an unknown word is an error */
-  Subword subword;                     /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
-  Unigram unigram;                     /* MODEL_UNIGRAM */
-  char *chat_template, *tool_template; /* NULL: none */
-  AddedSet added[2];                   /* [0] is searched in the raw text, [1] in normalized text */
+  int32_t special_id[TOK_NROLES]; /* -1: none */
+  int32_t unk;                    /* for WordLevel; -1: an unknown word is an error */
+  Subword subword;                /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
+  Unigram unigram;                /* MODEL_UNIGRAM */
+  ChatTemplates templates;
+  AddedSet added[2]; /* [0] is searched in the raw text, [1] in normalized text */
   PreStep step[MAX_STEPS];
   int nstep;
   bool byte_level;    /* ByteLevel is the last pre-tokenizer: pre-tokens become its alphabet */

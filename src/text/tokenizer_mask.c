@@ -96,8 +96,16 @@ Status tokenizer_with_mask(Tokenizer **out, const Tokenizer *t, const char *toke
   *out = NULL;
   if (!*token || !utf8_is_valid(token, strlen(token)))
     return fail(GRPO_EARG, "tokenizer: the mask token is empty or not UTF-8");
-  const Status s = put_files(t, token, file);
-  if (s == GRPO_OK) return tokenizer_build(out, file, "tokenizer with a mask");
-  for (int i = 0; i < NFILES; i++) buf_free(&file[i]);
+  Status s = put_files(t, token, file);
+  if (s != GRPO_OK) {
+    for (int i = 0; i < NFILES; i++) buf_free(&file[i]);
+    return s;
+  }
+  try(tokenizer_build(out, file, "tokenizer with a mask"));
+  s = chat_templates_copy(&(*out)->templates, &t->templates);
+  if (s != GRPO_OK) {
+    tokenizer_free(*out);
+    *out = NULL;
+  }
   return s;
 }

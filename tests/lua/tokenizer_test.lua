@@ -2,6 +2,8 @@ local grpo = require "grpo"
 local core = require "grpo.core"
 local tiny = require "tests.lua.tiny"
 
+local HI = { { role = "user", content = "hi" } }
+
 describe("a tokenizer", function()
   local tok = grpo.tokenizer.bytes()
   it("of bytes is exact both ways", function()
@@ -56,7 +58,7 @@ describe("a tokenizer", function()
     assert.equal("hi>", t:chat({ { role = "user", content = "hi" } }, { generation_prompt = true }))
     assert.equal("hi", t:chat({ { role = "user", content = "hi" } }))
     t.chat_template = function() return 1 end
-    assert.error_matches(function() t:chat {} end, "returned a number")
+    assert.error_matches(function() t:chat(HI) end, "returned a number")
     assert.error_matches(function() t.chat_template = 1 end, "want a Jinja string")
     t.chat_template = "{{ eos_token }}{{ bos_token is defined }}"
       .. "{% for m in messages %}{{ m.content }}{% endfor %}{{ x }}"
@@ -64,10 +66,10 @@ describe("a tokenizer", function()
     assert.equal("<|endoftext|>Falsehi5",
       t:chat({ { role = "user", content = "hi" } }, { vars = { x = 5 } }))
     assert.equal("<|endoftext|>Falsehi>",
-      t:chat({ { content = "hi" } }, { generation_prompt = true }))
-    assert.error_matches(function() t:chat({}, { typo = 1 }) end, "no option 'typo'")
+      t:chat(HI, { generation_prompt = true }))
+    assert.error_matches(function() t:chat(HI, { typo = 1 }) end, "no option 'typo'")
     t.chat_template = "\n{{ 1 + 'a' }}"
-    assert.error_matches(function() t:chat {} end, "template:2: ")
+    assert.error_matches(function() t:chat(HI) end, "template:2: ")
   end)
   local function loaded(config)
     local dir = tiny.path()
@@ -81,17 +83,19 @@ describe("a tokenizer", function()
     local t = loaded [[{"chat_template": [{"name": "default", "template": "d"},
       {"name": "rag", "template": "r"},
       {"name": "tool_use", "template": "{{ tools | length }}"}]}]]
-    assert.equal("d", t:chat {})
-    assert.equal("2", t:chat({}, { tools = { {}, {} } }))
+    assert.equal("d", t:chat(HI))
+    assert.equal("2", t:chat(HI, { tools = { {}, {} } }))
     assert.equal("d", t.chat_template)
-    t.chat_template = "own"
-    assert.equal("own", t:chat({}, { tools = { {}, {} } }))
+    t.chat_template = "own{# #}"
+    assert.equal("own", t:chat(HI, { tools = { {}, {} } }))
+    t.chat_template = "rag" -- of its own templates
+    assert.equal("r", t:chat(HI))
   end)
   it("gives a template every special token", function()
     local t = loaded [[{"sep_token": "a", "cls_token": {"content": "b"}, "mask_token": "c",
       "pad_token": null,
       "chat_template": "{{ sep_token }}{{ cls_token }}{{ mask_token }}{{ unk_token is defined }}"}]]
-    assert.equal("abcFalse", t:chat {})
+    assert.equal("abcFalse", t:chat(HI))
     assert.equal(97, t.sep)
     assert.equal(98, t.cls)
     assert.equal(99, t.mask)
@@ -109,12 +113,13 @@ describe("a tokenizer", function()
     assert.equal("[hi][hi", cut(plain, "hi"))
     assert.equal("[hi][a ", cut(plain, "a "))
     assert.equal("[hi][a", cut(trims, "a "))
-    assert.equal("[hi][ a", cut(plain, " a ")) -- as transformers does
+    assert.equal("[hi][ a ", cut(plain, " a "))
     assert.equal("[hi][b",
       cut("{% for m in messages %}[{{ m.content if m.content is string else m.content[0].text }}]"
       .. "{% endfor %}", { { type = "text", text = "b" } }))
-    assert.error_matches(function() cut("x", "hi") end, "does not show")
-    assert.error_matches(function() cut("x", 5) end, "has no text")
+    assert.error_matches(function() cut("x{# content #}", "hi") end, "does not show")
+    assert.error_matches(function() cut("x{{ y }}", "hi") end, "does not read 'content'")
+    assert.error_matches(function() cut(plain, 5) end, "has a number as its content")
     assert.error_matches(function()
       t:chat({ { role = "a", content = "x" } },
         { continue_final_message = true, generation_prompt = true })

@@ -7,6 +7,7 @@
 --
 -- Every result depends on (seed, step, prompt, sample) only, not on the order of calls.
 
+local chat = require "grpo.models.chat"
 local core = require "grpo.core"
 local environment = require "grpo.dialogue.environment"
 local errors = require "grpo.base.errors"
@@ -28,13 +29,20 @@ end
 
 local MARK = "@@turn@@"
 
--- Renders messages like prompts.render.
-local function rendered(config, tokenizer, messages, generation_prompt)
+-- The list of an experiment's tools.
+function turns.tools(config) return tools.list(config.tools, never) end
+
+-- Renders messages like prompts.render; toolless: as if there were no tools.
+local function rendered(config, tokenizer, messages, generation_prompt, toolless)
   local template = config.model.chat_template
-  local opts = { generation_prompt = generation_prompt }
-  if config.tools then opts.tools = tools.for_template(tools.list(config.tools, never)) end
+  local opts = { generation_prompt = generation_prompt, vars = config.model.chat_template_kwargs }
+  if config.tools and not toolless then opts.tools = tools.for_template(turns.tools(config)) end
+  if template == false then
+    errors.raise_at(origins.position(config, "model.chat_template"), "EARG",
+      "model.chat_template: is false, but data.prompt gives messages; give a template, or a string")
+  end
   if type(template) == "function" then return template(messages, opts) end
-  if template then return require "grpo.jinja".chat(template, tokenizer, messages, opts) end
+  if template then return chat.render(template, tokenizer, messages, opts) end
   return tokenizer:chat(messages, opts)
 end
 turns.rendered = rendered

@@ -22,7 +22,6 @@ local json = require "grpo.jinja.json"
 local methods = require "grpo.jinja.methods"
 local parser = require "grpo.jinja.parser"
 local sorted_pairs = require "grpo.base.sorted"
-local spaces = require "grpo.jinja.spaces"
 local values = require "grpo.jinja.values"
 
 local jinja = {}
@@ -174,84 +173,18 @@ function jinja.dict(list)
   return dict
 end
 
--- ---- conversations ------------------------------------------------------------------------------
+-- ---- templates that are used again -------------------------------------------------------------
 
-local compiled, ncompiled = {}, 0
+local kept, nkept = {}, 0
 
-local function cached(source)
-  local template = compiled[source]
+-- Compiles a source, or returns what the last call with it returned.
+function jinja.compiled(source)
+  local template = kept[source]
   if template then return template end
   template = jinja.compile(source)
-  if ncompiled >= 16 then compiled, ncompiled = {}, 0 end
-  compiled[source], ncompiled = template, ncompiled + 1
+  if nkept >= 16 then kept, nkept = {}, 0 end
+  kept[source], nkept = template, nkept + 1
   return template
-end
-
-local chat_options = { generation_prompt = true, continue_final_message = true, tools = true,
-  vars = true }
-
--- Returns the text of the last message: its content, or the last text among its parts.
-local function final_text(messages)
-  local value = values.from_lua(messages)
-  local last = values.is_list(value) and value[value.n]
-  local content = last and values.kind(last) == "dict" and last.map.content
-  if content and values.is_list(content) then
-    for i = content.n, 1, -1 do
-      local part = content[i]
-      if values.kind(part) == "dict" and type(part.map.text) == "string" then
-        return part.map.text
-      end
-    end
-  end
-  if type(content) ~= "string" then
-    errors.raise("EARG", "chat: continue_final_message: the last message has no text")
-  end
-  return content
-end
-
--- Cuts `text` after the last message's content, by the rule of transformers: if the template trims
--- the content, the prompt does not have the space at its end.
-local function continued(text, content)
-  local trimmed = spaces.rstrip(spaces.lstrip(content))
-  local behind = text:reverse():find(trimmed:reverse(), 1, true)
-  if not behind then
-    errors.raise("EARG",
-      "chat: continue_final_message: the template does not show the last message as it is")
-  end
-  local from = #text - (behind - 1) - #trimmed + 1
-  local whole = spaces.lstrip(content)
-  if text:sub(from, from + #whole - 1) == content then return text:sub(1, from + #whole - 1) end
-  return text:sub(1, from + #trimmed - 1)
-end
-
--- Renders messages with a Jinja source, which sees the tokenizer's special tokens by their names.
-function jinja.chat(source, tokenizer, messages, opts)
-  opts = opts or {}
-  for name in pairs(opts) do
-    if not chat_options[name] then
-      errors.raise("EARG",
-        "chat: there is no option '%s', want generation_prompt, continue_final_message, tools "
-        .. "or vars", tostring(name))
-    end
-  end
-  if opts.vars ~= nil and type(opts.vars) ~= "table" then
-    errors.raise("EARG", "chat: vars: want a table")
-  end
-  local vars = {}
-  for _, name in ipairs { "bos", "eos", "pad", "unk", "sep", "cls", "mask" } do
-    local id = tokenizer[name]
-    vars[name .. "_token"] = id and tokenizer:token(id)
-  end
-  for name, value in pairs(opts.vars or {}) do vars[name] = value end
-  vars.messages, vars.tools = messages, opts.tools
-  vars.add_generation_prompt = opts.generation_prompt and true or false
-  if not opts.continue_final_message then return (cached(source):render(vars)) end
-  if opts.generation_prompt then
-    errors.raise("EARG", "chat: generation_prompt begins a new message, but continue_final_message "
-      .. "continues the last one; set only one of them")
-  end
-  local content = final_text(messages)
-  return continued(cached(source):render(vars), content)
 end
 
 return jinja

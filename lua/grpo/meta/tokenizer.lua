@@ -10,7 +10,7 @@
 ---@field cls integer|nil
 ---@field mask integer|nil
 ---@field kind "bytes"|"chars"|"bpe"|"wordpiece"|"unigram"|"words"
----@field chat_template string|(fun(messages: grpo.Message[], opts: table): string)|nil Jinja source; may be set to another or to a function
+---@field chat_template string|(fun(messages: grpo.Message[], opts: table): string)|nil Jinja source; may be set to another, to the name of one (the tokenizer's own templates, chatml, gemma, llama3, mistral, phi3) or to a function
 ---@operator len: integer
 local Tokenizer = {}
 
@@ -26,10 +26,11 @@ function Tokenizer:encode(text, opts) end
 function Tokenizer:decode(ids, opts) end
 
 ---Renders a conversation with tok.chat_template, Jinja or a Lua function.  If tools are given, the
----tokenizer's own template named tool_use is used.
+---tokenizer's own template named tool_use is used.  It refuses messages that no template can show.
 ---@param messages grpo.Message[]
----@param opts? { generation_prompt?: boolean, continue_final_message?: boolean, tools?: table, vars?: table } continue_final_message:
----the text ends with the last message's content, so that a completion continues it
+---@param opts? { generation_prompt?: boolean, continue_final_message?: boolean|string, tools?: table, documents?: table, vars?: table } continue_final_message:
+---the text ends with the last message's content, or its field of this name, so that a completion
+---continues it; vars: further variables of the template
 ---@return string
 function Tokenizer:chat(messages, opts) end
 
@@ -57,4 +58,4 @@ function Tokenizer:save(dir) end
 
 ---@class grpo.Message
 ---@field role string
----@field content string
+---@field content string|table[] or parts, { type = "text", text = }
