@@ -136,9 +136,10 @@ _grpo() {
           *) kinds='model' ;;
         esac ;;
       chat)
-        flags='--system --max-new-tokens --temperature --top-p --top-k --min-p --seed --quantize --compute --base --memory --threads --help -h --trace'
+        flags='--system --chat-template-kwargs --max-new-tokens --temperature --top-p --top-k --min-p --seed --quantize --compute --base --memory --threads --help -h --trace'
         case $before in
           --system) : ;;
+          --chat-template-kwargs) : ;;
           --max-new-tokens) : ;;
           --temperature) : ;;
           --top-p) : ;;
@@ -247,6 +248,7 @@ _grpo() {
       compute) kinds='' choices='f32 bf16' ;;
       model.dtype) kinds='' choices='f32 bf16 auto' ;;
       model.quantize) kinds='' choices='nf4 int8' ;;
+      model.chat_template) kinds='' choices='true false' ;;
       model.gradient_checkpointing) kinds='' choices='true false' ;;
       reference) kinds='' choices='true false' ;;
       data.shuffle) kinds='' choices='true false' ;;

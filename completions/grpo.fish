@@ -125,6 +125,7 @@ complete -c grpo -n '__fish_seen_subcommand_from generate' -l trace -d 'show the
 complete -c grpo -n __fish_use_subcommand -a chat -d 'talk to a model, a run, a checkpoint or an adapter'
 complete -c grpo -n '__fish_seen_subcommand_from chat' -a '(__fish_complete_directories) (__fish_complete_suffix .gguf)'
 complete -c grpo -n '__fish_seen_subcommand_from chat' -l system -x -d 'give the model TEXT as the system message'
+complete -c grpo -n '__fish_seen_subcommand_from chat' -l chat-template-kwargs -x -d 'give the chat template these variables, such as \'{"enable_thinking"'
 complete -c grpo -n '__fish_seen_subcommand_from chat' -l max-new-tokens -x -d 'stop a completion after N tokens'
 complete -c grpo -n '__fish_seen_subcommand_from chat' -l temperature -x -d 'divide the logits by T'
 complete -c grpo -n '__fish_seen_subcommand_from chat' -l top-p -x -d 'sample from the most likely tokens that together have the probability P'

@@ -38,6 +38,50 @@ is "a model without a chat template continues the text" 7 "$(echo '1+1=' | "$GRP
 result "and says so" "$(grep -q 'no chat template' err || show err)"
 is "chat with a run" 7 "$(echo '1+1=' | "$GRPO" chat runs/seven-001 --temperature 0 --max-new-tokens 4 2>/dev/null)"
 
+# ---- variables of a chat template --------------------------------------------------------------------------------------
+cat >thinks.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { path = "chat", chat_template = "{% if mode.deep is not defined %}{{ raise_exception('no mode') }}{% endif %}"
+    .. "{{ enable_thinking }}{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}\n{% endfor %}[a]",
+    chat_template_kwargs = { enable_thinking = 1, mode = { deep = 2 } } },
+  data = { train = grpo.data.list { { prompt = { { role = "user", content = "1+1=" } } } }, max_prompt_tokens = 30 },
+  rewards = { r = function(_, _, c) return c.index end }, sampling = { group_size = 2, max_new_tokens = 2 },
+  train = { steps = 1, prompts_per_step = 1 },
+}
+LUA
+# first_prompt RUN
+first_prompt() { head -n 1 "$1/completions.jsonl" | grep -o '"prompt": *"[^"]*"'; }
+"$GRPO" run --quiet thinks.lua --as script >/dev/null 2>err || cat err
+is "the script's variables reach the template" '"prompt": "1[u]1+1=\n[a]"' "$(first_prompt runs/script)"
+"$GRPO" run --quiet thinks.lua --as word model.chat_template_kwargs.enable_thinking=2 >/dev/null 2>err || cat err
+is "one of the command line wins, and the others stay" '"prompt": "2[u]1+1=\n[a]"' "$(first_prompt runs/word)"
+result "they are recorded" "$(tr -d ' \n' <runs/word/config.json |
+  grep -qF '"model.chat_template_kwargs":{"origin":"commandline","value":{"enable_thinking":2,"mode":{"deep":2}}}' || show runs/word/config.json)"
+"$GRPO" run --quiet thinks.lua --as none model.chat_template_kwargs=null >out 2>err; status=$?
+result "none with null, on which this template fails, and the row is named" \
+  "$({ [ $status = 2 ] && grep -q "'mode' is undefined (row 1 of data.train)$" err; } || { echo "status $status"; show err; })"
+"$GRPO" run --quiet thinks.lua 'model.chat_template_kwargs.x-y=1' >out 2>err; status=$?
+result "a name that no variable has is refused" "$({ [ $status = 2 ] && [ "$(wc -l <err)" = 1 ]; } || { echo "status $status"; show err; })"
+"$GRPO" run --quiet thinks.lua model.chat_template_kwargs=5 >out 2>err; status=$?
+result "a number is not a table of variables" \
+  "$({ [ $status = 2 ] && grep -q "chat_template_kwargs: got 5, want a table" err; } || { echo "status $status"; show err; })"
+printf '{ "extends": "base.json", "model": { "chat_template_kwargs": { "mode": { "deep": 1 } } }, %s }' \
+  '"data": { "train": { "path": "rows.jsonl" }, "max_prompt_tokens": 40 }, "rewards": { "gsm8k.correct": 1 }, "sampling": { "group_size": 2, "max_new_tokens": 2 }, "train": { "steps": 1, "prompts_per_step": 1 }' >file.json
+printf '{ "model": { "path": "chat", "chat_template": "{{ mode.deep }}{{ enable_thinking }}{%% for m in messages %%}{{ m.content }}{%% endfor %%}", "chat_template_kwargs": { "enable_thinking": 3, "mode": 0 } } }' >base.json
+echo '{"prompt": [{"role": "user", "content": "1+1="}], "answer": "#### 2"}' >rows.jsonl
+"$GRPO" run --quiet file.json --as file >/dev/null 2>err || cat err
+is "so do those of a settings file, over those of the file that it extends" '"prompt": "131+1="' "$(first_prompt runs/file)"
+is "chat with a run has its template and variables" 7 "$(echo '1+1=' | "$GRPO" chat runs/word --temperature 0 --max-new-tokens 4 2>err; cat err)"
+echo '1+1=' | "$GRPO" chat runs/word --chat-template-kwargs '{"mode": 1}' >out 2>err; status=$?
+result "variables of the command line come before the run's" "$({ [ $status = 2 ] && grep -q 'no mode' err; } || { echo "status $status"; show err; })"
+echo '1+1=' | "$GRPO" chat chat --temperature 0 --chat-template-kwargs '{"x": 1}' >out 2>err
+result "one that the template does not read is noted" "$(grep -q 'note: the chat template does not read x, so' err || show err)"
+for text in '[1]' 'x=1' '{"x": ' 5; do
+  echo '1+1=' | "$GRPO" chat chat --chat-template-kwargs "$text" >out 2>err; status=$?
+  result "--chat-template-kwargs $text is refused" "$({ [ $status = 2 ] && grep -q 'want a JSON object' err; } || { echo "status $status"; show err; })"
+done
+
 # Little address space: OpenBLAS's own threads wait for memory for ever, and the end must not wait for them.
 (ulimit -v 150000; timeout 30 "$GRPO" generate plain '1+1=' --max-new-tokens 2 >/dev/null 2>&1)
 result "ends under ulimit -v" "$([ $? != 124 ] || echo 'did not end')"
@@ -58,6 +102,13 @@ echo '{ "do_sample": true, "temperature": 0.6, "eos_token_id": 18 }' >base/org/n
 result "the base's licence is carried over" "$(grep -q '^license: apache-2.0$' given/copy/README.md || show given/copy/README.md)"
 result "the chat template is in its file and in tokenizer_config.json" "$(
   { cmp chat/chat_template.jinja given/copy/chat_template.jinja && grep -q '"chat_template": ' given/copy/tokenizer_config.json; } 2>&1)"
+mkdir chat/additional_chat_templates && echo 'TOOLS' >chat/additional_chat_templates/tool_use.jinja
+"$GRPO" export chat given/tools >/dev/null 2>err || cat err
+result "named templates are exported" "$(cmp chat/additional_chat_templates/tool_use.jinja given/tools/additional_chat_templates/tool_use.jinja 2>&1)"
+"$GRPO" export runs/word given/word >/dev/null 2>err || cat err
+result "the card says the variables of the template" \
+  "$(grep -qF '| `model.chat_template_kwargs` | enable_thinking = 2, mode = {"deep": 2} |' given/word/README.md || show given/word/README.md)"
+rm -r chat/additional_chat_templates given/tools given/word
 result "the base's generation_config.json is kept" "$(cmp base/org/name/generation_config.json given/copy/generation_config.json 2>&1)"
 result "config.json names the type" "$(grep -q '"torch_dtype": "bfloat16"' given/copy/config.json || show given/copy/config.json)"
 "$GRPO" export given/copy given/again >/dev/null 2>&1

@@ -1,9 +1,11 @@
+local conversations = require "grpo.models.chat"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
+local sorted_pairs = require "grpo.base.sorted"
 local text_stream = require "grpo.models.text_stream"
 local usage = require "grpo.cli.usage"
 local wrap = require "grpo.base.wrap"
@@ -23,6 +25,10 @@ local command = {
   arguments = { flags.model },
   flags = {
     { name = "system", type = "text", doc = "give the model TEXT as the system message" },
+    { name = "chat-template-kwargs", type = "text", value = "JSON",
+      instead_of = { "enable-thinking", "no-thinking", "thinking" },
+      doc = "give the chat template these variables, such as '{\"enable_thinking\": false}'; "
+        .. "default: those of the run" },
     flags.with(flags.max_new_tokens, { default = 1024 }),
     flags.temperature, flags.top_p, flags.top_k, flags.min_p, flags.seed, flags.quantize,
     flags.compute, flags.base, flags.memory, flags.threads,
@@ -128,7 +134,8 @@ end
 function Chat:prompt(text)
   if not self.template then return self.tokenizer:encode(text, { special = true }) end
   self.messages[#self.messages + 1] = { role = "user", content = text }
-  local rendered = self.tokenizer:chat(self.messages, { generation_prompt = true })
+  local rendered = self.tokenizer:chat(self.messages,
+    { generation_prompt = true, vars = self.variables })
   return self.tokenizer:encode(rendered)
 end
 
@@ -208,16 +215,55 @@ local function own_sampling(place)
     min_p = number "min_p", repetition_penalty = number "repetition_penalty" }
 end
 
+-- The variables that the template gets: those of the run, and those of the flag.
+local function variables_of(run, text)
+  local all = model_paths.option(run, "model.chat_template_kwargs") or {}
+  if not text then return all end
+  local ok, given = errors.try(core.json_decode, text)
+  if not ok or type(given) ~= "table" or #given > 0 then
+    errors.raise_plain("EARG", "--chat-template-kwargs: got '%s', want a JSON object such as "
+      .. "'{\"enable_thinking\": false}'", display.clean(text))
+  end
+  for name, value in pairs(given) do all[name] = value end
+  return all
+end
+
+-- Notes variables that the template does not read.
+local function note_variables(template, variables)
+  for name in sorted_pairs(variables) do
+    if not conversations.mentions(template, name) then
+      core.err(("note: the chat template does not read %s, so that it has no effect\n"):format(
+        display.clean(name)))
+    end
+  end
+end
+
+-- The template of the run: false if it was trained without one, nil if there is none.
+local function take_template(tokenizer, run)
+  local given = model_paths.option(run, "model.chat_template")
+  if type(given) == "string" and given:find("{[{%%#]") then
+    tokenizer.chat_template = given
+  elseif type(given) == "string" then
+    core.err("note: the run's chat template is a function of its script, which chat does not call; "
+      .. "the tokenizer's own is used\n")
+  end
+  return given ~= false and tokenizer.chat_template or nil
+end
+
 local function make_chat(o)
+  local run = model_paths.run_of(o.words[1])
+  local variables = variables_of(run, o.flags["chat-template-kwargs"])
   local model, place = loading.open(o.words[1], { base = o.flags.base,
     quantize = o.flags.quantize, compute = o.flags.compute, grow = true })
   local own = own_sampling(place)
   if not model.tokenizer then
     errors.raise_plain("ENOENT", "chat: %s has no tokenizer beside the model", place.path)
   end
+  local template = take_template(model.tokenizer, run)
+  if template then note_variables(template, variables) end
   return setmetatable({
-    model = model, tokenizer = model.tokenizer, turn = 0, messages = {},
-    template = model.tokenizer.chat_template ~= nil, terminal = core.isatty(1),
+    variables = variables, model = model, tokenizer = model.tokenizer, turn = 0, messages = {},
+    template = template ~= nil, terminal = core.isatty(1),
     system = o.flags.system, seed = o.flags.seed,
     sampling = {
       max_new_tokens = o.flags["max-new-tokens"], repetition_penalty = own.repetition_penalty,

@@ -78,6 +78,20 @@ local function report_faults(result, name, needs_target, findings)
   end
 end
 
+-- Says what prompts show that may not have been meant.
+local function report_prompts(result, name, out, findings)
+  for _, said in sorted_pairs(result.prompts_said) do
+    local others = said.count > 1 and (" (and %s more)"):format(rows(said.count - 1)) or ""
+    local text = ("%s: the prompt of row %d%s %s"):format(name, said.first, others,
+      display.clean(said.message))
+    if said.convert then
+      out("note: %s", text)
+    else
+      findings[#findings + 1] = text
+    end
+  end
+end
+
 -- Says which rewards cannot judge a row's own answer.
 local function report_gold(watch, name, out, findings)
   for entry, fault in sorted_pairs(watch.failures) do
@@ -126,6 +140,7 @@ local function one_dataset(job, field, out, findings)
     out("note: %s: %s with the prompt of an earlier row; %s", name, count, first)
   end
   report_faults(result, name, job.needs_target, findings)
+  report_prompts(result, name, out, findings)
   report_gold(watch, name, out, findings)
   return result
 end
@@ -133,6 +148,7 @@ end
 local function both_datasets(job, out, findings)
   local config = job.config
   local train = one_dataset(job, "train", out, findings)
+  for _, text in ipairs(train.of_all or {}) do findings[#findings + 1] = text end
   job.unusable = { train = train.unusable }
   if not config.data.eval then return end
   local eval = one_dataset(job, "eval", out, findings)
@@ -162,6 +178,8 @@ local function same(a, b)
   for _, name in ipairs { "train", "eval", "prompt", "target", "max_prompt_tokens", "too_long" } do
     if x.data[name] ~= y.data[name] then return false end
   end
+  local x_variables = core.json_encode(x.model.chat_template_kwargs or {})
+  if x_variables ~= core.json_encode(y.model.chat_template_kwargs or {}) then return false end
   return x.model.chat_template == y.model.chat_template and x.environment == y.environment
     and x.sampling.max_new_tokens == y.sampling.max_new_tokens
     and x.eval.samples == y.eval.samples and x.tools == y.tools

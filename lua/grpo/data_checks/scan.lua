@@ -7,6 +7,9 @@
 --   faults = { [kind] = { count=, first=, message= } }: rows that no step can use.  The kinds are
 --     "prompt" (an error), "empty_prompt", "target" (an error), "no_target", "blank_target",
 --     "no_answer", "blank_answer", "no_number" (after "####"),
+--   prompts_said = { [kind] = { count=, first=, message=, convert= } }: notes on prompts
+--     (prompt_notes.lua),
+--   of_all = sentences about the experiment by its first prompt,
 --   repeated = { exact=, loose=, first=, of= }: prompts of earlier rows, literally, and with other
 --     white space,
 --   unusable = { [row] = true }: rows with a fault at which a step stops,
@@ -15,6 +18,7 @@
 
 local answer = require "grpo.answer"
 local core = require "grpo.core"
+local prompt_notes = require "grpo.train.prompt_notes"
 local prompts = require "grpo.train.prompts"
 local row_random = require "grpo.train.row_random"
 
@@ -46,7 +50,7 @@ local function prompt_of(config, tokenizer, row, i, held_out, faults)
   local ok, prompt = pcall(row_random.during, config, "prompt", i, held_out, prompts.render, config,
     tokenizer, row, i, held_out)
   if not ok then
-    note(faults, "prompt", i, tostring(prompt))
+    note(faults, "prompt", i, (tostring(prompt):gsub("^data%.prompt: ", "")))
     return nil
   end
   if #prompt.ids == 0 then note(faults, "empty_prompt", i) end
@@ -124,9 +128,16 @@ end
 -- The text that no other row should have: the prompt, or a whole window of grpo.data.text, because
 -- many windows begin with the same character.
 local function own_text(row, prompt)
-  local window = type(row) == "table" and row.target and type(row.text) == "string"
-    and row.text:sub(1, #prompt.text) == prompt.text
-  return window and row.text or prompt.text
+  return prompt_notes.is_window(row, prompt) and row.text or prompt.text
+end
+
+-- Keeps what there is to say of the prompt of row i.
+local function look_at(config, tokenizer, result, row, prompt, i)
+  for _, said in ipairs(prompt_notes.of(config, tokenizer, prompt, row)) do
+    note(result.prompts_said, said.kind, i, said.text)
+    result.prompts_said[said.kind].convert = said.convert
+  end
+  result.of_all = result.of_all or prompt_notes.of_all(config, tokenizer, prompt)
 end
 
 local function remember(result, text, i)
@@ -161,8 +172,7 @@ end
 function scan.rows(config, tokenizer, dataset, n, options)
   local held_out = options.held_out or false
   local result = { rows = n, lengths = {}, too_long = { count = 0 }, cut = { count = 0 },
-    faults = {},
-    repeated = { exact = 0, loose = 0 }, unusable = {},
+    faults = {}, prompts_said = {}, repeated = { exact = 0, loose = 0 }, unusable = {},
     prompts = { exact = {}, loose = {}, list = held_out and {} or nil } }
   local faults, seen = result.faults, { answers = 0, hashes = 0 }
   local function row_at(i) return dataset[i] end
@@ -182,6 +192,7 @@ function scan.rows(config, tokenizer, dataset, n, options)
       result.lengths[#result.lengths + 1] = #prompt.ids
       count_longer(result.too_long, i, #prompt.ids, config.data.max_prompt_tokens)
       remember(result, own_text(row, prompt), i)
+      look_at(config, tokenizer, result, row, prompt, i)
       if options.visit then options.visit(i, row, prompt, gold or own) end
     end
   end

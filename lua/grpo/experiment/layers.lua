@@ -89,6 +89,18 @@ local function is_obsolete(layer, path, value)
   return true
 end
 
+-- The fields of two tables, either of which may be nil; those of the second win, and null there
+-- takes one away.
+local function merged(below, above)
+  local all = {}
+  for name, value in pairs(below or {}) do all[name] = value end
+  for name, value in pairs(above) do
+    if value == core.json_null then value = nil end
+    all[name] = value
+  end
+  return all
+end
+
 -- Options whose table is the user's own data (rewards, hooks, ...) have no children and are taken
 -- whole.
 local function lay(result, from, layer, node, value, prefix)
@@ -103,7 +115,9 @@ local function lay(result, from, layer, node, value, prefix)
       if below.row then put(result, from, path, {}, layer.name) end
       lay(result, from, layer, below, v, path)
     elseif below.row then
-      put(result, from, path, read_value(layer, path, below.row, v), layer.name)
+      local read = read_value(layer, path, below.row, v)
+      if below.row.open then read = merged(get(result, path), read) end
+      put(result, from, path, read, layer.name)
     else
       complain(layer, path, "got %s, want a table", option_tree.shown(v))
     end
@@ -174,6 +188,7 @@ local function override_row(override, path, overrides)
   for part in path:gmatch("[^.]+") do
     local parent = node
     node = option_tree.child(parent, part)
+    if not node and parent.row and parent.row.open then return parent.row end
     if not node then
       complain_unknown(COMMAND_LINE, override.path, override.value, parent, as_table(overrides))
     end
@@ -194,6 +209,10 @@ local function lay_overrides(result, from, overrides, stage_index)
     local here = not index or tonumber(index) == stage_index
     if here and not is_obsolete(COMMAND_LINE, path, override.value) then
       local row, value = override_row(override, path, overrides), override.value
+      if row.open and path ~= row.path then
+        local field = path:sub(#row.path + 2)
+        path, value = row.path, merged(get(result, row.path), { [field] = value })
+      end
       if value == core.json_null then
         value = nil
       else

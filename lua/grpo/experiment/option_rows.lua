@@ -8,6 +8,7 @@
 --   live      may be changed between two steps
 -- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks
 -- the options of losses that a stage of kind "ppo" has too.
+--   open      the fields of a table are the user's own: model.chat_template_kwargs.NAME
 -- A "table" without a default is optional: the rows below its path apply only when it is given.
 
 local core = require "grpo.core"
@@ -81,9 +82,11 @@ add {
   { "model.lora.targets", "string|list",
     "which weights get an adapter: names such as q_proj, or all-linear, which is every "
     .. "projection of the layers", default = "all-linear" },
-  { "model.chat_template", "string|function",
+  { "model.chat_template", "string|function|boolean",
     "a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, "
-    .. "opts) -> string; default: the tokenizer's own" },
+    .. "opts) -> string; false: none, as plain text is meant; default: the tokenizer's own" },
+  { "model.chat_template_kwargs", "table",
+    "variables of the chat template, by name, such as enable_thinking = false", open = true },
 }
 engine "model."
 

@@ -4,6 +4,8 @@
 -- The experiment has checked every value by itself and filled in the defaults.
 -- complain(path, format, ...) raises at the script's line of that option.
 
+local chat = require "grpo.models.chat"
+local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local engine_rules = require "grpo.experiment.engine_rules"
 local eval_names = require "grpo.train.eval_names"
@@ -14,8 +16,8 @@ local model_paths = require "grpo.models.paths"
 local reward_factory = require "grpo.train.reward_factory"
 local steps = require "grpo.train.steps"
 local row_sampler = require "grpo.train.row_sampler"
-local chat_templates = require "grpo.models.chat_templates"
 local messages = require "grpo.workers.messages"
+local sorted_pairs = require "grpo.base.sorted"
 local tools = require "grpo.dialogue.tools"
 
 local option_rules = {}
@@ -36,16 +38,50 @@ local function check_texts(config, complain)
     complain("name", "has %d bytes; it names the run's directory and has %d at most", #config.name,
       LONGEST_NAME)
   end
-  if type(config.model.chat_template) == "string" then
-    local text = config.model.chat_template
-    if not text:find "{[{%%]" then
-      complain("model.chat_template",
-        "%q is no Jinja template, nor the name of one, %s; give a name, the template's "
-        .. "text or a function(messages, opts)", text:sub(1, 40),
-        options.advice(text, chat_templates.names))
-    end
-    local ok, err = errors.try(require("grpo.jinja").compile, text)
+end
+
+-- Variables of a chat template that are not for chat_template_kwargs, and what sets them.
+local own_variables = { messages = "data.prompt gives them", tools = "set tools",
+  add_generation_prompt = "it is always true",
+  continue_final_message = "data.prompt may return tokenizer:encode(tokenizer:chat(messages, "
+    .. "{ continue_final_message = true }))" }
+
+-- Is this what JSON can hold?
+local function is_plain(v, depth)
+  if type(v) == "number" then return v - v == 0 end
+  if type(v) ~= "table" then
+    return type(v) == "string" or type(v) == "boolean" or v == core.json_null
+  end
+  if depth > 100 then return false end
+  for _, field in next, v do
+    if not is_plain(field, depth + 1) then return false end
+  end
+  return true
+end
+
+local function check_variable(name, value, complain)
+  local path = "model.chat_template_kwargs." .. tostring(name)
+  if own_variables[name] then complain(path, "is not set here; %s", own_variables[name]) end
+  if type(name) ~= "string" or not name:find("^[%a_][%w_]*$") then
+    complain(path, "does not name a variable; want letters, digits and _")
+  end
+  if not is_plain(value, 0) then
+    complain(path, "got %s, want a string, a number, true, false or a table of such",
+      option_tree.shown(value))
+  end
+end
+
+local function check_template(model, complain)
+  local text = model.chat_template
+  if text == true then complain("model.chat_template", "got true, want a template, or false") end
+  if type(text) == "string" then
+    local template, problem = chat.template(text)
+    if not template then complain("model.chat_template", "%s", problem) end
+    local ok, err = errors.try(require("grpo.jinja").compile, template)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
+  end
+  for name, value in sorted_pairs(model.chat_template_kwargs or {}) do
+    check_variable(name, value, complain)
   end
 end
 
@@ -273,6 +309,7 @@ end
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function option_rules.check(kind, config, origin, complain)
   check_texts(config, complain)
+  check_template(config.model, complain)
   check_kl(config, complain)
   if not config.data.train then
     complain("data.train", "missing; give a dataset such as grpo.data.jsonl(\"train.jsonl\")")

@@ -32,7 +32,8 @@
 ---@field dtype? "f32"|"bf16"|"auto" storage of the frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights
----@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; default: the tokenizer's own
+---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; false: none, as plain text is meant; default: the tokenizer's own
+---@field chat_template_kwargs? table variables of the chat template, by name, such as enable_thinking = false
 ---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its activations: the same bits, less memory, more time (default false)
 
 ---@class grpo.Options.model.lora

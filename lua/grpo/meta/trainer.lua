@@ -16,7 +16,8 @@
 ---One completion, as rewards and hooks see it.
 ---@class grpo.Completion
 ---@field text string decoded, special tokens left out; a stop string stays
----@field prompt string as the model saw it
+---@field prompt string as the model saw it, with the tokens that the tokenizer puts around a plain string
+---@field plain_prompt string|nil the plain string that data.prompt returned; nil for messages and ids
 ---@field messages grpo.Message[]|nil
 ---@field row table the dataset's row
 ---@field ids integer[]

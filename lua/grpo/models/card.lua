@@ -49,7 +49,7 @@ local settings = {
   "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
   "train.max_grad_norm", "train.optimizer.name", "train.optimizer.weight_decay",
   "model.lora.rank", "model.lora.alpha", "model.lora.dropout", "model.lora.targets",
-  "model.quantize", "seed",
+  "model.quantize", "model.chat_template_kwargs", "seed",
 }
 
 -- The settings that only stages with sampling read.
@@ -68,6 +68,10 @@ local function shown(value)
   if type(value) == "table" then
     local list = {}
     for i, v in ipairs(value) do list[i] = tostring(v) end
+    for name, v in sorted_pairs(#list == 0 and value or {}) do
+      list[#list + 1] = ("%s = %s"):format(name,
+        type(v) == "table" and core.json_encode(v) or tostring(v))
+    end
     return #list > 0 and table.concat(list, ", ") or nil
   end
   if type(value) == "string" and value:find("^function") then return "a schedule" end

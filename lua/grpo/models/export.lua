@@ -19,32 +19,17 @@ local must = errors.must
 
 -- ---- where the model comes from -----------------------------------------------------------------
 
--- Returns the directory of the run that a path names or, as a checkpoint, belongs to; or nil.
-local function run_of(path)
-  if fs.exists(path .. "/run.json") then return path end
-  local above = path .. "/../.."
-  return fs.exists(path .. "/trainer.json") and fs.exists(above .. "/run.json") and above or nil
-end
-
--- Returns the value of an option in the run's last stage.
-local function option_of(run, path)
-  local config = run and rundir.read(run, "config")
-  local stages = config and config.stages or {}
-  local option = stages[#stages] and stages[#stages].options and stages[#stages].options[path]
-  return option and option.value
-end
-
 -- Describes the model to export: { place =, run =, step =, base = directory of the base model or
 -- nil, base_name = its name if it is not here, name = }
 local function source_of(path, base)
-  local source = { place = model_paths.find(path, base), run = run_of(path) }
+  local source = { place = model_paths.find(path, base), run = model_paths.run_of(path) }
   if source.run then rundir.verified(source.run) end
   local dir = source.place.adapter or source.place.path
   source.step = math.tointeger(model_paths.read_json(dir .. "/trainer.json").step)
   if source.place.adapter then
     source.base = source.place.path
   elseif source.run then
-    local from = option_of(source.run, "model.path")
+    local from = model_paths.option(source.run, "model.path")
     local ok, place = pcall(hub.place, from)
     from = ok and place or from
     source.base = type(from) == "string" and fs.exists(from) and from or nil
@@ -64,10 +49,11 @@ local function own_dtype(source)
   return names[config.torch_dtype or config.dtype] or "f32"
 end
 
--- Returns the Jinja text of the run's or the tokenizer's chat template, or nil.
+-- Returns the Jinja text of the run's or the tokenizer's chat template, or nil; and whether it is
+-- the run's.
 local function template_of(source, model)
-  local given = option_of(source.run, "model.chat_template")
-  if type(given) == "string" and given:find("{[{%%]") then return given end
+  local given = model_paths.option(source.run, "model.chat_template")
+  if type(given) == "string" and given:find("{[{%%#]") then return given, true end
   local own = model.tokenizer and model.tokenizer.chat_template
   return type(own) == "string" and own or nil
 end
@@ -95,9 +81,15 @@ local function set_field(path, key, value)
 end
 
 -- Writes the chat template to a file of its own, for newer readers, and into tokenizer_config.json,
--- for older ones.
-local function write_template(dir, template)
+-- for older ones.  Named templates of the tokenizer's stay, unless the run had another one.
+local function write_template(dir, template, is_the_runs)
   if not template then return end
+  local written = model_paths.read_json(dir .. "/tokenizer_config.json").chat_template
+  if is_the_runs then
+    fs.remove_tree(dir .. "/additional_chat_templates")
+  elseif type(written) == "table" and not fs.exists(dir .. "/chat_template.jinja") then
+    return
+  end
   must(fs.write(dir .. "/chat_template.jinja", template))
   set_field(dir .. "/tokenizer_config.json", "chat_template", template)
 end

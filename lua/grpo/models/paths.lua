@@ -127,6 +127,22 @@ function model_paths.find(path, base)
   return place
 end
 
+-- Returns the directory of the run that a path names or, as a checkpoint, belongs to; or nil.
+function model_paths.run_of(path)
+  path = of_run(path)
+  if fs.exists(path .. "/run.json") then return path end
+  local above = path .. "/../.."
+  return fs.exists(path .. "/trainer.json") and fs.exists(above .. "/run.json") and above or nil
+end
+
+-- Returns the value of an option in the last stage of a run, which may be nil.
+function model_paths.option(run, path)
+  local config = run and rundir.read(run, "config")
+  local stages = config and config.stages or {}
+  local option = stages[#stages] and stages[#stages].options and stages[#stages].options[path]
+  return option and option.value
+end
+
 -- Has one of these tables of options a value for this one?
 local function any_has(list, name)
   for _, options in ipairs(list) do
@@ -139,9 +155,8 @@ end
 -- Returns a sentence saying that tools or an environment answered the model during its run, which
 -- they do not elsewhere, or that this is not known; nil if there were none.
 function model_paths.alone(path)
-  path = of_run(path)
-  local run = fs.exists(path .. "/trainer.json") and path .. "/../.." or path
-  if not fs.exists(run .. "/run.json") then return nil end
+  local run = model_paths.run_of(path)
+  if not run then return nil end
   local ok, config = pcall(rundir.read_listed, run, "config")
   if not ok then return tostring(config) end
   local list, met = { config and config.options or {} }, {}

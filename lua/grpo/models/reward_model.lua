@@ -49,7 +49,7 @@ end
 
 -- The conversation that a completion ends, or its prompt and text.
 local function whole_text(c)
-  if not c.messages then return c.prompt .. c.text end
+  if not c.messages then return (c.plain_prompt or c.prompt) .. c.text end
   local messages = table.move(c.messages, 1, #c.messages, 1, {})
   messages[#messages + 1] = { role = "assistant", content = c.text }
   return messages

@@ -58,8 +58,7 @@ local function held_out(tr, config, n)
   local limit = math.min(n or #dataset, #dataset)
   for i = 1, limit do
     local row = row_random.during(config, "row", i, true, function() return dataset[i] end)
-    local prompt = row_random.during(config, "prompt", i, true, prompts.render, config,
-      tr.tokenizer, row, i, true)
+    local prompt = prompts.of_row(config, tr.tokenizer, row, i, i, true)
     if prompts.fit(config, tr.tokenizer, prompt, count) then
       prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row, i)
       list[#list + 1] = prompt

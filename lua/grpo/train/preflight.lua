@@ -8,6 +8,7 @@ local origins = require "grpo.experiment.origins"
 local loading = require "grpo.models.loading"
 local options = require "grpo.options"
 local planned_steps = require "grpo.train.planned_steps"
+local prompt_notes = require "grpo.train.prompt_notes"
 local prompts = require "grpo.train.prompts"
 local row_check = require "grpo.train.row_check"
 local schedule_check = require "grpo.train.schedule_check"
@@ -88,6 +89,9 @@ function preflight.run(tr)
     local source = prompts.source(spec.config, tr.tokenizer, planned_steps(spec.config))
     check_sampler(source)
     method.first_row(source, spec.config)
+  end
+  for _, note in ipairs(prompt_notes.of_run(tr.experiment, tr.tokenizer, prompts.render)) do
+    notes[#notes + 1] = note
   end
   return notes, sums
 end

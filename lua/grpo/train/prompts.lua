@@ -76,8 +76,33 @@ local function fields_of(row)
   return #names > 0 and #names <= 12 and (" (it has %s)"):format(table.concat(names, ", ")) or ""
 end
 
--- The prompt of a row as the model reads it: { ids=, text=, messages=, observation= }.  number,
--- held_out: where the random numbers of an environment's beginning are.
+local around = setmetatable({}, { __mode = "k" }) -- [tokenizer] = the texts that it puts around one
+
+-- The texts of the tokens that the tokenizer puts before and behind what it encodes.
+local function added_texts(tokenizer)
+  local known = around[tokenizer]
+  if known then return known[1], known[2] end
+  local before, behind = "", ""
+  local ok, plain, whole = errors.try(function()
+    return tokenizer:encode("a"), tokenizer:encode("a", { special = true })
+  end)
+  local added = ok and #whole - #plain or 0
+  for k = 0, added > 0 and added or -1 do
+    local same = true
+    for i, id in ipairs(plain) do same = same and whole[k + i] == id end
+    if same then
+      before = tokenizer:decode(table.move(whole, 1, k, 1, {}))
+      behind = tokenizer:decode(table.move(whole, k + #plain + 1, #whole, 1, {}))
+      break
+    end
+  end
+  around[tokenizer] = { before, behind }
+  return before, behind
+end
+
+-- The prompt of a row as the model reads it: { ids=, text=, messages=, observation=, given = the
+-- text of a plain string }.  number, held_out: where the random numbers of an environment's
+-- beginning are.
 function prompts.render(config, tokenizer, row, number, held_out)
   local render = config.data.prompt
   local prompt, observation
@@ -96,8 +121,9 @@ function prompts.render(config, tokenizer, row, number, held_out)
     end
   end
   if type(prompt) == "string" then
-    return { text = prompt, ids = encode(config, tokenizer, prompt, true),
-      observation = observation }
+    local before, behind = added_texts(tokenizer)
+    return { text = before .. prompt .. behind, given = prompt,
+      ids = encode(config, tokenizer, prompt, true), observation = observation }
   end
   if is_ids(prompt) then
     local ids = ids_of(config, "data.prompt", prompt)
@@ -109,9 +135,23 @@ function prompts.render(config, tokenizer, row, number, held_out)
       "%s for a row%s, want a string, a list of ids or a list of messages",
       render and "returned " .. got or "row.prompt is " .. got, fields_of(row))
   end
-  local text = turns.rendered(config, tokenizer, prompt, true)
+  local ok, text = errors.try(turns.rendered, config, tokenizer, prompt, true)
+  if not ok then error(errors.naming("data.prompt", text, "EARG"), 0) end
   return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false),
     observation = observation }
+end
+
+-- The prompt of row i of data.train or data.eval; an error names the row.  number: as for render.
+function prompts.of_row(config, tokenizer, row, i, number, held_out)
+  local made = table.pack(core.protected(row_random.during, config, "prompt", number, held_out,
+    prompts.render, config, tokenizer, row, number, held_out))
+  if made[1] then return made[2] end
+  local err = made[2]
+  if type(err) ~= "table" or err.fatal or err.code == "ENOMEM" or not i then error(err, 0) end
+  local named = core.error(err.code, ("%s (row %d of data.%s)"):format(tostring(err), i,
+    held_out and "eval" or "train"))
+  named.traceback = err.traceback
+  error(named, 0)
 end
 
 -- True when the prompt may be used; truncates or raises as data.too_long says, counting in
@@ -133,7 +173,7 @@ function prompts.fit(config, tokenizer, prompt, count)
   end
   count.truncated = count.truncated + 1
   prompt.ids = table.move(prompt.ids, #prompt.ids - limit + 1, #prompt.ids, 1, {})
-  prompt.text = tokenizer:decode(prompt.ids)
+  prompt.text, prompt.given = tokenizer:decode(prompt.ids), nil
   return true
 end
 
@@ -207,7 +247,7 @@ local function row_of(dataset, i)
 end
 
 -- Row number `cursor` of a stage's endless walk through data.train, or what data.sampler has chosen
--- as that: the row `index` of data.train.
+-- as that: the row `index` of data.train.  Second result: its place there.
 function prompts.row(config, cursor, index)
   local dataset = config.data.train
   local n = #dataset
@@ -215,27 +255,28 @@ function prompts.row(config, cursor, index)
   if config.data.shuffle and not index then
     i = core.permute(config.seed + (cursor // n) * 1000003, n, i)
   end
-  return row_random.during(config, "row", cursor, false, row_of, dataset, i + 1)
+  return row_random.during(config, "row", cursor, false, row_of, dataset, i + 1), i + 1
 end
 
--- The next row: row number `number`, and with data.sampler its place in data.train, 0 for a row
--- that the sampler has made.
+-- The next row: row number `number`, and its place in data.train, 0 for a row that data.sampler has
+-- made.
 function Source:next_row(number)
   if not self.sampler:is_used() then return prompts.row(self.config, number) end
   if #self.picks == 0 then self.picks = self.sampler:ask(self.missing, number) end
   local pick = table.remove(self.picks, 1)
   if pick.row then return pick.row, 0 end
-  return prompts.row(self.config, number, pick.index), pick.index
+  return prompts.row(self.config, number, pick.index)
 end
 
 -- The next usable prompt: { row=, ids=, text=, messages=, number=, index= }.
 function Source:next()
   for _ = 1, #self.dataset do
     local number = self.cursor
-    local row, index = self:next_row(number)
+    local row, place = self:next_row(number)
+    local index = self.sampler:is_used() and place or nil
     self.cursor = number + 1
-    local prompt = row_random.during(self.config, "prompt", number, false, prompts.render,
-      self.config, self.tokenizer, row, number)
+    local prompt = prompts.of_row(self.config, self.tokenizer, row, place > 0 and place or nil,
+      number, false)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number, prompt.index = row, number, index
       if index then

@@ -42,7 +42,8 @@ function rollout.completions(batch, list, n, slot, context)
     local i = (slot - 1) * n + k
     local finish = batch:finish(i)
     group[k] = {
-      text = batch:text(i), prompt = prompt.text, messages = prompt.messages, row = prompt.row,
+      text = batch:text(i), prompt = prompt.text, plain_prompt = prompt.given,
+      messages = prompt.messages, row = prompt.row,
       ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
       target_ids = prompt.target, target_logprobs = prompt.target and batch:target_logprobs(i),
       logprobs = batch:logprobs(i), prompt_index = slot, index = k, group = group,

@@ -12,7 +12,7 @@ local row_check = {}
 local ROWS = 8 -- of each dataset
 
 -- The rows that are asked for: the first, the last, and some between, always the same ones.
-local function chosen(n)
+function row_check.chosen(n)
   local list = {}
   if n <= ROWS then
     for i = 1, n do list[i] = i end
@@ -37,7 +37,7 @@ end
 -- Asks for rows, forwards and then backwards.  Returns { [row] = sum } and the first row that
 -- differed, or nil.
 local function ask(config, dataset, held_out)
-  local list, sums, differs = chosen(#dataset), {}, nil
+  local list, sums, differs = row_check.chosen(#dataset), {}, nil
   for _, i in ipairs(list) do sums[i] = sum_of(config, dataset, i, held_out) end
   for k = #list, 1, -1 do
     local i = list[k]
