@@ -6,7 +6,7 @@
 #include "os/file.h"
 
 #define DIRECTORY "additional_chat_templates"
-#define ENDING ".jinja"
+#define ENDING    ".jinja"
 
 enum { MAX_TEMPLATE = 16 << 20, MAX_TEMPLATES = 1000 };
 

@@ -102,9 +102,9 @@ function Play:sampling(sampling)
   for i, s in ipairs(type(copy.stop) == "table" and copy.stop or { copy.stop }) do stop[i] = s end
   local seen = {}
   for _, prompt in ipairs(self.list) do
-    local chat = prompt.messages ~= nil
-    if not seen[chat] then
-      seen[chat] = true
+    local by_template = prompt.messages ~= nil
+    if not seen[by_template] then
+      seen[by_template] = true
       for _, s in ipairs(self:ends(prompt)) do stop[#stop + 1] = s end
     end
   end
