@@ -105,7 +105,7 @@ function methods:rows()
   end
 end
 
-local data = { inputs = data_files.inputs } -- the files read so far, for the run's inputs.json
+local data = {}
 
 -- Files of rows.  path: a name, a pattern or a list of them, each perhaps compressed by gzip or
 -- zstd; opts: { columns, take }, and for JSON `field`.

@@ -3,6 +3,7 @@
 
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
+local files_read = require "grpo.base.files_read"
 
 local function load_model(path, options)
   return (require("grpo.models.loading").open(path, options))
@@ -13,7 +14,10 @@ local function new_model(config, options)
 end
 
 local function load_tokenizer(path)
-  return core.tokenizer_load((require("grpo.hub").place(path)))
+  local place = require("grpo.hub").place(path)
+  local tokenizer = core.tokenizer_load(place)
+  files_read.add_tokenizer(place)
+  return tokenizer
 end
 
 local grpo = {

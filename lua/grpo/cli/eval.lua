@@ -1,5 +1,6 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local files_read = require "grpo.base.files_read"
 local rundir = require "grpo.runs.directory"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
@@ -41,9 +42,9 @@ local command = {
 
 -- Says what the run measured in another form: rows of data, a model below an adapter.
 local function note_changes(tr, e, info, changed)
-  local read, list = require("grpo.data").inputs, {}
+  local list = {}
   for _, file in ipairs(changed) do
-    local used = read[file.path] or tr.about.adapter
+    local used = files_read.paths[file.path] or tr.about.adapter
     if file.now and used then list[#list + 1] = inputs.told(file) end
   end
   if #list == 0 then list[1] = require("grpo.train.row_check").change(e, info.rows) end

@@ -5,6 +5,7 @@ local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
+local inputs = require "grpo.runs.inputs"
 local live_options = require "grpo.experiment.live_options"
 local kinds = require "grpo.train.steps"
 local modules = require "grpo.scripts.modules"
@@ -331,7 +332,12 @@ local function regenerate(run, step, n)
   local start = from and ("the checkpoint of step %d"):format(at) or "the beginning"
   core.err(("replay: from %s to step %d\n"):format(start, step))
   refuse_crossing(run, at, step, start)
+  local changed = inputs.changed(run.dir)
+  inputs.refuse_elsewhere(run.dir, run.info, changed, "replay it")
   local e = script.of_run(run.dir, run.info, { at = at })
+  for _, file in ipairs(changed) do
+    core.notice(("note: %s since the run began"):format(inputs.told(file)))
+  end
   local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
   services.follow(tr, run.dir, run.info)
   while tr.step_count < step do

@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local eval_names = require "grpo.train.eval_names"
+local files_read = require "grpo.base.files_read"
 local flags = require "grpo.cli.flags"
 local grid = require "grpo.sweep.grid"
 local loaded_sources = require "grpo.scripts.loaded_sources"
@@ -70,17 +71,11 @@ local signal_status = { HUP = 129, INT = 130, TERM = 143 }
 -- ---- what is to be run -------------------------------------------------------------------------
 
 -- The sums of the files that the script has read, by path.
-local function note_files(e, sums)
+local function note_files(sums)
   for path, file in pairs((loaded_sources.met())) do
     if file.text then sums[path] = ("%08x"):format(core.fs.crc32c(file.text)) end
   end
-  local others = {}
-  for path in pairs(require("grpo.data").inputs) do others[path] = true end
-  for _, origin in pairs(e.origins) do
-    local path = origin:match("^extends (.*)$")
-    if path then others[path] = true end
-  end
-  for path in pairs(others) do
+  for path in pairs(files_read.paths) do
     local sum = not sums[path] and not core.fs.isdir(path) and core.fs.checksum(path)
     if sum then sums[path] = ("%08x"):format(sum) end
   end
@@ -128,7 +123,7 @@ local function plan(o, view)
     if view.live then view:draw({}, ("sweep: checking %d of %d"):format(i, #combinations)) end
     local e = script.load(o.words[1], { args = o.args, overrides = grid.words(list),
       words = i == 1 })
-    note_files(e, sums)
+    note_files(sums)
     found.e = found.e or e
     found.need = math.max(found.need, memory.of(e))
     for s = 0, o.flags.seeds - 1 do

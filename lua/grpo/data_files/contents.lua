@@ -2,10 +2,11 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local files_read = require "grpo.base.files_read"
 local foreign = require "grpo.data_files.foreign"
 local globs = require "grpo.data_files.globs"
 
-local contents = { read = {} } -- read: the files read so far, for the run's inputs.json
+local contents = {}
 
 local function add(list, path, where)
   if type(path) ~= "string" then
@@ -36,7 +37,7 @@ end
 function contents.text(path)
   local text, message, code = core.fs.read(path)
   if not text then errors.raise(code or "ENOENT", "%s", message) end
-  contents.read[path] = true
+  files_read.add(path)
   text = core.decompress(text, path)
   return text:sub(1, 3) == "\xEF\xBB\xBF" and text:sub(4) or text
 end

@@ -11,7 +11,7 @@ local columns = require "grpo.data_files.columns"
 local load = require "grpo.data_files.load"
 local options = require "grpo.options"
 
-local data_files = { inputs = contents.read }
+local data_files = {}
 
 local readers = {
   jsonl = require "grpo.data_files.json_lines",

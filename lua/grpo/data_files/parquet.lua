@@ -2,9 +2,9 @@
 -- while they take no more than a bound, over all files together.
 
 local columns = require "grpo.data_files.columns"
-local contents = require "grpo.data_files.contents"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local files_read = require "grpo.base.files_read"
 local foreign = require "grpo.data_files.foreign"
 local options = require "grpo.options"
 
@@ -56,7 +56,7 @@ end
 -- opts.columns: with names to keep, the other columns are never read.
 function parquet.open(path, opts)
   local file = open(path)
-  contents.read[path] = true
+  files_read.add(path)
   files[file] = 0
   file:set_cache(KEPT)
   local names = file:columns()

@@ -8,6 +8,7 @@ local option_rules = require "grpo.experiment.option_rules"
 local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
 local scoring = require "grpo.train.scoring"
+local script_files = require "grpo.scripts.script_files"
 local settings = require "grpo.settings"
 local steps = require "grpo.train.steps"
 
@@ -45,8 +46,7 @@ local function read_extends(path, where)
   if type(path) ~= "string" then
     layers.complain({ where = where }, "extends", "got %s, want a string", option_tree.shown(path))
   end
-  local text, message = core.fs.read(path)
-  if not text and path:find("^configs/") then text = core.embedded(path) end
+  local text, message = script_files.read(path)
   if not text then
     error(errors.new("ENOENT", "extends: " .. message, where), 0)
   end

@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local files_read = require "grpo.base.files_read"
 local hub = require "grpo.hub"
 local model_paths = require "grpo.models.paths"
 
@@ -18,6 +19,7 @@ local function read_config(path)
   local text, message, code = core.fs.read(path)
   text = text or core.embedded(path)
   if not text then errors.raise(code or "ENOENT", "model.config: %s", message) end
+  if core.fs.exists(path) then files_read.add(path) end
   local decode = path:find("%.ya?ml$") and core.yaml_decode or core.json_decode
   local config = decode(text, path)
   if type(config) ~= "table" or #config > 0 then
@@ -72,6 +74,13 @@ function loading.open(path, options)
   load_options.adapter = hub.place(load_options.adapter, true)
   if place.adapter and load_options.adapter then
     errors.raise("EARG", "model.load.adapter: %s is an adapter already; leave out one", path)
+  end
+  files_read.add_place(place)
+  if type(load_options.tokenizer) == "string" then
+    files_read.add_tokenizer(load_options.tokenizer)
+  end
+  if type(load_options.adapter) == "string" then
+    files_read.add_model(load_options.adapter)
   end
   local model = load_at(place, load_options, grow)
   return model, place

@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local files_read = require "grpo.base.files_read"
 local hub = require "grpo.hub"
 local model_paths = require "grpo.models.paths"
 local options = require "grpo.options"
@@ -41,7 +42,11 @@ local function place_of(path, label, labels)
 end
 
 local function tokenizer_of(path, tokenizer)
-  if type(tokenizer) == "string" then return core.tokenizer_load(hub.place(tokenizer)) end
+  if type(tokenizer) == "string" then
+    local place = hub.place(tokenizer)
+    files_read.add_tokenizer(place)
+    return core.tokenizer_load(place)
+  end
   if tokenizer ~= nil then return tokenizer end
   if core.fs.exists(path .. "/tokenizer.json") then return core.tokenizer_load(path) end
   return nil -- then texts are lists of ids
@@ -109,6 +114,7 @@ function reward_model.load(path, opts)
   path = hub.place(path, true)
   local classifier = core.classifier_load(path,
     { dtype = o.dtype, quantize = o.quantize, compute = o.compute })
+  files_read.add_model(path)
   local config = model_paths.read_json(path .. "/config.json")
   local labels = label_names(config, classifier:labels())
   local judge = { classifier = classifier, labels = labels, output = o.output,

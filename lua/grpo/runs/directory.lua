@@ -19,6 +19,7 @@ local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
+local script_files = require "grpo.scripts.script_files"
 local tensorboard = require "grpo.runs.tensorboard"
 
 local fs = core.fs
@@ -101,13 +102,14 @@ local function save_module(dir, source, name, path)
   return target
 end
 
--- Writes the script and every module that it loaded, as they were then, into the directory `source`
--- of `dir`: main.lua, modules/.
+-- Writes the script and every module and file that it loaded, as they were then, into the directory
+-- `source` of `dir`: main.lua, modules/, files/.
 local function save_sources(dir, source, script)
   local to = dir .. "/" .. source
   must(fs.mkdirs(to .. "/modules"))
   must(fs.write(to .. "/main.lua", loaded_sources.of(script).text or ""))
   for name, path in sorted_pairs(modules.loaded()) do save_module(dir, source, name, path) end
+  script_files.save(dir, source .. "/files")
 end
 
 -- The sums of `names`, files and directories, are written down.  A run of an older version stays
@@ -130,6 +132,18 @@ function Run:sum_module(source, name)
   if self.info.sums and not self.info.sums[target] and fs.exists(self.dir .. "/" .. target) then
     self:add_sums { target }
   end
+end
+
+-- Adds the files that the script loaded to those of the beginning: a run of an older version has
+-- none of them, and an option of a resume may have named another.
+function Run:save_files()
+  self:check_place()
+  local copies = script_files.save(self.dir, "source/files")
+  local new = {}
+  for _, copy in ipairs(copies) do
+    if self.info.sums and not self.info.sums[copy] then new[#new + 1] = copy end
+  end
+  if #new > 0 then self:add_sums(new) end
 end
 
 -- Removes a directory of saved sources.

@@ -4,10 +4,13 @@
 -- not wait for them.
 
 local core = require "grpo.core"
+local files_read = require "grpo.base.files_read"
+local hub = require "grpo.hub"
 local inputs = require "grpo.runs.inputs"
 local model_paths = require "grpo.models.paths"
 local ranks = require "grpo.train.ranks"
 local script = require "grpo.scripts.script"
+local script_files = require "grpo.scripts.script_files"
 
 local start = {}
 
@@ -60,36 +63,32 @@ function start.described(e)
   return { options = one(e.config, e.origins), stages = stages, notes = notes }
 end
 
--- Adds the files of a model, or the file that it is.
-local function add_model(paths, path)
-  if not path then return end
-  if not core.fs.isdir(path) then paths[path] = true end
-  for _, name in ipairs(core.fs.list(path) or {}) do
-    if name:find("%.json$") or name:find("%.safetensors$") then
-      paths[path .. "/" .. name] = true
+-- The paths of models that the options name.
+local function models_of(e)
+  local paths, among = { e.config.model.path }, require("grpo.options").among
+  local kinds = require("grpo.train.preflight").references
+  for _, spec in ipairs(e.stages) do
+    local reference = spec.config.reference
+    if type(reference) == "string" and not among(reference, kinds) then
+      paths[#paths + 1] = reference
     end
   end
+  return paths
 end
 
 local function inputs_of(e)
-  local paths, models = {}, { e.config.model.path }
-  for path in pairs(require("grpo.data").inputs) do paths[path] = true end
-  for _, spec in ipairs(e.stages) do
-    local reference = spec.config.reference
-    if type(reference) == "string" and reference:find("/", 1, true) then
-      models[#models + 1] = reference
-    end
-  end
-  for _, path in pairs(models) do
+  for _, path in pairs(models_of(e)) do
     local ok, place = pcall(model_paths.find, path)
     if ok then
-      add_model(paths, place.path)
-      add_model(paths, place.adapter)
+      files_read.add_place(place)
     elseif path == e.config.model.path then
       error(place, 0)
     end
   end
-  return paths
+  if type(e.config.model.tokenizer) == "string" then
+    files_read.add_tokenizer((hub.place(e.config.model.tokenizer)))
+  end
+  return files_read.paths
 end
 
 local function environment(e)
@@ -147,7 +146,7 @@ local function open_directory(request)
   end
   local directory = require("grpo.runs.directory").open(dir, request.force)
   require("grpo.runs.events").check(directory, request.force)
-  require("grpo.hub").check(directory.info.hub)
+  hub.check(directory.info.hub)
   local files, changed = inputs.changed(dir), {}
   if not request.force then inputs.refuse_elsewhere(dir, directory.info, files, "resume it") end
   directory.forced = {}
@@ -180,6 +179,7 @@ local function note_edited(directory)
   local source = dir .. "/" .. require("grpo.runs.events").last_source(directory)
   local text = path and core.fs.exists(path) and core.fs.read(path)
   local list = require("grpo.scripts.modules").changed(source .. "/modules")
+  for _, name in ipairs(script_files.changed(source .. "/files")) do list[#list + 1] = name end
   if text and text ~= core.fs.read(source .. "/main.lua") then table.insert(list, 1, path) end
   if #list == 0 then return end
   local one = #list == 1
@@ -187,6 +187,15 @@ local function note_edited(directory)
     .. "'grpo run %s --resume=%s --force' continues with the changed %s"):format(
     table.concat(list, #list == 2 and " and " or ", "), one and "has" or "have",
     one and "copy" or "copies", source, path, dir, one and "one" or "ones"))
+end
+
+-- Files that the script has loaded, and of which the run has no copy yet, get one.
+local function keep_files(directory)
+  for _, name in ipairs(script_files.not_copied()) do
+    directory:remark(("%s was not saved with the run, so it is taken, and saved, as it is now")
+      :format(name))
+  end
+  directory:save_files()
 end
 
 -- A run has its arguments from its beginning.
@@ -247,7 +256,10 @@ local function resume(request, directory)
     directory.resumed_at = at
     directory:note(("resumed at step %d"):format(at))
     events.remove_unrecorded(directory)
-    if not forced then note_edited(directory) end
+    if not forced then
+      note_edited(directory)
+      keep_files(directory)
+    end
     local stage, words = saved and saved.stage or 1, request.overrides or {}
     if forced then events.take_files(directory, at, stage, forced) end
     if #directory.forced > 0 then events.take_inputs(directory, at, stage, directory.forced) end

@@ -1,12 +1,13 @@
 -- The files of a run that differ from what was loaded from them.
 --
--- Watched are its script and the modules that it or one of its functions required; while a change
--- of them could not be loaded, also what that attempt loaded besides, its tests, and the places
--- where it found no module.
+-- Watched are its script, the modules that it or one of its functions required, and the files that
+-- it loaded by their names; while a change of them could not be loaded, also what that attempt
+-- loaded besides, its tests, and the places where it found no module.
 
 local core = require "grpo.core"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
+local script_files = require "grpo.scripts.script_files"
 
 local fs = core.fs
 local changed_files = {}
@@ -41,6 +42,7 @@ end
 local function loaded(files)
   local set = files.script and { [files.script] = true } or {}
   for _, path in pairs(files.script and modules.loaded() or {}) do set[path] = true end
+  for _, path in ipairs(files.script and script_files.names() or {}) do set[path] = true end
   return set
 end
 

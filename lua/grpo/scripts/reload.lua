@@ -108,9 +108,9 @@ local function refuse_empty(old)
   end
 end
 
--- Runs the script again, with modules of its own (from `saved`, if given, and then as long as it
--- takes).  Returns the experiment and a function that brings the old modules back; they are back
--- already when it fails.
+-- Runs the script again, with modules and files of its own (from `saved`, if given, and then as
+-- long as it takes).  Returns the experiment and a function that brings the old modules back; they
+-- are back already when it fails.
 local function load_again(watch, path, saved)
   local tr, known, info, words = watch.tr, watch.files.known, watch.run.info, {}
   for i, one in ipairs(tr.experiment.context.overrides) do
@@ -118,7 +118,7 @@ local function load_again(watch, path, saved)
   end
   local ok, e, undo = modules.apart(known, function(old)
     local loaded = script.load(path,
-      { args = info.args, overrides = words, modules = saved, home = info.script,
+      { args = info.args, overrides = words, saved = saved, home = info.script,
       limits = not saved and patience(tr) or nil, rewards = tr.experiment.context.rewards })
     context_fit.apply(loaded, tr.model)
     refuse_empty(old)
@@ -255,7 +255,7 @@ end
 function Watch:again(e, late)
   local tr = self.tr
   local dir = self.run.dir .. "/" .. e.source
-  local new = load_again(self, dir .. "/main.lua", dir .. "/modules")
+  local new = load_again(self, dir .. "/main.lua", dir)
   announce(tr, new, e.files or {}, not late)
   self:apply(new)
   self:came_from(e.source)

@@ -12,6 +12,7 @@ local modules = require "grpo.scripts.modules"
 local options = require "grpo.options"
 local parse_override = require "grpo.experiment.layers".parse_override
 local scoring = require "grpo.train.scoring"
+local script_files = require "grpo.scripts.script_files"
 local settings = require "grpo.settings"
 local sorted_pairs = require "grpo.base.sorted"
 local sums = require "grpo.runs.sums"
@@ -170,9 +171,16 @@ local function name_of(path)
   return (name:gsub(ending, ""))
 end
 
+-- Modules and files come from the directory in which a run saved its sources; nil: from disk.
+local function take_saved(source)
+  modules.take_from(source and source .. "/modules")
+  script_files.begin(source and source .. "/files")
+end
+
 -- o: { args=, overrides=, words= } of a command line; text: of the script, if path is not a file;
--- modules: a directory of modules that come first; home: the script's path before a run kept it;
--- limits: of running it, none without; rewards: entries of a host.  Returns the Experiment.
+-- saved: a run's directory of sources, whose modules and files come first; home: the script's path
+-- before a run kept it; limits: of running it, none without; rewards: entries of a host.  Returns
+-- the Experiment.
 function script.load(path, o)
   loaded_sources.forget()
   local text = o.text or read(path)
@@ -185,8 +193,8 @@ function script.load(path, o)
   strict_globals()
   -- rows made of random numbers are the same in every run
   if not core.is_guest() then math.randomseed(0) end
-  modules.take_from(o.modules)
-  local result = execute(chunk, text, path, o.limits)
+  take_saved(o.saved)
+  local result = script_files.noted(execute, chunk, text, path, o.limits)
   if not experiment.is(result) then
     error(core.error("EARG",
       ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
@@ -227,7 +235,7 @@ function script.of_run(dir, info, more)
     table.move(words, 1, #words, #overrides + 1, overrides)
   end
   local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args,
-    overrides = overrides, modules = not more.script and dir .. "/source/modules" or nil,
+    overrides = overrides, saved = not more.script and dir .. "/source" or nil,
     home = info.script, rewards = more.rewards })
   if e.origins.compute == "default" then e.config.compute = info.compute or "f32" end
   local lost = not more.may_lose_rewards and script.lost_rewards(info, more.rewards)
@@ -249,8 +257,8 @@ function script.rewards(path, args)
   strict_globals()
   -- a run's own copy, with its modules beside it
   local kept = path:match("^(.*/source.*)/main%.lua$")
-  modules.take_from(kept and kept .. "/modules")
-  local ok, result = core.protected(chunk)
+  take_saved(kept)
+  local ok, result = script_files.noted(core.protected, chunk)
   if not ok then error(result, 0) end
   if experiment.is(result) then
     return result.stages[#result.stages].config.reward_entries, result

@@ -7,6 +7,7 @@
 local core = require "grpo.core"
 local datasets = require "grpo.settings.datasets"
 local errors = require "grpo.base.errors"
+local files_read = require "grpo.base.files_read"
 local options = require "grpo.options"
 local origins = require "grpo.experiment.origins"
 local rewards = require "grpo.settings.rewards"
@@ -80,6 +81,7 @@ local function tokenizer_of(spec, path, complain)
     local message
     text, message = core.fs.read(spec.path)
     if not text then complain(path .. ".path", "%s", message) end
+    files_read.add(spec.path)
   end
   if spec.kind ~= "bytes" and type(text) ~= "string" then
     complain(path, "want text, or the path of a file with it")

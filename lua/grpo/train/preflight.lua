@@ -14,7 +14,8 @@ local row_check = require "grpo.train.row_check"
 local schedule_check = require "grpo.train.schedule_check"
 local steps = require "grpo.train.steps"
 
-local preflight = {}
+-- references: the kinds of one that is not a model's path.
+local preflight = { references = { "initial", "bigram", "random" } }
 
 -- A length as a message names it: a default is not found in the script.
 local function length(config, path, value)
@@ -42,13 +43,11 @@ local function check_context(kind, config, limit)
     length(config, "sampling.max_new_tokens", config.sampling.max_new_tokens), limit)
 end
 
-local reference_names = { "initial", "bigram", "random" }
-
 -- A reference given by its path must be there, if any KL asks for it.  A word without a "/" is more
 -- likely a misspelt name, which is said in any case.
 local function check_reference(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
-  if type(path) ~= "string" or options.among(path, reference_names) then return end
+  if type(path) ~= "string" or options.among(path, preflight.references) then return end
   if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
   if core.hub_is_name(path) and path:find("/", 1, true) then
     local ok, err = pcall(hub.place, path, true) -- which notes its commit for the run
@@ -59,7 +58,7 @@ local function check_reference(method, config)
   errors.raise_at(origins.position(config, "reference"), "ENOENT",
     "reference: %s: no such model directory%s; give "
     .. "\"initial\", \"bigram\", \"random\", a model's path or false", path,
-    options.hint(path, reference_names))
+    options.hint(path, preflight.references))
 end
 
 -- A sampler must choose the same rows again.
