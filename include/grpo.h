@@ -12,7 +12,8 @@
  * context of its own; two contexts share nothing.  A call fails with GRPO_EARG if another call is
  * using its context, in another thread or around a callback.  Callbacks may call grpo_tokenizer_*,
  * grpo_sample_field and grpo_run_stop only; grpo_run_stop may be called at any time from any
- * thread.  The worker threads of a context block all signals.
+ * thread.  Another *_free in a callback frees nothing, and the call around it fails with GRPO_EARG.
+ * The worker threads of a context block all signals.
  *
  * Errors.  A call that can fail returns a status.  grpo_message() of the context then gives the
  * sentence, until the next failure in that context.  Out parameters are written on success only,

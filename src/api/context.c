@@ -43,15 +43,39 @@ grpo_status grpo_context_options_init(grpo_context_options *o, size_t size) {
   return options_init(o, size, &d, sizeof d);
 }
 
-LocaleMark callback_enter(const grpo_context *c) { return locale_switch(c->host); }
-void callback_leave(LocaleMark ours) { locale_switch(ours); }
+LocaleMark callback_enter(grpo_context *c) {
+  c->inside++;
+  return locale_switch(c->host);
+}
+
+static Status refusal(const grpo_context *c) {
+  if (!c->refused) return GRPO_OK;
+  return fail(GRPO_EARG,
+              "%s was called inside a callback of this context and has freed nothing; call it "
+              "after the call that makes the callback",
+              c->refused);
+}
+
+Status callback_leave(grpo_context *c, LocaleMark ours) {
+  c->inside--;
+  locale_switch(ours);
+  return refusal(c);
+}
+
+bool free_refused(grpo_context *c, const char *function) {
+  if (!c->inside) return false;
+  c->refused = function;
+  refusal(c);
+  snprintf(c->message, sizeof c->message, "%s", err_message());
+  return true;
+}
 
 static void tell_host(void *user, LogLevel level, const char *message) {
-  const grpo_context *c = user;
+  grpo_context *c = user;
   if (!c->log) return;
   const LocaleMark ours = callback_enter(c);
   c->log(c->log_user, level == LOG_WARNING ? GRPO_LOG_WARNING : GRPO_LOG_INFO, message);
-  callback_leave(ours);
+  callback_leave(c, ours);
 }
 
 grpo_status grpo_context_new(const grpo_context_options *o, grpo_context **out) {
@@ -88,7 +112,7 @@ void context_release(grpo_context *c) {
 }
 
 void grpo_context_free(grpo_context *c) {
-  if (c) context_release(c);
+  if (c && !free_refused(c, __func__)) context_release(c);
 }
 
 const char *grpo_message(const grpo_context *c) { return c ? c->message : err_message(); }
@@ -130,6 +154,8 @@ Status same_context(const grpo_context *of, const grpo_context *c, const char *w
 }
 
 grpo_status call_end(Call *k, Status s) {
+  if (k->holds && k->c->refused) s = refusal(k->c);
+  if (k->holds) k->c->refused = NULL;
   if (s != GRPO_OK) snprintf(k->c->message, sizeof k->c->message, "%s", err_message());
   log_use(k->log);
   locale_switch(k->locale);

@@ -32,7 +32,9 @@ struct grpo_context {
   Pool *pool;      /* made when it is first needed */
   Arena arena;     /* scratch memory of operations */
   Ctx cx;
-  bool off; /* operations record nothing for backward */
+  bool off;            /* operations record nothing for backward */
+  int inside;          /* callbacks that are running, one within another */
+  const char *refused; /* the function that one of them called to free a handle; NULL: none */
   char message[1024];
 };
 
@@ -56,9 +58,12 @@ grpo_status call_end(Call *k, Status s);
   } while (0)
 /* EARG if what a host passed, named by `what`, belongs to another context. */
 Status same_context(const grpo_context *of, const grpo_context *c, const char *what);
-/* These two stand around a call of the host's function, which runs in the host's locale. */
-LocaleMark callback_enter(const grpo_context *c);
-void callback_leave(LocaleMark ours);
+/* These two stand around a call of the host's function, which runs in the host's locale.  EARG: it
+ * has freed a handle, which call_end() reports too. */
+LocaleMark callback_enter(grpo_context *c);
+Status callback_leave(grpo_context *c, LocaleMark ours);
+/* Is a callback running, which `function` must not free a handle in?  The call around it fails. */
+bool free_refused(grpo_context *c, const char *function);
 
 /* A handle that is made from a context retains it, and releases it when it is freed. */
 grpo_context *context_retain(grpo_context *c);

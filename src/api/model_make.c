@@ -29,7 +29,7 @@ static void destroy(grpo_model *h) {
 }
 
 void grpo_model_free(grpo_model *m) {
-  if (!m) return;
+  if (!m || free_refused(m->c, __func__)) return;
   grpo_context *c = m->c;
   destroy(m);
   context_release(c);

@@ -22,7 +22,7 @@ static void destroy(grpo_reward_model *r) {
 }
 
 void grpo_reward_model_free(grpo_reward_model *r) {
-  if (!r) return;
+  if (!r || free_refused(r->c, __func__)) return;
   grpo_context *c = r->c;
   destroy(r);
   context_release(c);

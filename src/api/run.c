@@ -53,7 +53,7 @@ static void destroy(grpo_run *r) {
 }
 
 void grpo_run_free(grpo_run *r) {
-  if (!r) return;
+  if (!r || free_refused(r->c, __func__)) return;
   grpo_context *c = r->c;
   destroy(r);
   context_release(c);
@@ -144,16 +144,16 @@ static grpo_status call_reward(void *user, const grpo_sample *s, double *reward)
   const Reward *r = user;
   const LocaleMark ours = callback_enter(r->run->c);
   const grpo_status st = r->fn(r->user, s, reward);
-  callback_leave(ours);
-  return st;
+  const grpo_status left = (grpo_status)callback_leave(r->run->c, ours);
+  return st ? st : left;
 }
 
 static grpo_status call_step(void *user, int64_t step, const grpo_metrics *m) {
-  const grpo_run *r = user;
+  grpo_run *r = user;
   const LocaleMark ours = callback_enter(r->c);
   const grpo_status st = r->on_step(r->step_user, step, m);
-  callback_leave(ours);
-  return st;
+  const grpo_status left = (grpo_status)callback_leave(r->c, ours);
+  return st ? st : left;
 }
 
 static Status not_begun(const grpo_run *r) {

@@ -222,7 +222,7 @@ grpo_status grpo_samples_at(const grpo_samples *s, size_t i, grpo_sample *out) {
 }
 
 void grpo_samples_free(grpo_samples *s) {
-  if (!s) return;
+  if (!s || free_refused(s->c, __func__)) return;
   grpo_context *c = s->c;
   samples_free(s);
   context_release(c);

@@ -75,7 +75,7 @@ grpo_status grpo_tensor_randn(grpo_context *c, int32_t dimensions, const int32_t
 }
 
 void grpo_tensor_free(grpo_tensor *t) {
-  if (!t) return;
+  if (!t || free_refused(t->c, __func__)) return;
   grpo_context *c = t->c;
   value_release(t->v);
   mem_free(t);
@@ -546,7 +546,7 @@ grpo_status grpo_adamw_step(grpo_adamw *a, double lr, double max_grad_norm, doub
 }
 
 void grpo_adamw_free(grpo_adamw *a) {
-  if (!a) return;
+  if (!a || free_refused(a->c, __func__)) return;
   grpo_context *c = a->c;
   value_optimizer_free(a->a);
   mem_free(a);

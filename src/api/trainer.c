@@ -138,7 +138,7 @@ grpo_status grpo_trainer_new(grpo_model *policy, grpo_model *reference, grpo_tok
 }
 
 void grpo_trainer_free(grpo_trainer *t) {
-  if (!t) return;
+  if (!t || free_refused(t->c, __func__)) return;
   grpo_context *c = t->c;
   engine_free(t->e);
   texts_free(&t->texts);
@@ -245,7 +245,7 @@ static Status score_one(grpo_trainer *t, size_t i, grpo_reward_fn fn, void *user
   show(t, i, &s);
   const LocaleMark ours = callback_enter(t->c);
   const grpo_status st = fn(user, &s, &reward);
-  callback_leave(ours);
+  try(callback_leave(t->c, ours));
   if (st != GRPO_OK)
     return fail(GRPO_ESCRIPT, "the reward callback returned %s for completion %zu",
                 grpo_status_name(st), i);

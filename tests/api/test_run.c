@@ -119,6 +119,24 @@ TEST(a_reward_in_c_trains_the_same_bits_as_the_same_one_in_lua) {
   CHECK(hash[0] == hash[1] && hash[0] == hash[2]);
 }
 
+static grpo_status freed_on_step(void *user, int64_t step, const grpo_metrics *m) {
+  (void)step, (void)m;
+  grpo_run_free(user);
+  return GRPO_OK;
+}
+
+TEST(a_run_that_its_callback_frees_stays_and_the_call_fails) {
+  Seen seen = {0};
+  grpo_context *c = open_context(&seen);
+  grpo_run *run = NULL;
+  grpo_run_options o = options(NULL);
+  OK(c, grpo_run_new(c, &o, &run));
+  OK(c, grpo_run_on_step(run, freed_on_step, run));
+  REFUSED(c, GRPO_EARG, "grpo_run_free was called inside a callback", grpo_run_execute(run));
+  grpo_run_free(run);
+  grpo_context_free(c);
+}
+
 TEST(without_a_directory_nothing_is_written) {
   Seen seen = {0};
   const char *directory = NULL;

@@ -133,6 +133,57 @@ static grpo_status reentrant(void *user, const grpo_sample *s, double *reward) {
   return GRPO_OK;
 }
 
+/* ---- handles that a callback frees ---- */
+
+typedef struct Freed {
+  Host *h;
+  int which;
+  bool said; /* the message of the context names it at once */
+} Freed;
+
+static void free_one(Freed *f) {
+  switch (f->which) {
+  case 0:
+    grpo_trainer_free(f->h->trainer);
+    break;
+  case 1:
+    grpo_model_free(f->h->model);
+    break;
+  case 2:
+    grpo_model_free(f->h->reference);
+    break;
+  default:
+    grpo_context_free(f->h->c);
+  }
+}
+
+static grpo_status freeing(void *user, const grpo_sample *s, double *reward) {
+  Freed *f = user;
+  if (s->index == 1) {
+    free_one(f);
+    f->said = strstr(grpo_message(f->h->c), "inside a callback") != NULL;
+  }
+  *reward = (double)(s->index % 2);
+  return GRPO_OK;
+}
+
+TEST(a_handle_that_a_callback_frees_stays_and_the_call_fails) {
+  static const char *const names[] = {"grpo_trainer_free", "grpo_model_free", "grpo_model_free",
+                                      "grpo_context_free"};
+  for (int i = 0; i < 4; i++) {
+    Host h;
+    host_open(&h, 1);
+    Freed f = {&h, i, false};
+    host_rollout(&h, 0);
+    REFUSED(h.c, GRPO_EARG, names[i], grpo_trainer_score(h.trainer, freeing, &f));
+    CHECK(f.said);
+    f.which = -1;
+    OK(h.c, grpo_trainer_score(h.trainer, host_reward, NULL));
+    OK(h.c, grpo_trainer_advantages(h.trainer, NULL, NULL, 0));
+    host_close(&h);
+  }
+}
+
 TEST(errors_in_callbacks_end_the_call_and_say_where) {
   Host h;
   int64_t at = 2;
