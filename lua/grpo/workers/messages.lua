@@ -129,15 +129,17 @@ end
 -- ---- what bits depend on ---------------------------------------------------------------------
 
 local phrases = {
-  version = { "it is grpo %s and the trainer is %s", "install the same version" },
-  commit = { "it was built from %s and the trainer from %s", "build both from the same source" },
-  kernels = { "its kernels are %s and the trainer's %s",
+  version = { "it is grpo %s and %s is %s", "install the same version" },
+  commit = { "it was built from %s and %s from %s", "build both from the same source" },
+  program = { "its program has %s and that of %s has %s", "start the same build on both" },
+  lua = { "its Lua files are %s and those of %s are %s", "set GRPO_LUA to the same for both" },
+  kernels = { "its kernels are %s and those of %s are %s",
     "set GRPO_CPU to the same class for both" },
-  blas = { "its OpenBLAS is %s and the trainer's %s", "use the same one for both" },
-  libc = { "its C library is %s and the trainer's %s",
+  blas = { "its OpenBLAS is %s and that of %s is %s", "use the same one for both" },
+  libc = { "its C library is %s and that of %s is %s",
     "use the same system, or container, for both" },
 }
-local order = { "version", "commit", "kernels", "blas", "libc" }
+local order = { "version", "commit", "program", "lua", "kernels", "blas", "libc" }
 
 -- Returns the facts that two processes must have in common to compute the same bits.
 function messages.facts()
@@ -146,12 +148,11 @@ function messages.facts()
     blas = v.kernels == "blas" and v.blas or "not used" }
 end
 
--- Why the facts of a worker do not fit ours; nil: they do.
-function messages.other_facts(theirs)
-  local ours = messages.facts()
+-- Why the facts of another process do not fit those of `whom`; nil: they do.
+function messages.other_facts(theirs, ours, whom)
   for _, name in ipairs(order) do
     if theirs[name] ~= ours[name] then
-      local what = phrases[name][1]:format(tostring(theirs[name]):sub(1, 60), ours[name])
+      local what = phrases[name][1]:format(tostring(theirs[name]):sub(1, 60), whom, ours[name])
       return ("%s, so its bits could differ; %s"):format(what, phrases[name][2])
     end
   end

@@ -161,7 +161,7 @@ take[kinds.join] = function(self, peer, text)
     return
   end
   local other = t.protocol ~= messages.PROTOCOL and "it speaks another version of the protocol; "
-    .. "install the same version" or messages.other_facts(t.facts)
+    .. "install the same version" or messages.other_facts(t.facts, messages.facts(), "the trainer")
   if other then return self:refuse(peer, other) end
   if t.has_base and not select(2, core.weights.config(self.tr.model)) then
     self:refuse(peer, "--model names a base, but the run trains all weights; leave it out")

@@ -1,0 +1,119 @@
+-- Do all ranks train the same run?  Bits that differ from rank to rank would be taken together
+-- without a word, so ranks compare what they are when they meet, and what they have loaded before
+-- they train.  Threads may differ, and what is only shown.
+
+local core = require "grpo.core"
+local inputs = require "grpo.runs.inputs"
+local loaded_sources = require "grpo.scripts.loaded_sources"
+local messages = require "grpo.workers.messages"
+local modules = require "grpo.scripts.modules"
+local ranks = require "grpo.train.ranks"
+local sorted_pairs = require "grpo.base.sorted"
+local stage_options = require "grpo.runs.stage_options"
+
+local same_run = {}
+
+local LONG = 80 -- bytes of a value that is shown
+
+local function sum_text(size, crc)
+  return size and ("%d bytes with CRC-32C %08x"):format(size, crc) or "missing"
+end
+
+local function shown(text)
+  return #text <= LONG and text or sum_text(#text, core.fs.crc32c(text))
+end
+
+-- Every rank raises one error that names the first rank for which problem(its value, that of rank
+-- 0) returns a sentence.
+local function compare(what, value_of, problem)
+  local host = core.hostname()
+  local list = ranks.exchange(what, function() return { value = value_of(), host = host } end)
+  for r = 2, #list do
+    local text = problem(list[r].value, list[1].value)
+    if text then
+      local err = core.error("EARG", ("rank %d on %s: %s"):format(r - 1, list[r].host, text))
+      err.of_all_ranks = true
+      error(err, 0)
+    end
+  end
+end
+
+-- A sentence about the values { [name] = text } that differ; nil: none does.
+local function difference(theirs, ours)
+  local names, count = {}, 0
+  for name in pairs(theirs) do names[name] = true end
+  for name in pairs(ours) do names[name] = true end
+  local first
+  for name in sorted_pairs(names) do
+    if theirs[name] ~= ours[name] then first, count = first or name, count + 1 end
+  end
+  if not first then return nil end
+  local more = count > 1 and (", and %d more differ"):format(count - 1) or ""
+  return ("%s is %s there and %s on rank 0%s, so it is not the same run; start all ranks with the "
+    .. "same words and files"):format(first, theirs[first] or "not set", ours[first] or "not set",
+    more)
+end
+
+-- ---- the programs ------------------------------------------------------------------------------
+
+local function facts()
+  local list, binary = messages.facts(), core.binary()
+  local crc, size
+  if binary then crc, size = core.fs.checksum(binary) end
+  list.program = sum_text(crc and size, crc)
+  list.lua = os.getenv("GRPO_LUA") or "its own"
+  return list
+end
+
+-- The flags and the script of the command line, by their names.
+local function words_of(request)
+  local list = { script = request.script, ["--dir"] = request.root, ["--as"] = request.as,
+    ["--steps"] = request.steps and ("%d"):format(request.steps),
+    ["--resume"] = request.resume and tostring(request.resume),
+    ["--force"] = request.force and "given" or nil }
+  for name, value in pairs(request.args or {}) do list["--arg " .. name] = value end
+  return list
+end
+
+-- request: see start.trainer
+function same_run.met(request)
+  if ranks.size() == 1 then return end
+  compare("facts", facts, function(theirs, ours)
+    return messages.other_facts(theirs, ours, "rank 0")
+  end)
+  compare("words", function() return words_of(request) end, difference)
+end
+
+-- ---- what they have loaded --------------------------------------------------------------------
+
+local function add_options(list, described)
+  for _, row in ipairs(stage_options.rows { { stages = stage_options.stages(described) } }) do
+    local text = row.name:match("[^.]*$") ~= "threads" and stage_options.text(row[1])
+    if text then list[row.name] = shown(text) end
+  end
+end
+
+local function add_source(list, path)
+  local text = path and loaded_sources.of(path).text
+  if text then list[path] = sum_text(#text, core.fs.crc32c(text)) end
+end
+
+-- e: the experiment; described(e): its options; paths(e): of the files that it reads
+function same_run.loaded(request, e, described, paths)
+  if ranks.size() == 1 then return end
+  compare("options", function()
+    local list = {}
+    add_options(list, described(e))
+    add_source(list, request.script)
+    for _, path in pairs(modules.loaded()) do add_source(list, path) end
+    for _, file in ipairs(inputs.list(paths(e))) do
+      list[file.path] = sum_text(file.size, file.crc32c)
+    end
+    for place, sum in pairs((require("grpo.train.row_check").first(e))) do
+      list["row " .. place] = sum
+    end
+    return list
+  end, difference)
+end
+
+return same_run
