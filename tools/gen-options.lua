@@ -229,6 +229,18 @@ a command line that has such a name is told the same, with the value as it is wr
 my.lua:7: train.scale_rewards is train.advantage.scale here; write train.advantage.scale = "none"
 ```
 
+Several such names are answered together, with lines to paste in their place:
+
+```
+my.lua:7: 5 options are not known by these names; write in their place:
+  compute = "bf16",  -- bf16
+  train = {
+    lr = "cosine:peak=1e-5,warmup_ratio=0.1",  -- learning_rate, lr_scheduler_type, warmup_ratio
+  },
+and remove or write by hand:
+  -- push_to_hub: no equivalent, because a run uploads nothing; ...
+```
+
 A step here is one rollout with all its updates, and it counts prompts: TRL's
 `per_device_train_batch_size` counts completions. Where the methods differ in more than names,
 [algorithms.md](algorithms.md#where-grpo-differs) says so.]] }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Thirty options of a TRL script are given as they are, and then only what the messages say is done until the experiment runs.
-# Every message is held to tests/cases/foreign_names/session.txt.  TAP on stdout.
+# Forty options of a TRL script are given as they are, and what the one message says is pasted: then the experiment runs.
+# The message is held to tests/cases/foreign_names/session.txt.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 
@@ -11,21 +11,7 @@ for a = 0, 9 do
   for b = 0, 9 do rows[#rows + 1] = { prompt = a .. "+" .. b .. "=", answer = tostring(a + b) } end
 end
 
--- Options as "section.option" are put into their sections.
-local function experiment(t)
-  for _, pair in ipairs(t.advice) do
-    local at, last = t, pair[1]:match("[^.]+$")
-    for part in pair[1]:gmatch("([^.]+)%.") do
-      at[part] = at[part] or {}
-      at = at[part]
-    end
-    at[last] = pair[2]
-  end
-  t.advice = nil
-  return t
-end
-
-return grpo.experiment(experiment {
+return grpo.experiment {
   model = {
     config = { model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1,
       num_attention_heads = 2, max_position_embeddings = 32 },
@@ -66,40 +52,46 @@ return grpo.experiment(experiment {
     use_vllm = true,
     vllm_gpu_memory_utilization = 0.3,
     seed = 42,
+    run_name = "sums-trl",
+    weight_decay = 0.01,
+    adam_beta1 = 0.9,
+    adam_epsilon = 1e-8,
+    eval_strategy = "no",
+    remove_unused_columns = false,
+    dataloader_num_workers = 4,
+    log_completions = true,
+    push_to_hub = false,
+    top_p = 1.0,
   },
-  advice = {
-  },
-})
+}
 LUA
-given=$(awk '/^  train = {/ { inside = 1; next } /^  },/ { inside = 0 } inside' trl.lua | wc -l)
-
-# One message after the other: the line that it names goes, and what it says to write comes.
-: >session; problem=''
-for step in $(seq 60); do
-  "$GRPO" run trl.lua --quiet >out 2>err && break
-  message=$(head -n 1 err)
-  echo "${message#grpo: }" >>session
-  line=$(grep -oE '^grpo: trl\.lua:[0-9]+' err | grep -oE '[0-9]+$')
-  name=$(grep -oE '^grpo: trl\.lua:[0-9]+: [a-z_.0-9]+' err | grep -oE '[a-z_0-9]+$')
-  if [ -z "$line" ] || ! sed -n "${line}p" trl.lua | grep -qE "^ +$name = "; then
-    problem="step $step: the line that is named does not have $name: $message"; break
-  fi
-  option='' value=''
-  if [[ $message =~ \;\ write\ ([a-z_.0-9]+)\ =\ (\"[^\"]*\"|[^ ,]*[^ ,.]) ]]; then
-    option=${BASH_REMATCH[1]} value=${BASH_REMATCH[2]}
-  elif ! grep -q '; remove it' err; then
-    problem="step $step: nothing is said to do: $message"; break
-  fi
-  sed -i "${line}d" trl.lua
-  if [ "$option" ]; then
-    sed -i "/^    { \"$option\", /d" trl.lua # a later word on the same option
-    sed -i "/^  advice = {/a\\    { \"$option\", $value }," trl.lua
-  fi
-done
-result "the messages alone lead to a run" "${problem:-$([ -d runs/sums-001 ] || show err)}"
-result "each of the $given names but max_grad_norm, which is the same here, had one message" \
-  "$([ "$given" = $(($(wc -l <session) + 1)) ] || show session)"
-result "the messages are those of the recorded session" "$(diff session "$root/tests/cases/foreign_names/session.txt")"
+# Each line of `train` that another program wrote goes; sections of the block come before it, and lines of the block for a
+# section that is there come into that.
+cat >paste.lua <<'LUA'
+local script, block = io.open("trl.lua"):read("a"), io.open("err"):read("a")
+local sections, inside, into = {}, {}, nil
+for line in block:gmatch("[^\n]+") do
+  into = line:match("^and in your section (%w+):$") or into
+  if line:find("^and remove") then break end
+  if line:find("^  ") then
+    local list = inside[into or ""] or sections
+    if into and not inside[into] then inside[into] = {} list = inside[into] end
+    list[#list + 1] = line
+  end
+end
+script = script:gsub("\n  train = {\n.-\n  },\n", function(old)
+  return "\n" .. table.concat(sections, "\n") .. "\n  train = {\n" .. old:match("    max_grad_norm[^\n]*\n") .. "  },\n"
+end)
+for name, lines in pairs(inside) do
+  script = script:gsub("(\n  " .. name .. " = {)", function(head) return head .. "\n" .. table.concat(lines, "\n") .. "\n" end)
+end
+io.open("trl.lua", "w"):write(script)
+LUA
+"$GRPO" run trl.lua --quiet >out 2>err
+result "the message names the script's line of the first name" "$(head -n 1 err | grep -qE '^grpo: trl\.lua:16: 41 options are not known by these names; write in their place:$' || show err)"
+result "the message is the recorded one" "$(diff err "$root/tests/cases/foreign_names/session.txt")"
+check "the block is pasted" "$GRPO" repl <paste.lua
+check "the second run succeeds" "$GRPO" run trl.lua --quiet
 state=$(grep -oE '"state": "[a-z]+"' runs/sums-001/run.json)
 result "the run is finished" "$([ "$state" = '"state": "finished"' ] || echo "$state"; [ "$(wc -l <runs/sums-001/metrics.jsonl)" = 6 ] || echo steps)"
 cat >check.lua <<'LUA'
@@ -111,7 +103,8 @@ local want = {
   ["train.loss"] = "dapo", ["train.advantage.scale"] = "none", ["train.mask_truncated"] = true,
   ["sampling.temperature"] = 0.9, compute = "bf16", ["model.gradient_checkpointing"] = true,
   ["train.optimizer.name"] = "adamw_8bit", ["train.optimizer.beta2"] = 0.99,
-  ["train.max_grad_norm"] = 0.5, ["log.every"] = 2, ["checkpoint.every"] = 3,
+  ["train.max_grad_norm"] = 0.5, ["log.every"] = 2, ["log.completions"] = 2,
+  ["train.optimizer.weight_decay"] = 0.01, ["train.optimizer.eps"] = 1e-8, ["checkpoint.every"] = 3,
   ["checkpoint.keep"] = 1, seed = 42, name = "sums",
 }
 for path, value in grpo.sorted_pairs(want) do

@@ -33,8 +33,10 @@ local function said(t)
   return tiny.message_of(layers.resolve, { { name = "script", value = t } }, {})
 end
 
-local function said_on_command_line(word)
-  return tiny.message_of(layers.resolve, {}, { layers.parse_override(word) })
+local function said_on_command_line(...)
+  local words = { ... }
+  for i, word in ipairs(words) do words[i] = layers.parse_override(word) end
+  return tiny.message_of(layers.resolve, {}, words)
 end
 
 -- Names that people write, and those that they should be told: a list of its own,
@@ -130,12 +132,70 @@ describe("a name of another program", function()
       assert.matches(reason, message)
     end)
   end
-  it("is counted with the others of its table", function()
-    assert.matches("; write train%.kl = 0%.04%. .*%(2 more names of other programs here; "
-      .. "'grpo help from%-trl' lists them%)",
-      said { train = { beta = 0.04, epsilon = 0.2, num_generations = 8 } })
-    assert.matches("1 more name of other programs here",
-      said { train = { beta = 0.04, epsilon = 0.2 } })
+  it("is answered together with all others of its table", function()
+    assert.equal([[script: 3 options are not known by these names; write in their place:
+  sampling = {
+    group_size = 8,  -- num_generations
+  },
+  train = {
+    clip = 0.2,  -- epsilon
+    kl = 0.04,  -- beta
+  },]], said { train = { beta = 0.04, epsilon = 0.2, num_generations = 8 } })
+    assert.equal("command line: 4 options are not known by these names; write in their place:\n"
+      .. "  train.kl=0.1 train.lr=cosine:peak=1e-5\nand remove or write by hand:\n"
+      .. "  foo: unknown option",
+      said_on_command_line("beta=0.1", "learning_rate=1e-5", "lr_scheduler_type=cosine", "foo=1")
+  )
+  end)
+  it("stands in a section of its own, or in one that the script has", function()
+    local text = said { lora_r = 8,
+      peft_config = { lora_alpha = 16, target_modules = { "q_proj" } }, model = { path = "x" },
+      args = { bf16 = true, lr = 1e-5, nothing = 1 } }
+    assert.equal([[script: 6 options are not known by these names; write in their place:
+  compute = "bf16",  -- args.bf16
+  train = {
+    lr = 1e-5,  -- args.lr
+  },
+and in your section model:
+    lora = {
+      rank = 8,  -- lora_r
+      alpha = 16,  -- lora_alpha
+      targets = { "q_proj" },  -- target_modules
+    },
+and remove or write by hand:
+  -- args.nothing: unknown option]], text)
+  end)
+  it("is written as its file has it", function()
+    local function of_file(name)
+      return tiny.message_of(layers.resolve, { { name = "script", where = name,
+        value = { beta = 0.1, lora_target_modules = { "q_proj" } } } }, {})
+    end
+    assert.matches('write in their place:\n  model:\n    lora:\n      targets: %["q_proj"%]  # '
+      .. 'lora_target_modules\n  train:\n    kl: 0%.1  # beta$', of_file("no-such-file.yaml"))
+    assert.matches('  "train": {\n    "kl": 0%.1,  // beta\n  },$', of_file("no-such-file.json"))
+  end)
+  it("may be a section that got the one value that is meant", function()
+    assert.equal('script: model: got \'Qwen/Qwen3-0.6B\', want a table; write model = { path = '
+      .. '"Qwen/Qwen3-0.6B" }', said { model = "Qwen/Qwen3-0.6B" })
+    assert.matches('  model = {\n    path = "x",  %-%- model\n  },',
+      said { model = "x", beta = 0.1 })
+    assert.matches("data: got a table, want a table; write data = { train = ... }",
+      said { data = require("grpo.data").list { { prompt = "x" } } })
+  end)
+  it("may not hide a misspelt section", function()
+    assert.equal("script: trian.lr: unknown option, did you mean 'train.lr'?",
+      said { trian = { lr = 1 } })
+    assert.equal("script: trian: unknown option, did you mean 'train'?",
+      said { trian = { lr = 1, clip = 2 } })
+    assert.equal("script: train.optimizr.name: unknown option, did you mean "
+      .. "'train.optimizer.name'?", said { train = { optimizr = { name = "lion" } } })
+    assert.equal("command line: trian.lr: unknown option, did you mean 'train.lr'?",
+      said_on_command_line("trian.lr=1"))
+    assert.equal("command line: smapling.temprature: unknown option, did you mean "
+      .. "'sampling.temperature'?", said_on_command_line("smapling.temprature=1"))
+    local both = said { trian = { learning_rate = 1, clip = 2 } }
+    assert.matches("  train = {\n    lr = 1,  %-%- trian%.learning_rate\n  },", both)
+    assert.matches("%-%- trian: unknown option, did you mean 'train'%?", both)
   end)
   it("may not hide a misspelt name of ours", function()
     assert.equal("script: train.clipp: unknown option, did you mean 'clip'?",
@@ -172,9 +232,13 @@ describe("a value that stands beside such a name", function()
   it("counts prompts where completions were counted", function()
     local t = { per_device_train_batch_size = 8, gradient_accumulation_steps = 4,
       num_generations = 16 }
-    writes("train.prompts_per_step = 2", { train = t })
+    assert.matches("\n    prompts_per_step = 2,  %-%- gradient_accumulation_steps, "
+      .. "per_device_train_batch_size\n", said { train = t })
+    assert.matches("\n    prompts_per_step = 4,", said { gradient_accumulation_steps = 4,
+      report_to = "none" }) -- with TRL's defaults, 8 completions at once in groups of 8
     t.num_generations = 5
-    writes("train.prompts_per_step = completions of a step / sampling.group_size", { train = t })
+    assert.matches("per_device_train_batch_size: write train.prompts_per_step = completions of a "
+      .. "step / sampling.group_size", said { train = t })
     assert.matches("train%.gradient_accumulation_steps is a part of train%.prompts_per_step here, "
       .. "which is set already; remove it",
       said { train = { gradient_accumulation_steps = 4, prompts_per_step = 2 } })
@@ -191,6 +255,103 @@ describe("a value that stands beside such a name", function()
     assert.equal("command line: train.loss_type is train.loss here; write train.loss=dapo",
       said_on_command_line("train.loss_type=dapo"):match("^[^.]*%.[^.]*%.[^.]*%.loss=dapo"))
     assert.matches("write train%.lr=2e%-6%.", said_on_command_line("learning_rate=2e-6"))
+  end)
+end)
+
+-- Returns the options of a block of lines to paste.
+local function pasted(text)
+  local block = text:match("in their place:\n(.*)$"):gsub("\nand remove or write by hand:\n.*$", "")
+  assert.is_nil(block:find("and in your section", 1, true))
+  return assert(load("return {" .. block .. "\n}"))()
+end
+
+describe("the arguments of a whole script", function()
+  -- Arguments as people write them, and the options that they should become.
+  local cases = {
+    { { learning_rate = 1e-5, lr_scheduler_type = "constant_with_warmup", warmup_steps = 20 },
+      { train = { lr = "warmup:to=1e-5,steps=20" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "constant_with_warmup", warmup_ratio = 0.03 },
+      { train = { lr = "warmup:to=1e-5,warmup_ratio=0.03" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "constant_with_warmup" },
+      { train = { lr = 1e-5 } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "constant", warmup_steps = 3 },
+      { train = { lr = 1e-5 } } },
+    { { learning_rate = 1e-5, warmup_steps = 0.1 },
+      { train = { lr = "linear:from=1e-5,to=0,warmup_ratio=0.1" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "linear", warmup_steps = 0 },
+      { train = { lr = "linear:from=1e-5,to=0" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "cosine_with_min_lr",
+      lr_scheduler_kwargs = { min_lr_rate = 0.1 }, warmup_ratio = 0.05 },
+      { train = { lr = "cosine:peak=1e-5,final=1e-6,warmup_ratio=0.05" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "cosine_with_restarts",
+      lr_scheduler_kwargs = { num_cycles = 4 } },
+      { train = { lr = "cosine:peak=1e-5,restarts=4" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "inverse_sqrt", warmup_steps = 7 },
+      { train = { lr = "inverse_sqrt:peak=1e-5,warmup=7" } } },
+    { { learning_rate = 1e-5, lr_scheduler_type = "polynomial",
+      lr_scheduler_kwargs = { power = 2 } },
+      { train = { lr = "linear:from=1e-5,to=0,power=2" } } },
+    { { report_to = "none", bf16 = true, optim = "adamw_torch", loss_type = "dr_grpo" },
+      { compute = "bf16", log = { tensorboard = false },
+        train = { optimizer = { name = "adamw" }, loss = "dr_grpo" } } },
+    { { report_to = "none", betas = { 0.9, 0.95 }, weight_decay = 0.1 }, {
+      log = { tensorboard = false }, train = { optimizer = { beta1 = 0.9, beta2 = 0.95,
+        weight_decay = 0.1 } } } },
+    { { per_device_train_batch_size = 4, gradient_accumulation_steps = 4, num_generations = 8 },
+      { sampling = { group_size = 8 }, train = { prompts_per_step = 2 } } },
+    { { save_strategy = "epoch", save_total_limit = 2, eval_strategy = "steps", eval_steps = 50 },
+      { checkpoint = { every_epochs = 1, keep = 2 }, eval = { every = 50 } } },
+    { { generation_kwargs = { temperature = 0.7, top_p = 0.9 }, max_grad_norm = 0.3 },
+      { sampling = { temperature = 0.7, top_p = 0.9 }, train = { max_grad_norm = 0.3 } } },
+    { { actor_rollout_ref = { actor = { optim = { lr = 1e-6, lr_warmup_steps_ratio = 0.1 },
+      kl_loss_coef = 0.01 }, rollout = { n = 5 } }, data = { train_batch_size = 64 } },
+      { sampling = { group_size = 5 }, train = { prompts_per_step = 64, kl = 0.01,
+        lr = "linear:from=1e-6,to=0,warmup_ratio=0.1" } } },
+  }
+  for i, case in ipairs(cases) do
+    it("become options: " .. i, function()
+      local options = pasted(said(case[1]))
+      assert.same(case[2], options)
+      assert.is_table((layers.resolve({ { name = "script", value = options } }, {})))
+    end)
+  end
+  it("may have any value", function()
+    local odd = { 0, -1, 1.5, 0 / 0, "x", "", true, false, {}, { 1 }, { x = { y = 1 } }, print,
+      ("a"):rep(100), "a\nb", "]]", math.mininteger }
+    for _, value in ipairs(odd) do
+      local all = {}
+      for _, list in ipairs(foreign_names.lists) do
+        for _, row in ipairs(list.rows) do
+          if not row[1]:find("%.") and not option_tree.find(row[1]) then all[row[1]] = value end
+        end
+      end
+      assert.matches("options are not known by these names; ", said(all))
+      all[print], all[1] = 1, 2 -- keys that no option has
+      assert.matches("options are not known by these names; ", said(all))
+      all[print], all[1] = nil, nil
+      for name in pairs(all) do assert.is_string(said { [name] = value }) end
+    end
+  end)
+  it("are answered in one go, every field of GRPOConfig and TrainingArguments", function()
+    local all, names = {}, {}
+    local fields = assert(core.fs.read "tests/cases/foreign_names/hugging_face.txt")
+    for line in fields:gmatch("[^\n]+") do
+      local class, name = line:match("^(%S+) (%S+)$")
+      local row = foreign.row(name)
+      local of_grpo = class ~= "ModelConfig" and class ~= "ScriptArguments"
+      if of_grpo and all[name] == nil and name ~= "seed" then
+        local first = row.values and require("grpo.base.sorted")(row.values)(row.values) -- the first
+        local value = first or sample_of(row[2] or "x")
+        all[name] = value == "true" or value ~= "false" and value
+        names[#names + 1] = name
+      end
+    end
+    assert.is_true(#names > 180)
+    local text = said(all)
+    for _, name in ipairs(names) do
+      if not text:find(("%f[%w_]" .. name .. "%f[^%w_]")) then error(name .. " has no answer") end
+    end
+    assert.is_table((layers.resolve({ { name = "script", value = pasted(text) } }, {})))
   end)
 end)
 

@@ -21,6 +21,12 @@ function errors.new(code, message, where)
   return core.error(code, where and (where .. ": " .. message) or message)
 end
 
+-- Adds lines to an error that stand below its own line wherever it is shown whole.
+function errors.with_block(err, block)
+  if block then err.message, err.block = err.message .. "\n" .. block, block end
+  return err
+end
+
 local function formatted(format, ...)
   return select("#", ...) > 0 and format:format(...) or format
 end

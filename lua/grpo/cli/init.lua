@@ -129,6 +129,7 @@ function cli.report(err)
     if core.signal_count() > 0 then return status end
   end
   core.err("grpo: " .. rank_name() .. errors.line(err) .. about_memory(err) .. "\n")
+  if type(err) == "table" and err.block then core.err(err.block .. "\n") end
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   if select(2, core.ranks()) > 1 and not ranks.agreed(err) then
     core.process.sleep(TAKEN)

@@ -62,25 +62,6 @@ function foreign.row(path)
   end
 end
 
--- The path and the value of what is set inside a table that another program has as a section, such
--- as actor_rollout_ref: of the first name with a row of its own.
-function foreign.innermost(path, value)
-  local row = foreign.row(path)
-  if type(value) ~= "table" or row and row.program ~= SHORTENED or getmetatable(value) then
-    return path, value
-  end
-  local names = {}
-  for name in pairs(value) do
-    if type(name) == "string" then names[#names + 1] = name end
-  end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    local inner, v = foreign.innermost(path .. "." .. name, value[name])
-    if foreign.row(inner) then return inner, v end
-  end
-  return path, value
-end
-
 -- ---- values as Lua source ----------------------------------------------------------------------
 
 local function number_source(v)
@@ -132,31 +113,82 @@ function filled.lr(_, beside)
   return type(lr) == "number" and number_source(lr) or tonumber(lr) and lr or "1e-6"
 end
 
--- The text of the learning rate's schedule; a number is one that transformers lets fall linearly.
-function filled.schedule(_, beside)
-  local lr = first_of(beside, "train.lr", "learning_rate", "lr")
-  if type(lr) == "string" and not tonumber(lr) then return lr end
-  return ("linear:from=%s,to=0"):format(filled.lr(nil, beside))
+-- The warm-up as parameters of a schedule, ",NAME=20" or ",warmup_ratio=0.1"; "" without one.  A
+-- number of steps below 1 is a ratio, as transformers has it.
+local function warmup(beside, name)
+  local steps = first_of(beside, "warmup_steps", "lr_warmup_steps")
+  local ratio = first_of(beside, "warmup_ratio", "lr_warmup_steps_ratio")
+  if type(steps) == "number" and steps > 0 and steps < 1 then ratio, steps = steps, nil end
+  if type(steps) == "number" and steps >= 1 then return (",%s=%d"):format(name, steps // 1) end
+  return type(ratio) == "number" and ratio > 0 and ",warmup_ratio=" .. number_source(ratio) or ""
 end
 
--- Prompts of a step, from what counts completions.
+function filled.warmup(_, beside) return warmup(beside, "warmup") end
+
+-- A schedule that consists of a warm-up alone calls its length otherwise.
+function filled.rise(_, beside) return warmup(beside, "steps") end
+
+local function kwargs(beside)
+  local fields = first_of(beside, "lr_scheduler_kwargs")
+  return type(fields) == "table" and fields or {}
+end
+
+-- A field of lr_scheduler_kwargs as a parameter of a schedule; "" without it.
+local function of_kwargs(name, ours)
+  return function(_, beside)
+    local v = kwargs(beside)[name]
+    return type(v) == "number" and (",%s=%s"):format(ours, number_source(v)) or ""
+  end
+end
+
+filled.cycles, filled.restarts = of_kwargs("num_cycles", "cycles"), of_kwargs("num_cycles",
+  "restarts")
+filled.power = of_kwargs("power", "power")
+
+function filled.final(_, beside)
+  local rate = kwargs(beside).min_lr_rate
+  local lr = type(rate) == "number" and tonumber(filled.lr(nil, beside))
+  if not lr then return of_kwargs("min_lr", "final")(nil, beside) end
+  return ",final=" .. number_source(tonumber(("%.6g"):format(rate * lr)))
+end
+
+-- The learning rate with all that its schedule is made of.
+function filled.rate(_, beside)
+  local lr = first_of(beside, "train.lr", "learning_rate", "lr")
+  if type(lr) == "string" and not tonumber(lr) then
+    return ("%q"):format(lr .. filled.warmup(nil, beside))
+  end
+  local kind = first_of(beside, "lr_scheduler_type", "warmup_style")
+  local code = foreign_names.schedules[kind or "linear"]
+  if not code then return filled.lr(nil, beside) end
+  local text = foreign.fill(code, nil, beside)
+  -- without a length there is no warm-up
+  return text:find("^\"warmup:to=[^,]*\"$") and filled.lr(nil, beside) or text
+end
+
+-- The first and the second of a list of two numbers.
+function filled.first(value) return type(value) == "table" and source(value[1]) or "0.9" end
+function filled.second(value) return type(value) == "table" and source(value[2]) or "0.999" end
+
+-- Prompts of a step, from what counts completions.  Those that are not given have TRL's defaults.
 function filled.prompts(_, beside)
   local completions = first_of(beside, "generation_batch_size")
-  local each = first_of(beside, "per_device_train_batch_size")
-  local group = first_of(beside, "num_generations", "sampling.group_size")
-  if not completions and each then
-    completions = each * (first_of(beside, "gradient_accumulation_steps") or 1)
-  end
+  local each = first_of(beside, "per_device_train_batch_size") or 8
+  local group = first_of(beside, "num_generations", "sampling.group_size") or 8
+  local factor = first_of(beside, "gradient_accumulation_steps") or 1
+  if not completions and math.type(each) and math.type(factor) then completions = each * factor end
   local prompts = math.type(completions) and math.type(group) and group > 0 and completions / group
   return prompts and prompts >= 1 and prompts % 1 == 0 and ("%d"):format(prompts)
     or "completions of a step / sampling.group_size"
 end
 
-local function fill(text, value, beside)
+function foreign.fill(text, value, beside)
   return (text:gsub("{(%l+)}", function(name)
     return filled[name] and (filled[name](value, beside) or "...") or nil
   end))
 end
+
+local fill = foreign.fill
 
 -- ---- what is said ------------------------------------------------------------------------------
 
@@ -173,8 +205,8 @@ local function written(row, value, beside, fits)
   if row.values then mapped = row.values[tostring(value)] end
   if mapped == false then return false end
   if mapped == "" or mapped and mapped:find("^[%l_.]+ = ") then return mapped end
-  if mapped then return ("%s = %s"):format(row[2], fill(mapped, value, beside)) end
   if row.write then return fill(row.write, value, beside) end
+  if mapped then return ("%s = %s"):format(row[2], fill(mapped, value, beside)) end
   local text = not row.part and source(value)
   return text and fits(row[2], value) and ("%s = %s"):format(row[2], text) or nil
 end
@@ -185,9 +217,13 @@ local function is_set(row, beside)
   return other and beside(row[2], true) ~= nil
 end
 
--- The end of a sentence that begins with "X is Y here".
-local function what_to_do(row, value, beside, fits, style)
-  if is_set(row, beside) then return ", which is set already; remove it" end
+-- Returns how a name is written here, or nil; second, where it is not written, the end of a
+-- sentence that begins with "X is Y here".
+--   beside(name, true)    the value of another name in the same place, or nil; true: of an option
+--   fits(option, value)   may an option here have this value?
+function foreign.translation(row, value, beside, fits)
+  if not row[2] then return nil, "" end
+  if is_set(row, beside) then return nil, ", which is set already; remove it" end
   local code
   if value ~= nil then
     code = written(row, value, beside, fits)
@@ -195,27 +231,26 @@ local function what_to_do(row, value, beside, fits, style)
     code = row.write
   end
   if code == false then
-    return (", which has no equivalent of %s; see 'grpo help %s'"):format(source(value), row[2])
+    return nil, (", which has no equivalent of %s; see 'grpo help %s'"):format(source(value),
+      row[2])
   elseif code == "" then
-    return (", and %s is what happens without it; remove it"):format(source(value))
+    return nil, (", and %s is what happens without it; remove it"):format(source(value))
   end
-  return code and "; write " .. style(code) or ""
+  return code, ""
 end
 
 -- A line about an option that is not there, and the program that has it; nil if none has it.
---   path, value           as it was written
---   beside(name, true)    the value of another name in the same place, or nil; true: of an option
---   fits(option, value)   may an option here have this value?
---   style(code)           how an assignment is written there
+--   path, value      as it was written
+--   beside, fits     see foreign.translation
+--   style(code)      how an assignment is written there
 function foreign.advice(path, value, beside, fits, style)
-  path, value = foreign.innermost(path, value)
   local row = foreign.row(path)
   if not row then return nil end
-  local ours, note = row[2], row[3]
-  if not ours then return without_equivalent(path, note), row.program end
-  if is_set(row, beside) then note = nil end
-  return ("%s is %s%s here%s%s"):format(path, row.part and "a part of " or "", ours,
-    what_to_do(row, value, beside, fits, style), note and ". " .. note:gsub("%.$", "") or ""),
+  if not row[2] then return without_equivalent(path, row[3]), row.program end
+  local code, said = foreign.translation(row, value, beside, fits)
+  local note = not is_set(row, beside) and row[3]
+  return ("%s is %s%s here%s%s"):format(path, row.part and "a part of " or "", row[2],
+    code and "; write " .. style(code) or said, note and ". " .. note:gsub("%.$", "") or ""),
     row.program
 end
 
@@ -268,8 +303,10 @@ local function values_text(values)
 end
 
 -- The placeholders of what is written here, for reading.
-local shown = { value = "X", lr = "LR", schedule = "linear:from=LR,to=0", prompts =
-  "completions of a step / sampling.group_size" }
+local shown = { value = "X", lr = "LR", rate = "\"linear:from=LR,to=0\"", warmup = "",
+  rise = ",warmup_ratio=0.1", cycles = "", restarts = ",restarts=1", power = ",power=1",
+  final = ",final=0", first = "0.9", second = "0.999",
+  prompts = "completions of a step / sampling.group_size" }
 
 -- A sentence or more about a row: its note, how it is written, and its values.
 function foreign.about(row)

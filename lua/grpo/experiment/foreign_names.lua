@@ -8,8 +8,8 @@
 --   NOTE    whole sentences about another unit, default or meaning, if there is one
 --   values  [value there, as text] = Lua source of the value here; false for one that has none;
 --           "" for one that is what happens without the option; "option = ..." for another option
---   write   how it is written here, where that is not OURS = value; {value}, {lr}, {schedule} and
---           {prompts} are filled in from what stands beside it (foreign.lua)
+--   write   how it is written here, where that is not OURS = value; {value}, {rate}, {prompts} and
+--           the like are filled in from what stands beside it (foreign.lua)
 --   part    true: it is one part of what OURS says
 -- A list of rows belongs to one program.  A name that stands in several lists means the first.
 
@@ -43,13 +43,13 @@ local optimizers = {
   rmsprop = false, adagrad = false, ademamix = false, muon = false, Muon = false, SGD = false,
 }
 local schedules = {
-  linear = '"linear:from={lr},to=0"', cosine = '"cosine:peak={lr}"', constant = "{lr}",
-  cosine_with_restarts = '"cosine:peak={lr},restarts=1"',
-  inverse_sqrt = '"inverse_sqrt:peak={lr},warmup=20"',
-  constant_with_warmup = '"warmup:to={lr},warmup_ratio=0.1"',
-  polynomial = '"linear:from={lr},to=0,power=1"', reduce_lr_on_plateau = false,
-  cosine_with_min_lr = '"cosine:peak={lr},final=0"', greedy = false,
-  cosine_warmup_with_min_lr = '"cosine:peak={lr},final=0"',
+  linear = '"linear:from={lr},to=0{warmup}"', cosine = '"cosine:peak={lr}{cycles}{warmup}"',
+  constant = "{lr}", cosine_with_restarts = '"cosine:peak={lr}{restarts}{warmup}"',
+  inverse_sqrt = '"inverse_sqrt:peak={lr}{warmup}"',
+  constant_with_warmup = '"warmup:to={lr}{rise}"',
+  polynomial = '"linear:from={lr},to=0{power}{warmup}"', reduce_lr_on_plateau = false,
+  cosine_with_min_lr = '"cosine:peak={lr}{final}{warmup}"', greedy = false,
+  cosine_warmup_with_min_lr = '"cosine:peak={lr}{final}{warmup}"',
   warmup_stable_decay = '"chain:20=(warmup:to={lr},steps=20),100={lr},(linear:from={lr},to=0)"',
 }
 local estimators = { kl = '"k1"', k1 = '"k1"', mse = '"k2"', k2 = '"k2"', low_var_kl = '"k3"',
@@ -309,14 +309,15 @@ lists[2] = { program = "transformers", rows = {
   { "learning_rate", "train.lr",
     "A number stays as it is; transformers lets it fall to 0 linearly unless lr_scheduler_type "
     .. "says otherwise, which is \"linear:from=LR,to=0\" here." },
-  { "lr_scheduler_type", "train.lr", schedule_note, values = schedules, part = true },
+  { "lr_scheduler_type", "train.lr", schedule_note, values = schedules, part = true,
+    write = "train.lr = {rate}" },
   { "lr_scheduler_kwargs", "train.lr",
     "Its fields are those of the schedule: num_cycles is cycles (or restarts), power is power, "
-    .. "min_lr is final.", part = true, write = "train.lr = \"{schedule}\"" },
+    .. "min_lr is final.", part = true, write = "train.lr = {rate}" },
   { "warmup_steps", "train.lr", schedule_note, part = true,
-    write = "train.lr = \"{schedule},warmup={value}\"" },
+    write = "train.lr = {rate}" },
   { "warmup_ratio", "train.lr", nil, part = true,
-    write = "train.lr = \"{schedule},warmup_ratio={value}\"" },
+    write = "train.lr = {rate}" },
   { "optim", "train.optimizer.name", nil, values = optimizers },
   { "optim_args", "train.optimizer", nil, part = true,
     write = "train.optimizer = { beta1 = 0.9, beta2 = 0.999, eps = 1e-8 }" },
@@ -473,7 +474,7 @@ lists[2] = { program = "transformers", rows = {
   { "n_epochs", "train.epochs" },
   { "num_epochs", "train.epochs" },
   { "betas", "train.optimizer", nil, part = true,
-    write = "train.optimizer = { beta1 = 0.9, beta2 = 0.999 }" },
+    write = "train.optimizer = { beta1 = {first}, beta2 = {second} }" },
   { "sampling.n", "sampling.group_size" },
   { "gradient_clipping", "train.max_grad_norm" },
   { "grad_clip", "train.max_grad_norm" },
@@ -508,14 +509,16 @@ lists[4] = { program = "verl", rows = {
   { optim .. "weight_decay", "train.optimizer.weight_decay",
     "The default is 0 here, and 0.01 there." },
   { optim .. "betas", "train.optimizer", nil, part = true,
-    write = "train.optimizer = { beta1 = 0.9, beta2 = 0.999 }" },
+    write = "train.optimizer = { beta1 = {first}, beta2 = {second} }" },
   { optim .. "clip_grad", "train.max_grad_norm" },
   { optim .. "lr_warmup_steps", "train.lr", schedule_note, part = true,
-    write = "train.lr = \"{schedule},warmup={value}\"", values = { ["-1"] = "" } },
+    write = "train.lr = {rate}", values = { ["-1"] = "" } },
   { optim .. "lr_warmup_steps_ratio", "train.lr", nil, part = true,
-    write = "train.lr = \"{schedule},warmup_ratio={value}\"" },
-  { optim .. "lr_scheduler_type", "train.lr", schedule_note, values = schedules, part = true },
-  { optim .. "warmup_style", "train.lr", schedule_note, values = schedules, part = true },
+    write = "train.lr = {rate}" },
+  { optim .. "lr_scheduler_type", "train.lr", schedule_note, values = schedules, part = true,
+    write = "train.lr = {rate}" },
+  { optim .. "warmup_style", "train.lr", schedule_note, values = schedules, part = true,
+    write = "train.lr = {rate}" },
   { optim .. "min_lr_ratio", "train.lr", "final is a number, not a share of the peak.", part = true,
     write = "train.lr = \"cosine:peak={lr},final=0\"" },
   { optim .. "num_cycles", "train.lr", nil, part = true,
@@ -523,7 +526,7 @@ lists[4] = { program = "verl", rows = {
   { optim .. "total_training_steps", "train.steps", nil, values = { ["-1"] = "" } },
   { optim .. "optimizer_impl", false, on_cpu },
   { optim .. "override_optimizer_config", "train.optimizer", nil, part = true,
-    write = "train.optimizer = { beta1 = 0.9, beta2 = 0.999 }" },
+    write = "train.optimizer = { beta1 = {first}, beta2 = {second} }" },
   { optim .. "zero_indexed_step", false, "the learning rate of the first step is that of step 0" },
   { actor .. "rollout_n", "sampling.group_size" },
   { actor .. "strategy", false, one_process },
@@ -851,4 +854,4 @@ for name, ours in pairs(optimizers) do
   end
 end
 
-return { lists = lists, values = values }
+return { lists = lists, values = values, schedules = schedules }

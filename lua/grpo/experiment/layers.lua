@@ -42,11 +42,30 @@ local function read_value(layer, path, row, v)
   return value
 end
 
--- Raises about an option that is not there.  all: the whole table that holds it.
-local function complain_unknown(layer, path, value, parent, all)
-  local line = layer.where and origins.line(layer.where, (layer.within or "") .. path)
-  error(errors.new("EARG", unknown.text(path, value, parent, all, layer == COMMAND_LINE),
-    line or layer.name), 0)
+-- The place of the first of these options in the script, or the name of the layer.
+local function first_place(layer, found)
+  local first, least
+  for _, one in ipairs(layer.where and found or {}) do
+    local line = origins.line(layer.where, (layer.within or "") .. one.path)
+    local number = tonumber(line:match(":(%d+)$")) or math.huge
+    if not least or number < least then first, least = line, number end
+  end
+  return first or layer.name
+end
+
+local syntax_of = { yaml = "yaml", yml = "yaml", json = "json" } -- by the end of a file's name
+
+-- Raises about options that are not there.  all: the whole table that holds them.
+local function complain_unknown(layer, found, all)
+  local syntax = layer == COMMAND_LINE and "words" or syntax_of[(layer.where or layer.name)
+    :match("%.(%a+)$")] or "lua"
+  local text, block
+  if #found > 1 then
+    text, block = unknown.block(found, all, syntax)
+  else
+    text = unknown.text(found[1], all, syntax == "words")
+  end
+  error(errors.with_block(errors.new("EARG", text, first_place(layer, found)), block), 0)
 end
 
 -- ---- laying one table over another ------------------------------------------------
@@ -106,11 +125,8 @@ end
 local function lay(result, from, layer, node, value, prefix)
   for _, key in ipairs(sorted_names(layer, value, prefix)) do
     local v, path = value[key], prefix == "" and key or prefix .. "." .. key
-    local below = option_tree.child(node, key)
+    local below = option_tree.child(node, key) -- unknown ones were refused before
     if is_obsolete(layer, path, v) then goto continue end
-    if not below then
-      complain_unknown(layer, path, v, node, layer.value)
-    end
     if below.children and type(v) == "table" and not option_tree.is_dataset(v) then
       if below.row then put(result, from, path, {}, layer.name) end
       lay(result, from, layer, below, v, path)
@@ -178,23 +194,22 @@ end
 -- The options of a command line as a table.
 local function as_table(overrides)
   local all = {}
-  for _, override in ipairs(overrides) do put(all, {}, override.path, override.value) end
+  for _, override in ipairs(overrides) do
+    put(all, {}, override.path:match("^stages%.%d+%.(.*)$") or override.path, override.value)
+  end
   return all
 end
 
 -- The row of an option that a command line names.
-local function override_row(override, path, overrides)
+local function override_row(path)
   local node = option_tree.root()
   for part in path:gmatch("[^.]+") do
-    local parent = node
-    node = option_tree.child(parent, part)
-    if not node and parent.row and parent.row.open then return parent.row end
-    if not node then
-      complain_unknown(COMMAND_LINE, override.path, override.value, parent, as_table(overrides))
-    end
+    local below = option_tree.child(node, part)
+    if not below then return node.row end -- of a table that is open
+    node = below
   end
   if not node.row then
-    complain(COMMAND_LINE, override.path, "is a section, give one of its fields")
+    complain(COMMAND_LINE, path, "is a section, give one of its fields")
   end
   return node.row
 end
@@ -208,7 +223,7 @@ local function lay_overrides(result, from, overrides, stage_index)
     end
     local here = not index or tonumber(index) == stage_index
     if here and not is_obsolete(COMMAND_LINE, path, override.value) then
-      local row, value = override_row(override, path, overrides), override.value
+      local row, value = override_row(path), override.value
       if row.open and path ~= row.path then
         local field = path:sub(#row.path + 2)
         path, value = row.path, merged(get(result, row.path), { [field] = value })
@@ -249,10 +264,17 @@ function layers.parse_override(word)
   return { path = path, value = value, text = text }
 end
 
+local function refuse_unknown(layer, value)
+  local found = unknown.names(value)
+  if #found > 0 then complain_unknown(layer, found, value) end
+end
+
 -- list: layers, lowest first; overrides: of the command line; stage_index: nil for the experiment
 -- itself.  Returns the resolved options, and { [path] = where it came from }.
 function layers.resolve(list, overrides, stage_index)
-  local result, from = {}, {}
+  local result, from, words = {}, {}, as_table(overrides)
+  for _, layer in ipairs(list) do refuse_unknown(layer, layer.value) end
+  refuse_unknown(COMMAND_LINE, words)
   for _, layer in ipairs(list) do
     lay(result, from, layer, option_tree.root(), layer.value, "")
   end

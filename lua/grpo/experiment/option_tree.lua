@@ -29,7 +29,7 @@ function option_tree.root()
 end
 
 function option_tree.child(node, key)
-  return node.children and node.children[key]
+  return node.children and key and node.children[key]
 end
 
 -- The node at a path; nil if there is none.

@@ -1,22 +1,113 @@
--- The line about an option that is not there: its name here, if another program has it, or the
--- name that is spelt most like it.
+-- Messages about options that are not there: the names that they have here, if another program
+-- has them, or the names that are spelt most like them.
 
 local foreign = require "grpo.experiment.foreign"
+local foreign_block = require "grpo.experiment.foreign_block"
+local option_rows = require "grpo.experiment.option_rows"
 local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
 
 local unknown = {}
 
--- The value of an option in a table of options, or of a name in the table or in a section.
-local function find_in(t, name, is_option)
-  if is_option then return option_tree.get(t, name) end
-  if t[name] ~= nil then return t[name] end
-  for _, section in pairs(t) do
-    if type(section) == "table" and not getmetatable(section) and section[name] ~= nil then
-      return section[name]
+local MOST, DEEPEST = 400, 8 -- names that are told at once; tables in tables that are looked at
+
+-- ---- finding them ----------------------------------------------------------------------------
+
+-- A table of names and values, as a section is: no list, and nobody's object.
+local function is_section(v)
+  return type(v) == "table" and not getmetatable(v) and type((next(v))) == "string"
+end
+
+-- The names of a table that are strings, sorted.
+local function names_of(t)
+  local names = {}
+  for name in pairs(t) do names[#names + 1] = type(name) == "string" and name or nil end
+  table.sort(names)
+  return names
+end
+
+-- Is a table that another program has by this name one value, and not a section with options in it?
+-- Second result: the path within which its names are looked up.
+local function is_whole(path)
+  local row = foreign.row(path)
+  local node = row and row[2] and option_tree.find(row[2])
+  if node and node.children then return false, row[2] end
+  return row ~= nil and row.program ~= "verl", path
+end
+
+-- Adds the names within a table that is not a section here, such as actor_rollout_ref or the
+-- arguments of a GRPOConfig, if one of them is a name of another program.  Returns whether one is.
+local function add_inner(value, path, found, depth)
+  local before, any = #found, false
+  for _, name in ipairs(names_of(value)) do
+    local full, v = path .. "." .. name, value[name]
+    if depth > DEEPEST or #found >= MOST then break end
+    local whole, within = is_whole(full)
+    if not whole and is_section(v) and add_inner(v, within, found, depth + 1) then
+      any = true
+    else
+      found[#found + 1] = { path = full, value = v, parent = option_tree.root() }
+      any = any or foreign.row(full) ~= nil
     end
   end
+  while not any and #found > before do found[#found] = nil end
+  return any
 end
+
+-- The path and the value of the only option that a section sets; of the section if it sets several.
+local function only_one(path, value)
+  while is_section(value) and next(value, (next(value))) == nil do
+    local name = next(value)
+    path, value = path .. "." .. name, value[name]
+  end
+  return path, value
+end
+
+-- The fields that people mean who give a section one value, as a model by its name.
+local meant = { model = "path", data = "train" }
+
+local collect
+
+local function add(name, value, node, path, found, depth)
+  local row, one = foreign.row(path), { path = path, value = value, parent = node }
+  local whole, within = is_whole(path)
+  local near = not row and is_section(value)
+    and option_tree.child(node, options.nearest(name, option_tree.child_names(node)))
+  if near and near.children then -- a misspelt section
+    one.path, one.value = only_one(path, value)
+    found[#found + 1] = one
+    if is_section(one.value) then collect(value, near, path, found, depth + 1) end
+  elseif whole or not is_section(value) or not add_inner(value, within, found, depth) then
+    found[#found + 1] = one
+  end
+end
+
+function collect(t, node, prefix, found, depth)
+  for _, name in ipairs(names_of(t)) do
+    local value = t[name]
+    if depth > DEEPEST or #found >= MOST then break end
+    local path = prefix == "" and name or prefix .. "." .. name
+    local below = option_tree.child(node, name)
+    if not below then
+      if not option_rows.obsolete(path, value) then
+        add(name, value, node, path, found, depth)
+      end
+    elseif below.children and type(value) == "table" and not option_tree.is_dataset(value) then
+      collect(value, below, path, found, depth + 1)
+    elseif not below.row and meant[path] then
+      found[#found + 1] = { path = path, value = value, meant = path .. "." .. meant[path] }
+    end
+  end
+  return found
+end
+
+-- The options of a table that are not there, or not by this name: { { path =, value =, parent =
+-- the node of the tree that has no such child, or meant = an option that is meant }, ... }.
+function unknown.names(t)
+  return collect(t, option_tree.root(), "", {}, 1)
+end
+
+-- ---- one name --------------------------------------------------------------------------------
 
 -- May the option that a path names have this value?
 local function fits(path, value)
@@ -33,56 +124,61 @@ end
 
 local function as_it_is(code) return code end
 
--- How many options of other programs a table has.  node: its place in the tree of options.
-function unknown.foreign_count(t, node, path)
-  local count = 0
-  for key, value in pairs(t) do
-    local full = type(key) == "string" and (path == "" and key or path .. "." .. key)
-    local below = full and option_tree.child(node, key)
-    if full and not below then
-      count = count + (foreign.row((foreign.innermost(full, value))) and 1 or 0)
-    elseif below and below.children and type(value) == "table" and not getmetatable(value) then
-      count = count + unknown.foreign_count(value, below, full)
-    end
+-- The path of the option that a path with misspelt names may mean, as far as there is one; nil if
+-- its first name is like none.
+local function near_path(path)
+  local node, names = option_tree.root(), {}
+  for part in path:gmatch("[^.]+") do
+    local name = option_tree.child(node, part) and part
+      or options.nearest(part, option_tree.child_names(node))
+    if not name then break end
+    node, names[#names + 1] = option_tree.child(node, name), name
   end
-  return count
+  return #names > 0 and table.concat(names, ".") or nil
 end
 
 -- The text of a suggestion by spelling, or "".
 local function by_spelling(path, parent)
-  local key = path:match("[^.]+$") or path
+  local head, key = path:match("^(.*)%.([^.]+)$")
+  local in_section = head and option_tree.find(head) == parent
   local near = option_tree.whole_name(path)
-    or options.nearest(key, option_tree.child_names(parent))
+    or in_section and options.nearest(key, option_tree.child_names(parent)) or near_path(path)
   return near and (", did you mean '%s'?"):format(near) or ""
 end
 
--- program: of the name that is told.
-local function others(count, program)
-  if count < 1 then return "" end
-  return (" (%d more %s of other programs here; 'grpo help %s' lists them)"):format(count,
-    count == 1 and "name" or "names", program == "verl" and "from-verl" or "from-trl")
-end
-
 -- The line about an unknown option.
---   path, value   as it was written; key is the last name of path
---   parent        the node of the tree that holds no such child
---   all           the table of options that it stands in
---   words         true: on a command line
-function unknown.text(path, value, parent, all, words)
-  local advice, program = foreign.advice(path, value, function(name, is_option)
-    return find_in(all, name, is_option)
-  end, fits, words and as_word or as_it_is)
-  if not advice then return ("%s: unknown option%s"):format(path, by_spelling(path, parent)) end
-  local count = words and 0 or unknown.foreign_count(all, option_tree.root(), "") - 1
-  return advice .. others(count, program)
+--   one     of unknown.names
+--   all     the table of options that it stands in
+--   words   true: on a command line
+function unknown.text(one, all, words)
+  if one.meant then
+    local section, field = one.meant:match("^(.*)%.(.*)$")
+    return ("%s: got %s, want a table; write %s = { %s = %s }"):format(section,
+      option_tree.shown(one.value), section, field, foreign.source(one.value) or "...")
+  end
+  local advice = foreign.advice(one.path, one.value, foreign_block.beside(all, { one }), fits,
+    words and as_word or as_it_is)
+  return advice or ("%s: unknown option%s"):format(one.path, by_spelling(one.path, one.parent))
 end
 
--- The line about an unknown option that a hook assigns; node: as `parent` above.
-function unknown.assigned(path, value, parent)
+-- The line about an unknown option that a hook assigns; node: the one that has no such child.
+function unknown.assigned(path, value, node)
   local advice = foreign.advice(path, value, function() end, fits, function(code)
     return "tr.config." .. code
   end)
-  return advice or ("there is no option '%s'%s"):format(path, by_spelling(path, parent))
+  return advice or ("there is no option '%s'%s"):format(path, by_spelling(path, node))
+end
+
+-- ---- several names ---------------------------------------------------------------------------
+
+-- The line about several, and the block to paste in their place.  found: of unknown.names;
+-- syntax: "lua", "json", "yaml" or "words".
+function unknown.block(found, all, syntax)
+  local function spelling(one)
+    return ("unknown option%s"):format(by_spelling(one.path, one.parent))
+  end
+  return foreign_block.text(found, all, { fits = fits, spelling = spelling, syntax = syntax,
+    as_word = as_word })
 end
 
 return unknown

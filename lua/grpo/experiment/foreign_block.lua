@@ -1,0 +1,237 @@
+-- Several names of other programs at once, as the options that they are here: a block to paste.
+
+local core = require "grpo.core"
+local foreign = require "grpo.experiment.foreign"
+local option_rows = require "grpo.experiment.option_rows"
+local option_tree = require "grpo.experiment.option_tree"
+local sorted_pairs = require "grpo.base.sorted"
+
+local foreign_block = {}
+
+-- The value of a name in the table or in one of its sections.
+local function find_in(t, name)
+  if t[name] ~= nil then return t[name] end
+  for _, section in pairs(t) do
+    if type(section) == "table" and not getmetatable(section) and section[name] ~= nil then
+      return section[name]
+    end
+  end
+end
+
+-- A function that finds what stands beside a name: see foreign.translation.
+function foreign_block.beside(all, found)
+  local values = {}
+  for _, one in ipairs(found) do values[one.path:match("[^.]+$") or ""] = one.value end
+  return function(name, is_option)
+    if is_option then return option_tree.get(all, name) end
+    if values[name] ~= nil then return values[name] end
+    return find_in(all, name)
+  end
+end
+
+-- The option here that the end of a path names: train.lr of args.train.lr and of args.lr.
+function foreign_block.own_option(path)
+  local rest = path
+  while rest do
+    local node = option_tree.find(rest)
+    if node and node.row then return rest end
+    rest = rest:match("^[^.]+%.(.+)$")
+  end
+  return option_tree.whole_name(path:match("[^.]+$") or path)
+end
+
+-- A name without the section of ours in which it was written.
+function foreign_block.shown(path)
+  local head, name = path:match("^(.*)%.([^.]+)$")
+  return head and option_tree.find(head) and name or path
+end
+
+-- ---- what each name becomes ------------------------------------------------------------------
+
+-- The value that Lua source has by itself: true and the value, or true alone if it only compiles.
+local function value_of(source)
+  if source:find("...", 1, true) then return false end
+  local chunk = load("local grpo = {} return " .. source, "=value", "t", {})
+  if not chunk then return false end
+  local ok, v = pcall(chunk)
+  if ok then return true, v end
+  return true, nil
+end
+
+-- Adds an option with its source; the fields of a table one by one, so that others can join them.
+local function add(set, path, source, value, name)
+  if type(value) == "table" and type((next(value))) == "string" then
+    for key, v in sorted_pairs(value) do
+      local text = foreign.source(v)
+      if text then add(set, path .. "." .. key, text, v, name) end
+    end
+    return
+  end
+  local one = set[path] or { names = {} }
+  one.source, one.value, one.names[#one.names + 1] = source, value, name
+  set[path] = one
+end
+
+-- The code of an unknown option, or what else there is to say of it.
+local function translated(one, beside, how)
+  local row = not one.meant and foreign.row(one.path)
+  if row then
+    local code, said = foreign.translation(row, one.value, beside, how.fits)
+    if code then return code, code end
+    if not row[2] then return nil, "no equivalent, because " .. row[3] end
+    return nil, ("it is %s%s here%s"):format(row.part and "a part of " or "", row[2], said)
+  end
+  local own, source = one.meant or foreign_block.own_option(one.path), foreign.source(one.value)
+  if not own then return nil, how.spelling(one) end
+  if own and source then return own .. " = " .. source end
+  return nil, ("it is %s here"):format(own)
+end
+
+-- The names in the order in which they decide: those with a value of their own come before parts,
+-- and the number of steps before the strategy that may only name them.
+local function in_order(found)
+  local list = {}
+  for pass = 1, 2 do
+    for _, one in ipairs(found) do
+      local row = foreign.row(one.path)
+      if (pass == 2) == (row ~= nil and row.part == true) then list[#list + 1] = one end
+    end
+  end
+  return list
+end
+
+-- Returns { [option] = { source =, value =, names = } } and lines about names without a code.
+local function translate(found, beside, how)
+  local set, left = {}, {}
+  for _, one in ipairs(in_order(found)) do
+    local code, said = translated(one, beside, how)
+    local path, source = (code or ""):match("^([%l%d_.]+) = (.*)$")
+    local fine, value = false, nil
+    if path then fine, value = value_of(source) end
+    local name, row = foreign_block.shown(one.path), foreign.row(one.path)
+    if not fine or value == nil and how.syntax ~= "lua" then
+      left[#left + 1] = ("%s: %s"):format(name, code and "write " .. code or said)
+    elseif set[path] and not (row and row.part) then
+      set[path].names[#set[path].names + 1] = name
+    else
+      add(set, path, source, value, name)
+    end
+  end
+  return set, left
+end
+
+-- ---- how they are written --------------------------------------------------------------------
+
+local syntaxes = {
+  words = { comment = "" },
+  lua = { line = "%s = %s,", open = "%s = {", close = "},", comment = "-- " },
+  yaml = { line = "%s: %s", open = "%s:", comment = "# " },
+  json = { line = "%q: %s,", open = "%q: {", close = "},", comment = "// " },
+}
+
+local places -- [path] = the place of an option, or of the first in a section, among the rows
+
+local function place(path)
+  if not places then
+    places = {}
+    for i, row in ipairs(option_rows.rows) do
+      local at = row.path
+      while at do
+        places[at] = places[at] or i
+        at = at:match("^(.*)%.[^.]+$")
+      end
+    end
+  end
+  return places[path] or math.huge
+end
+
+local function tree_of(set)
+  local tree = { children = {} }
+  for path, one in pairs(set) do
+    local node = tree
+    for part in path:gmatch("[^.]+") do
+      node.children = node.children or {}
+      node.children[part] = node.children[part] or {}
+      node = node.children[part]
+    end
+    node.one = one
+  end
+  return tree
+end
+
+local function written(lines, node, prefix, indent, how)
+  local syntax, names = syntaxes[how.syntax], {}
+  for name in pairs(node.children) do names[#names + 1] = name end
+  table.sort(names, function(a, b)
+    local x, y = place(prefix .. a), place(prefix .. b)
+    return x < y or x == y and a < b
+  end)
+  for _, name in ipairs(names) do
+    local child, one = node.children[name], node.children[name].one
+    local comment = one and ("  %s%s"):format(syntax.comment, table.concat(one.names, ", ")) or ""
+    if child.children then
+      lines[#lines + 1] = indent .. syntax.open:format(name) .. comment
+      written(lines, child, prefix .. name .. ".", indent .. "  ", how)
+      if syntax.close then lines[#lines + 1] = indent .. syntax.close end
+    else
+      local source = how.syntax == "lua" and one.source or core.json_encode(one.value)
+      lines[#lines + 1] = indent .. syntax.line:format(name, source) .. comment
+    end
+  end
+end
+
+-- Has the script a section of this name in which other options stay?
+local function stays(all, name, found)
+  if type(all[name]) ~= "table" or getmetatable(all[name]) then return false end
+  for key in pairs(all[name]) do
+    local gone = false
+    for _, one in ipairs(found) do gone = gone or one.path == name .. "." .. tostring(key) end
+    if not gone then return true end
+  end
+  return false
+end
+
+-- Adds the sections that are new, and then the lines for each section that the script has already.
+local function add_sections(lines, set, all, found, how)
+  local fresh, own = { children = {} }, { children = {} }
+  for name, node in pairs(tree_of(set).children) do
+    local into = node.children and stays(all, name, found) and own or fresh
+    into.children[name] = node
+  end
+  written(lines, fresh, "", "  ", how)
+  for name, node in sorted_pairs(own.children) do
+    lines[#lines + 1] = ("and in your section %s:"):format(name)
+    written(lines, node, name .. ".", "    ", how)
+  end
+end
+
+local function as_words(set, how)
+  local words = {}
+  for path, one in sorted_pairs(set) do
+    words[#words + 1] = how.as_word(("%s = %s"):format(path, one.source))
+  end
+  return "  " .. table.concat(words, " ")
+end
+
+-- Returns the line about several unknown options, and a block of lines.  how: { fits =, as_word =,
+-- spelling = a function that says what may be meant, syntax = "lua", "yaml", "json" or "words" }.
+function foreign_block.text(found, all, how)
+  local set, left = translate(found, foreign_block.beside(all, found), how)
+  local lines = {}
+  if next(set) == nil then -- nothing to write
+  elseif how.syntax == "words" then
+    lines[1] = as_words(set, how)
+  else
+    add_sections(lines, set, all, found, how)
+  end
+  local line = ("%d options are not known by these names; %s"):format(#found,
+    #lines > 0 and "write in their place:" or "remove or correct them:")
+  if #lines > 0 and #left > 0 then lines[#lines + 1] = "and remove or write by hand:" end
+  for _, text in ipairs(left) do
+    lines[#lines + 1] = ("  %s%s"):format(syntaxes[how.syntax].comment, text)
+  end
+  for i, text in ipairs(lines) do lines[i] = text:gsub("%c", "?") end
+  return line, table.concat(lines, "\n")
+end
+
+return foreign_block
