@@ -182,6 +182,15 @@ and remove or write by hand:
     assert.matches("data: got a table, want a table; write data = { train = ... }",
       said { data = require("grpo.data").list { { prompt = "x" } } })
   end)
+  it("belongs to frozen weights, which need an adapter", function()
+    local text = said { torch_dtype = "bfloat16", load_in_4bit = true }
+    assert.matches('torch_dtype: write model.dtype = "bf16" beside model.lora; ', text)
+    assert.matches('load_in_4bit: write model.quantize = "nf4" beside model.lora; ', text)
+    assert.matches('  model = {\n    dtype = "bf16",', said { torch_dtype = "bfloat16",
+    lora_r = 8 })
+    assert.matches('in your section model:\n    dtype = "bf16",',
+      said { torch_dtype = "bfloat16", model = { lora = {} }, bf16 = true })
+  end)
   it("may not hide a misspelt section", function()
     assert.equal("script: trian.lr: unknown option, did you mean 'train.lr'?",
       said { trian = { lr = 1 } })
@@ -340,7 +349,7 @@ describe("the arguments of a whole script", function()
       local row = foreign.row(name)
       local of_grpo = class ~= "ModelConfig" and class ~= "ScriptArguments"
       if of_grpo and all[name] == nil and name ~= "seed" then
-        local first = row.values and require("grpo.base.sorted")(row.values)(row.values) -- the first
+        local first = row.values and require("grpo.base.sorted")(row.values)(row.values)
         local value = first or sample_of(row[2] or "x")
         all[name] = value == "true" or value ~= "false" and value
         names[#names + 1] = name

@@ -120,6 +120,14 @@ local SAME_ERROR = 1.0
 -- aborts.
 local TAKEN = 0.2
 
+-- The line of an error, with what a name of Python or a misspelt method leads to.  If that fails,
+-- the line stays as it is.
+local function explained(err)
+  local line = errors.line(err)
+  local ok, more = pcall(function() return require("grpo.scripts.advice").on(line) end)
+  return ok and more or line
+end
+
 -- One line for an error; with --trace the Lua traceback too.  Returns the exit status.
 function cli.report(err)
   local status = core.status_exit(err) -- first, so that nothing fails after the line
@@ -128,7 +136,7 @@ function cli.report(err)
     core.process.sleep(SAME_ERROR) -- or until the first rank ends this one
     if core.signal_count() > 0 then return status end
   end
-  core.err("grpo: " .. rank_name() .. errors.line(err) .. about_memory(err) .. "\n")
+  core.err("grpo: " .. rank_name() .. explained(err) .. about_memory(err) .. "\n")
   if type(err) == "table" and err.block then core.err(err.block .. "\n") end
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   if select(2, core.ranks()) > 1 and not ranks.agreed(err) then

@@ -83,8 +83,12 @@ function command.run(o)
       core.out(table.concat(parts, "\t", 1, parts.n) .. "\n")
     end
   end
-  local chunk, message = load(io.read("a"), "=stdin", "t", env)
-  if not chunk then error(core.error("EARG", message), 0) end
+  local text = io.read("a")
+  local chunk, message = load(text, "=stdin", "t", env)
+  if not chunk then
+    message = require("grpo.scripts.foreign_syntax").explained(message, text)
+    error(core.error("EARG", message), 0)
+  end
   local ok, err = core.protected(chunk)
   if not ok then error(err, 0) end
   local written, problem = io.stdout:flush()

@@ -100,6 +100,22 @@ local function in_order(found)
   return list
 end
 
+-- Takes out of a set what belongs to frozen weights, if no adapter is asked for: a run would be
+-- refused.
+local function without_adapter(set, left, beside)
+  if beside("model.lora", true) then return end
+  for path in pairs(set) do
+    if path:find("^model%.lora%f[.\0]") then return end
+  end
+  for _, path in ipairs { "model.dtype", "model.quantize" } do
+    local one = set[path]
+    if one and one.value ~= "f32" and one.value ~= "auto" then
+      set[path], left[#left + 1] = nil, ("%s: write %s = %s beside model.lora; without it all "
+        .. "weights are trained, in f32"):format(table.concat(one.names, ", "), path, one.source)
+    end
+  end
+end
+
 -- Returns { [option] = { source =, value =, names = } } and lines about names without a code.
 local function translate(found, beside, how)
   local set, left = {}, {}
@@ -117,6 +133,7 @@ local function translate(found, beside, how)
       add(set, path, source, value, name)
     end
   end
+  without_adapter(set, left, beside)
   return set, left
 end
 
@@ -218,10 +235,9 @@ end
 function foreign_block.text(found, all, how)
   local set, left = translate(found, foreign_block.beside(all, found), how)
   local lines = {}
-  if next(set) == nil then -- nothing to write
-  elseif how.syntax == "words" then
+  if how.syntax == "words" and next(set) then
     lines[1] = as_words(set, how)
-  else
+  elseif next(set) then
     add_sections(lines, set, all, found, how)
   end
   local line = ("%d options are not known by these names; %s"):format(#found,

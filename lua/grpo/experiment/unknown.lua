@@ -35,6 +35,13 @@ local function is_whole(path)
   return row ~= nil and row.program ~= "verl", path
 end
 
+-- The fields that people mean who give a section one value, as a model by its name.
+local meant = { model = "path", data = "train" }
+
+local function meant_by(path)
+  return meant[path] and path .. "." .. meant[path]
+end
+
 -- Adds the names within a table that is not a section here, such as actor_rollout_ref or the
 -- arguments of a GRPOConfig, if one of them is a name of another program.  Returns whether one is.
 local function add_inner(value, path, found, depth)
@@ -46,7 +53,8 @@ local function add_inner(value, path, found, depth)
     if not whole and is_section(v) and add_inner(v, within, found, depth + 1) then
       any = true
     else
-      found[#found + 1] = { path = full, value = v, parent = option_tree.root() }
+      found[#found + 1] = { path = full, value = v, parent = option_tree.root(),
+        meant = meant_by(name) }
       any = any or foreign.row(full) ~= nil
     end
   end
@@ -62,9 +70,6 @@ local function only_one(path, value)
   end
   return path, value
 end
-
--- The fields that people mean who give a section one value, as a model by its name.
-local meant = { model = "path", data = "train" }
 
 local collect
 
@@ -94,8 +99,8 @@ function collect(t, node, prefix, found, depth)
       end
     elseif below.children and type(value) == "table" and not option_tree.is_dataset(value) then
       collect(value, below, path, found, depth + 1)
-    elseif not below.row and meant[path] then
-      found[#found + 1] = { path = path, value = value, meant = path .. "." .. meant[path] }
+    elseif not below.row and meant_by(path) then
+      found[#found + 1] = { path = path, value = value, meant = meant_by(path) }
     end
   end
   return found

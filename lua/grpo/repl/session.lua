@@ -1,9 +1,11 @@
 -- The part that `grpo repl` and `grpo attach` share: a line is compiled as an expression or as
 -- statements, run protected, and its results are shown.
 
+local advice = require "grpo.scripts.advice"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local explain = require "grpo.repl.explain"
+local foreign_syntax = require "grpo.scripts.foreign_syntax"
 local lua_tokens = require "grpo.repl.lua_tokens"
 local paint = require "grpo.repl.pretty.paint"
 local plot = require "grpo.repl.plot"
@@ -132,7 +134,7 @@ end
 
 function Session:fail(err)
   self.failed = true
-  self.err(display.clean(tostring(err)) .. "\n")
+  self.err(display.clean(advice.on(tostring(err))) .. "\n")
 end
 
 -- Calls f, which shows something.
@@ -145,7 +147,7 @@ end
 function Session:evaluate(text, timed)
   local chunk, message, incomplete = compile(text, self.env)
   if not chunk then
-    if not incomplete or timed then self:fail(message) end
+    if not incomplete or timed then self:fail((foreign_syntax.explained(message, text))) end
     return incomplete and not timed
   end
   local started = core.clock()

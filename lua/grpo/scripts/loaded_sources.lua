@@ -63,7 +63,10 @@ function loaded_sources.search(name)
     return nil
   end
   local chunk, problem = loaded_sources.module(name, path, text)
-  if not chunk then error(core.error("EARG", problem), 0) end
+  if not chunk then
+    problem = require("grpo.scripts.foreign_syntax").explained(problem, text)
+    error(core.error("EARG", problem), 0)
+  end
   return chunk, path
 end
 

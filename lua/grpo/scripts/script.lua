@@ -2,6 +2,8 @@
 
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
+local foreign_arguments = require "grpo.scripts.foreign_arguments"
+local foreign_syntax = require "grpo.scripts.foreign_syntax"
 local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
 local events = require "grpo.runs.events"
@@ -125,6 +127,10 @@ local function execute(chunk, text, path, limits)
       changed, changed)
   end
   if ok then return result end
+  local name = tostring(result):match("undefined global '([%w_]+)'")
+  if foreign_arguments.is_class(name) then
+    errors.with_block(result, foreign_arguments.block(text))
+  end
   if type(result) == "table" and result.code ~= nil and result.code ~= "ESCRIPT" then
     error(result, 0)
   end
@@ -165,6 +171,12 @@ local function compile(text, path, home)
   end
 end
 
+-- Raises about a text that does not compile.
+local function raise_syntax(problem, text)
+  local message, block = foreign_syntax.explained(problem, text)
+  error(errors.with_block(core.error("EARG", message), block), 0)
+end
+
 -- "my" for "experiments/my.lua"
 local function name_of(path)
   local name, ending = path:match("([^/]+)$"), settings.kind(path) and "%.%a+$" or "%.lua$"
@@ -189,7 +201,7 @@ function script.load(path, o)
     name = name_of(path), args = o.args, overrides = parse_overrides(o.overrides),
     rewards = o.rewards }
   local chunk, problem = compile(text, path, o.home)
-  if not chunk then error(core.error("EARG", problem), 0) end
+  if not chunk then raise_syntax(problem, text) end
   strict_globals()
   -- rows made of random numbers are the same in every run
   if not core.is_guest() then math.randomseed(0) end
@@ -253,7 +265,7 @@ function script.rewards(path, args)
     package.path)
   context.begin { path = path, where = settings.kind(path) and path, name = "rewards", args = args }
   local chunk, problem = compile(text, path)
-  if not chunk then error(core.error("EARG", problem), 0) end
+  if not chunk then raise_syntax(problem, text) end
   strict_globals()
   -- a run's own copy, with its modules beside it
   local kept = path:match("^(.*/source.*)/main%.lua$")

@@ -4,6 +4,7 @@
 -- An entry is { name=, weight=, fn= | group_fn= | token_fn= }.  What it returns is
 -- checked here: a number or boolean, nil ("does not apply"), never NaN or an infinity.
 
+local advice = require "grpo.scripts.advice"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local name_problem = require "grpo.base.name_problem"
@@ -187,6 +188,7 @@ local function failure(entry, text_of_completion, err)
     text = text .. ": a loop that does not end?  If not, raise limits.reward"
       .. (err.fatal and ".seconds" or ", or set reward.on_error")
   end
+  text = text:find("attempt to ", 1, true) and advice.on(text) or text
   local message = ("%s%s (completion: \"%s\")"):format(name, text, shorten(text_of_completion))
   local no_memory = type(err) == "table" and err.code == "ENOMEM" -- the reward did nothing wrong
   local e = core.error(no_memory and "ENOMEM" or "ESCRIPT", message)
