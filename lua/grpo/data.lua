@@ -5,6 +5,7 @@
 
 local columns = require "grpo.data_files.columns"
 local contents = require "grpo.data_files.contents"
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local data_files = require "grpo.data_files"
 local errors = require "grpo.base.errors"
@@ -15,7 +16,9 @@ local Dataset = { __name = "grpo.Dataset" }
 local methods = {}
 
 Dataset.__len = function(ds) return ds.n end
-Dataset.__tostring = function(ds) return ("dataset of %d rows (%s)"):format(ds.n, ds.name) end
+Dataset.__tostring = function(ds)
+  return ("dataset of %s (%s)"):format(counted(ds.n, "row"), ds.name)
+end
 
 function Dataset.__index(ds, key)
   if math.type(key) ~= "integer" then

@@ -156,7 +156,7 @@ result "check without demonstrations: one that never gives anything" \
 result "check without demonstrations: no finding about good rewards" "$([ "$(grep -c '^finding: ' out)" = 2 ] || show out)"
 says "test --fuzz finds the same failure" 1 '^FAILED on empty: rewards\.first: ' "$GRPO" test --fuzz suspicious.lua
 echo 'return { right = function(text, row) return text == row.answer end }' >right.lua
-says "test --fuzz: a file of rewards without a failure" 0 '^1 rewards, 224 texts, 0 failures$' "$GRPO" test --fuzz right.lua
+says "test --fuzz: a file of rewards without a failure" 0 '^1 reward, 224 texts, 0 failures$' "$GRPO" test --fuzz right.lua
 
 # ---- repl ----------------------------------------------------------------------------------------------------------------------------
 repl() { "$GRPO" repl "$@" >out 2>err; }

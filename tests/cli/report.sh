@@ -18,6 +18,18 @@ count() { grep -oF -- "$2" "$1" | wc -l; }
 "$GRPO" report exp-001 --out smooth.html --smooth 0.5 >/dev/null
 "$GRPO" report exp-001 --out log.html --log >/dev/null
 result "stages and resumes are marked, with words" "$(has plain.html '<title>stage 2 begins</title>' '<title>resumed at step 8</title>')"
+# ticks of steps, panel by panel: all panels have those of the whole run, of 14 steps in two stages
+panels() { sed 's/<figure>/\n&/g' plain.html | grep '^<figure>.*class="grid"' | while read -r panel; do
+  grep -oE '<text class="x"[^>]*>[0-9]+' <<<"$panel" | sed 's/.*>//' | tr '\n' ' '; echo; done; }
+result "all panels have one axis of steps" "$([ "$(panels | wc -l)" -ge 6 ] && [ "$(panels | sort -u | wc -l)" = 1 ] || panels)"
+result "the outcome stands below the title" "$(grep -oE '</h1><div id="outcome"><p>[^<]*' plain.html |
+  grep -qE 'The (held-out accuracy went from [0-9.]+ % to [0-9.]+ %|reward was [-0-9.]+ at first)' || grep -oE '</h1>.{200}' plain.html)"
+unsummed_copy=long-001; cp -r runs/exp-001 $unsummed_copy && unsummed $unsummed_copy
+for pair in "1215:20 minutes" "60:1 minute" "11100:3 hours 5 minutes" "3600:1 hour" "12.34:12.3 s"; do
+  sed -i -E 's/"started": [0-9.]+/"started": 1000000/; s/"finished": [0-9.]+/"finished": '"$(awk "BEGIN { printf \"%.2f\", 1000000 + ${pair%%:*} }")"'/' $unsummed_copy/run.json
+  "$GRPO" report $unsummed_copy --out took.html >/dev/null 2>err
+  result "took ${pair#*:}" "$(grep -qF "took</td><td>${pair#*:}</td>" took.html || { cat err; grep -oE 'took</td><td>[^<]*' took.html; })"
+done
 result "--smooth shows averages over faint values" "$([ "$(count plain.html 'class="faint"')" = 0 ] && [ "$(count smooth.html '<path class="faint"')" -ge 10 ] || echo none
   has smooth.html 'step="0.01" value="0.50"')"
 result "--log shows a logarithmic axis" "$(has log.html 'type="checkbox" checked' '>0.001</text>'; cmp -s plain.html log.html && echo equal)"

@@ -21,6 +21,20 @@ result "a sweep runs each value with each seed" "$([ $status = 0 ] || { echo "st
 result "the table has a row for each value, with intervals" "$([ "$(wc -l <out)" = 3 ] &&
   head -1 out | grep -qE '^lr +runs +eval/accuracy +best +reward$' &&
   [ "$(grep -cE '^1e-[23] +2/2 .*\(.* to .*\)$' out)" = 2 ] || show out)"
+result "the interval of an accuracy stays between 0 and 1" "$("$GRPO" repl <<'LUA' 2>&1
+local results = require "grpo.sweep.results"
+local runs = {}
+for i, final in ipairs { 0.9, 1.0, 0.02, 0.0 } do
+  runs[i] = { options = { { path = "train.lr", text = i < 3 and "1" or "2" }, { path = "seed", text = tostring(i) } },
+    state = "done", final = final, best = final, reward = 3.0 * final }
+end
+for _, row in ipairs(results.table(runs, "eval/accuracy").rows) do
+  if row.final.low < 0 or row.final.high > 1 or row.best.high > 1 then print(row.final.low, row.final.high) end
+  if row.reward.high <= row.reward.mean then print("the reward has bounds too") end
+end
+if results.table(runs, "eval/metric").rows[1].final.high <= 1 then print("a metric has bounds") end
+LUA
+)"
 result "one plain line when a run begins and when it ends" "$([ "$(grep -cE '^lr=1e-[23],seed=[01]: begins with [0-9]+ threads?$' err)" = 4 ] &&
   [ "$(grep -cE '^lr=1e-[23],seed=[01]: finished after .*, eval/accuracy ' err)" = 4 ] || show err)"
 result "table.csv and table.json hold it" "$([ "$(head -1 sweeps/my/table.csv | cut -d, -f1-6)" = 'train.lr,runs,done,failed,final eval/accuracy,final eval/accuracy low' ] &&

@@ -1,3 +1,4 @@
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local data = require "grpo.data"
 local data_checks = require "grpo.data_checks"
@@ -110,7 +111,7 @@ local function show_samples(tr, stage, findings)
   local cs = rollout.all(batch, list, #batch, context)
   compare_rewards(config, cs, findings)
   for i, c in ipairs(cs) do
-    out("\nsampled completion %d (%d tokens, finish %s):\n%s", i, c.length, c.finish,
+    out("\nsampled completion %d (%s, finish %s):\n%s", i, counted(c.length, "token"), c.finish,
       display.turns_text(c))
     for _, entry in ipairs(config.reward_entries) do
       local r = c.rewards[entry.name]
@@ -413,8 +414,8 @@ function command.run(o)
   local findings = {}
   workers.refuse_ranks(e.config.workers, o.flags.ranks or 1, "--ranks asks for")
   local tr = trainer.new(e, {})
-  out("%s: %d stage%s, model of %d parameters, vocabulary of %d tokens", e.config.name, #e.stages,
-    #e.stages == 1 and "" or "s", tr.model:count(), #tr.tokenizer)
+  out("%s: %s, model of %d parameters, vocabulary of %d tokens", e.config.name,
+    counted(#e.stages, "stage"), tr.model:count(), #tr.tokenizer)
   out("key/value cache: %d bytes a token (%d if every head kept its own)",
     tr.model:cache_bytes_per_token())
   for _, note in ipairs(tr.about.lengths) do out("note: %s", note) end

@@ -1,3 +1,4 @@
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
@@ -82,7 +83,7 @@ function Progress:view()
     note = function(text) self:line(text) end,
     files = function(count, bytes, missing)
       self.total = missing
-      self:line(("%s: %d files, %s%s"):format(self.name, count, size_text(bytes),
+      self:line(("%s: %s, %s%s"):format(self.name, counted(count, "file"), size_text(bytes),
         missing == 0 and ", all of which are here" or missing < bytes
         and ", of which " .. size_text(missing) .. " are to come" or ""))
     end,

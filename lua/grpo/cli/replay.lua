@@ -1,3 +1,4 @@
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local checkpoint = require "grpo.runs.checkpoint"
 local display = require "grpo.runs.display"
@@ -95,7 +96,8 @@ local function show_step(rows, n, json)
     end
     group[#group + 1] = row
   end
-  core.out(("step %d: %d completions of %d prompts\n"):format(rows[1].step, #rows, #groups))
+  core.out(("step %d: %s of %s\n"):format(rows[1].step, counted(#rows, "completion"),
+    counted(#groups, "prompt")))
   for i = 1, math.min(n, #groups) do show_group(groups[i]) end
   if n < #groups then
     core.out(("\n%d more prompts; --count %d shows all\n"):format(#groups - n, #groups))

@@ -1,3 +1,4 @@
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
@@ -49,8 +50,8 @@ end
 local function fuzz(o)
   local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.count or 200, o)
   for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
-  core.out(("%d rewards, %d texts, %d failures\n"):format(result.rewards, result.texts,
-    #result.failures))
+  core.out(("%s, %s, %s\n"):format(counted(result.rewards, "reward"), counted(result.texts, "text"),
+    counted(#result.failures, "failure")))
   return #result.failures > 0 and 1 or 0
 end
 

@@ -5,7 +5,7 @@ return [==[
 function curves(sizes) {
   var NS = document.getElementById('pen').namespaceURI, S = sizes; // that of SVG
   var LEAST = 1e-12; // of a logarithmic axis
-  var shown = { panels: [], marks: [], smooth: 0, log: false };
+  var shown = { panels: [], marks: [], steps: [0, 1], smooth: 0, log: false };
 
   function element(name, attributes, text) {
     var e = document.createElementNS(NS, name);
@@ -59,14 +59,24 @@ function curves(sizes) {
   function least(p) { return p.length > 2 ? p[2] : p[1]; }
   function most(p) { return p.length > 2 ? p[3] : p[1]; }
 
+  // the first and the last step that any panel shows
+  function steps(panels) {
+    var r = [Infinity, -Infinity];
+    panels.forEach(function (panel) {
+      panel.series.forEach(function (s) {
+        r[0] = Math.min(r[0], s.points[0][0]);
+        r[1] = Math.max(r[1], s.points[s.points.length - 1][0]);
+      });
+    });
+    return r;
+  }
+
   function range(series, log) {
-    var r = [Infinity, -Infinity, Infinity, -Infinity], pad;
+    var r = [shown.steps[0], shown.steps[1], Infinity, -Infinity], pad;
     series.forEach(function (s) {
       s.points.forEach(function (p) {
         var low = Math.min(least(p), p.length > 4 ? p[4] : p[1]);
         if (log && low <= LEAST) low = p[1];
-        r[0] = Math.min(r[0], p[0]);
-        r[1] = Math.max(r[1], p[0]);
         r[2] = Math.min(r[2], low);
         r[3] = Math.max(r[3], most(p), p.length > 4 ? p[5] : p[1]);
       });
@@ -197,6 +207,7 @@ function curves(sizes) {
   return function (data) {
     shown.panels = data.panels;
     shown.marks = data.marks;
+    shown.steps = steps(data.panels);
     choose();
   };
 }

@@ -1,6 +1,7 @@
 -- Writes a run as one self-contained HTML page: facts, curves, diagnosis, options, and a browser of
 -- completions.
 
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local columns = require "grpo.report.columns"
 local display = require "grpo.runs.display"
@@ -40,6 +41,46 @@ local function model_path(run)
   return stage_options.text(options["model.path"])
 end
 
+-- "12.3 s", "20 minutes", "3 hours 5 minutes"
+local function time_taken(seconds)
+  if seconds < 60 then return ("%.1f s"):format(seconds) end
+  local minutes = math.floor(seconds / 60 + 0.5)
+  if minutes < 60 then return counted(minutes, "minute") end
+  local text = counted(minutes // 60, "hour")
+  return minutes % 60 == 0 and text or text .. " " .. counted(minutes % 60, "minute")
+end
+
+local function percent(v) return ("%.1f %%"):format(100 * v) end
+
+-- The outcome of a run as a sentence: its held-out accuracy, else its reward; nil without both.
+local function outcome(source)
+  local accuracy, reward = source.evals.columns["eval/accuracy"], source.metrics.columns.reward
+  local points = (accuracy or reward or { points = function() return {} end }):points()
+  local first, last = points[1], points[#points]
+  if not first then return nil end
+  if not accuracy then
+    return ("The reward was %s at first, and %s at last."):format(value_text(first[2]),
+      value_text(last[2]))
+  end
+  local interval = last.low and (" (95 %% interval %s to %s)"):format(percent(last.low),
+    percent(last.high)) or ""
+  if #points == 1 then
+    return ("The held-out accuracy is %s%s."):format(percent(last[2]), interval)
+  end
+  return ("The held-out accuracy went from %s to %s%s."):format(percent(first[2]), percent(last[2]),
+    interval)
+end
+
+local function outcomes_part(sources)
+  local out = {}
+  for _, source in ipairs(sources) do
+    local text = outcome(source)
+    if text and #sources > 1 then text = source.run.name .. ": " .. text end
+    if text then out[#out + 1] = "<p>" .. escape(text) .. "</p>" end
+  end
+  return '<div id="outcome">' .. table.concat(out) .. "</div>"
+end
+
 -- Returns the facts of a run as a list of { name, text }.
 local function facts_of(source)
   local run, last = source.run, source.metrics.last or {}
@@ -53,7 +94,7 @@ local function facts_of(source)
     { "stages", #run.stages > 1 and stage_options.kinds(run) },
     { "started", when(info.started) or false },
     { "took", ended and info.started and (ended >= info.started
-      and ("%.1f s"):format(ended - info.started) or "unknown, because the clock went back") },
+      and time_taken(ended - info.started) or "unknown, because the clock went back") },
     { "held-out rows", unjudged > 0 and ("%s, and %s that cannot be judged"):format(
       value_text(source.evals.last.n), value_text(unjudged)) },
     { "tokens", last.num_tokens and display.thousands(math.tointeger(last.num_tokens)) or false },
@@ -229,7 +270,8 @@ local POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsaf
   .. "base-uri 'none'; form-action 'none'"
 
 -- o: { smooth =, log = : see svg.panel; head = HTML of style and policy, script = HTML of the
--- script, about = HTML above the table of completions, data = JSON for the script }
+-- script, about = HTML above the table of completions, data = JSON for the script, outcome = HTML
+-- below the title, optional }
 local function page_of(sources, list, marks, o)
   local runs, names = {}, {}
   for i, source in ipairs(sources) do runs[i], names[i] = source.run, source.run.name end
@@ -237,8 +279,8 @@ local function page_of(sources, list, marks, o)
   return table.concat {
     "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>", title, "</title>",
     '<meta name="viewport" content="width=device-width,initial-scale=1">', o.head,
-    "</head><body>", "<h1>", title, '</h1><div class="wide">', table_of(fact_rows(sources)),
-    "</div><h2>Curves</h2>",
+    "</head><body>", "<h1>", title, "</h1>", o.outcome or "",
+    '<div class="wide">', table_of(fact_rows(sources)), "</div><h2>Curves</h2>",
     page.curve_controls(o.smooth or 0, o.log), '<div class="panels" id="panels">',
     curves(list, marks, o), '</div><h2>Notes of the run</h2><div class="notes" id="notes">',
     notes ~= "" and escape(notes) or "Nothing.", "</div>", options_part(runs),
@@ -272,6 +314,7 @@ function html.overlay(runs, look, most)
   if most then about, rows = completions_of(runs[1].dir, most) end
   look = look or {}
   return page_of(sources, list, marks, { smooth = look.smooth, log = look.log, about = about,
+    outcome = outcomes_part(sources),
     head = ('<meta http-equiv="Content-Security-Policy" content="%s">'):format(POLICY)
       .. inline("style", page.style),
     script = inline("script", page.script),

@@ -23,7 +23,7 @@ local rows = {
     "completions/clipped_ratio" },
   { "Clipped tokens", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean" },
   { "Value loss", "loss/value_avg" },
-  { "Variance of returns that the critic foresees", "val/explained_variance" },
+  { "Explained variance of the returns", "val/explained_variance" },
   { "Gradient norm", "grad_norm" },
   { "Loss of supervised steps", "loss", only = "sft" },
   { "Learning rate", "learning_rate" },
@@ -117,9 +117,20 @@ local function marks_of(sources)
   return list
 end
 
+-- The first and the last step that any panel shows.
+local function steps_of(list)
+  local first, last = math.huge, -math.huge
+  for _, panel in ipairs(list) do
+    for _, s in ipairs(panel.series) do
+      first, last = math.min(first, s.points[1][1]), math.max(last, s.points[#s.points][1])
+    end
+  end
+  return { first, last }
+end
+
 -- sources: a list of { run = from history.open, metrics =, evals = of columns.lua }.  Returns a
--- list of { title =, series = { { name =, points =, dots = boolean, colour = number from 0, dash =
--- number from 0 }, ... } }, and the marks.
+-- list of { title =, steps = { first, last } of all panels, series = { { name =, points =, dots =
+-- boolean, colour = number from 0, dash = number from 0 }, ... } }, and the marks.
 function panels.of(sources)
   local list = {}
   local function add(title, row)
@@ -128,6 +139,8 @@ function panels.of(sources)
   end
   for _, row in ipairs(rows) do add(row[1], row) end
   for _, name in ipairs(own_metrics(sources)) do add(name, { name, name }) end
+  local steps = steps_of(list)
+  for _, panel in ipairs(list) do panel.steps = steps end
   return list, marks_of(sources)
 end
 

@@ -33,22 +33,22 @@ local function shown_points(points, is_logarithmic)
   return list
 end
 
+-- The least and the greatest value that are drawn, with some room.
 local function range(series, is_logarithmic)
-  local x0, x1, y0, y1 = math.huge, -math.huge, math.huge, -math.huge
+  local y0, y1 = math.huge, -math.huge
   for _, s in ipairs(series) do
     for _, p in ipairs(s.points) do
       local low, high = math.min(p.low or p[2], p.least), math.max(p.high or p[2], p.most)
       if is_logarithmic and low <= axis.LEAST then low = p[2] end
-      x0, x1 = math.min(x0, p[1]), math.max(x1, p[1])
       y0, y1 = math.min(y0, low), math.max(y1, high)
     end
   end
   if is_logarithmic then
     local pad = y1 > y0 and (y1 / y0) ^ 0.05 or 2
-    return x0, x1, y0 / pad, y1 * pad
+    return y0 / pad, y1 * pad
   end
   local pad = y1 > y0 and (y1 - y0) * 0.05 or math.max(1e-9, math.abs(y1) * 0.1)
-  return x0, x1, y0 - pad, y1 + pad
+  return y0 - pad, y1 + pad
 end
 
 local function draw_axes(out, x, y, xs, ys)
@@ -138,7 +138,7 @@ local function legend_of(series)
 end
 
 -- Returns a panel as HTML, or nil when there is nothing to draw.
---   panel   of panels.lua; its points are finite
+--   panel   of panels.lua; its points are finite, and panel.steps is the axis of the page
 --   marks   of panels.lua: steps at which a vertical line is drawn
 --   look    { smooth = weight of an average or nil, log = is the axis of values logarithmic? }
 function svg.panel(panel, marks, look)
@@ -155,7 +155,8 @@ function svg.panel(panel, marks, look)
     return ('<figure><figcaption>%s</figcaption><p class="dim">No value is above 0.</p></figure>')
       :format(title)
   end
-  local x0, x1, y0, y1 = range(some, look.log)
+  local x0, x1 = panel.steps[1], panel.steps[2]
+  local y0, y1 = range(some, look.log)
   local x = axis.scale(x0, x1, LEFT, WIDTH - RIGHT)
   local y = axis.scale(y0, y1, HEIGHT - BOTTOM, TOP, look.log)
   local out = { ('<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" '

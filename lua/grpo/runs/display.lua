@@ -3,6 +3,7 @@
 -- Everything here goes to stderr.  A view has: step, stage, evaluation, line, note, status,
 -- summary, close.
 
+local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local live_line = require "grpo.runs.live_line"
 local sorted_pairs = require "grpo.base.sorted"
@@ -188,8 +189,8 @@ end
 
 function View:stage(tr, stage)
   self.times, self.spark, self.resting = {}, sparkline.new(), nil
-  self:info(("stage %d of %d: %s, %d steps")
-    :format(stage.index, #tr.experiment.stages, stage.method.about, stage.steps), "1")
+  self:info(("stage %d of %d: %s, %s"):format(stage.index, #tr.experiment.stages,
+    stage.method.about, counted(stage.steps, "step")), "1")
   self:status "first step"
 end
 
@@ -286,13 +287,21 @@ local function telling_group(cs)
   return first
 end
 
+local MOST_PROMPT = 300 -- bytes of a prompt that are shown
+
+-- The end of a long text, which is where a prompt asks.
+local function end_of(text)
+  if #text <= MOST_PROMPT then return text end
+  return "..." .. text:sub(utf8.offset(text, 0, #text - MOST_PROMPT + 4))
+end
+
 -- Shows n completions of one prompt with their rewards, for a mixed group the best ones and the
 -- worst.
 function View:completions(tr, n)
   local group = telling_group(tr.batch.completions)
   n = math.min(n, #group)
-  self:info(("  step %d, prompt: "):format(tr.step_count) .. display.clean(group[1].prompt)
-    :gsub("\n", " "), "2")
+  self:info(("  step %d, prompt: "):format(tr.step_count)
+    .. end_of(display.clean(group[1].prompt):gsub("\n", " ")), "2")
   for i = 1, n do
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")

@@ -60,11 +60,21 @@ end
 
 local measures = { "final", "best", "reward" }
 
+-- Is a metric a share, from 0 to 1?  Student's interval, which does not know it, ends there.
+local function is_share(metric)
+  return metric == "eval/accuracy" or metric and metric:find("^eval/pass@%d+$") ~= nil
+end
+
 -- { mean =, low =, high =, n = } of a measure over the runs that have it, or nil.
-local function over_seeds(runs, measure)
+local function over_seeds(runs, measure, metric)
   local values = {}
   for _, run in ipairs(runs) do values[#values + 1] = run[measure] end
-  return #values > 0 and statistics.t_interval(values) or nil
+  if #values == 0 then return nil end
+  local found = statistics.t_interval(values)
+  if found.low and measure ~= "reward" and is_share(metric) then
+    found.low, found.high = math.max(found.low, 0), math.min(found.high, 1)
+  end
+  return found
 end
 
 -- Rows in the order of their measure, best first; those without one stay behind.
@@ -108,7 +118,7 @@ function results.table(runs, metric)
     for _, run in ipairs(row.runs) do
       if run.state == "done" then done[#done + 1] = run end
     end
-    for _, measure in ipairs(measures) do row[measure] = over_seeds(done, measure) end
+    for _, measure in ipairs(measures) do row[measure] = over_seeds(done, measure, metric) end
   end
   sort(rows, metric)
   return { metric = metric, paths = paths, rows = rows }
