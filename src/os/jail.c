@@ -274,6 +274,7 @@ static Status end(Running *r) {
   result->cpu = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
   result->code = 0;
   const bool whole = r->reported == sizeof r->report;
+  if (whole && r->report.cpu > result->cpu) result->cpu = r->report.cpu;
   if (whole && r->report.step != JAIL_STEP_DONE) return cannot_begin(r->task, &r->report);
   const int status = r->report.status;
   if (r->too_much) {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "os/jail_filter.h"
+#include "os/jail_time.h"
 
 /* ---- system calls without a function in older libraries, by their numbers of all machines  */
 
@@ -269,6 +270,7 @@ static _Noreturn void become_command(const JailInside *in) {
   personality(ADDR_NO_RANDOMIZE); /* a program is the more likely to do the same again */
   if (set_limits(in->task) || drop_capabilities() || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     give_up(in, JAIL_STEP_LIMITS);
+  jail_time_follow();
   if (jail_filter()) give_up(in, JAIL_STEP_FILTER);
   if (seek_program(in->task)) give_up(in, JAIL_STEP_COMMAND);
   _exit(0);
@@ -282,17 +284,17 @@ static void on_end(int s) {
 }
 
 /* Waits for the command, ends what it has left, and reaps it. */
-static int wait_for(pid_t command) {
-  int status = 0;
+static JailReport wait_for(pid_t command) {
+  JailReport r = {.step = JAIL_STEP_DONE};
   if (over) kill(-1, SIGKILL);
   for (;;) {
-    int s;
-    const pid_t pid = waitpid(-1, &s, 0);
+    int status;
+    const pid_t pid = jail_time_wait(&status, &r.cpu);
     if (pid == command) {
-      status = s;
+      r.status = status;
       kill(-1, SIGKILL);
     }
-    if (pid < 0 && errno != EINTR) return status;
+    if (pid < 0 && errno != EINTR) return r;
   }
 }
 
@@ -324,6 +326,6 @@ void jail_inside(JailInside *in) {
   if (command == 0) become_command(in);
   close(in->out);
   close(in->err);
-  leave(in, (JailReport){.status = wait_for(command)});
+  leave(in, wait_for(command));
 }
 #endif

@@ -36,6 +36,7 @@ typedef struct JailReport {
   int step;   /* JAIL_STEP_DONE, or what failed */
   int error;  /* errno of that */
   int status; /* of the command, as wait() gives it */
+  double cpu; /* seconds that all processes have used, where they could be traced */
 } JailReport;
 
 typedef struct JailInside {

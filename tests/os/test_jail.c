@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,81 @@ static void attack_relay(void) {
   }
 }
 
+/* A process that uses 0.3 s, and then perhaps waits. */
+static void burn(void) {
+  while (clock() < 3 * CLOCKS_PER_SEC / 10) continue;
+}
+
+static void burn_in_children(int n) {
+  for (int i = 0; i < n; i++) {
+    if (fork() == 0) {
+      burn();
+      _exit(0);
+    }
+    while (wait(NULL) < 0 && errno == EINTR) continue;
+  }
+}
+
+/* The kernel reaps the children, and adds their time to nobody's. */
+static void attack_deaf(void) {
+  signal(SIGCHLD, SIG_IGN);
+  burn_in_children(4);
+}
+
+static void attack_nowait(void) {
+  const struct sigaction a = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+  sigaction(SIGCHLD, &a, NULL);
+  burn_in_children(4);
+}
+
+/* Many short processes, whose parent has ended. */
+static void attack_orphans(void) {
+  signal(SIGCHLD, SIG_IGN);
+  if (fork() == 0) {
+    for (int i = 0; i < 100; i++) {
+      if (fork() == 0) {
+        while (clock() < CLOCKS_PER_SEC / 80) continue;
+        _exit(0);
+      }
+      wait(NULL);
+    }
+    _exit(0);
+  }
+  wait(NULL);
+}
+
+static void *burn_in_thread(void *unused) {
+  burn_in_children(2);
+  return unused;
+}
+
+static void attack_threads(void) {
+  pthread_t t[2];
+  signal(SIGCHLD, SIG_IGN);
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, burn_in_thread, NULL);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+}
+
+/* Three generations, of which each waits for the next or leaves it to the jail: 1.2 s. */
+static void attack_honest(void) {
+  burn();
+  if (fork() == 0) {
+    if (fork() == 0) {
+      burn_in_children(1);
+      _exit(0);
+    }
+    burn();
+    wait(NULL);
+    if (fork() == 0) { /* nobody waits for it */
+      burn();
+      _exit(0);
+    }
+    _exit(0);
+  }
+  wait(NULL);
+  usleep(600000);
+}
+
 static void attack_wait(void) {
   for (int s = 1; s < 65; s++) signal(s, SIG_IGN);
   for (;;) pause();
@@ -173,6 +249,11 @@ static const struct {
                {"flood", attack_flood},
                {"loop", attack_loop},
                {"relay", attack_relay},
+               {"deaf", attack_deaf},
+               {"nowait", attack_nowait},
+               {"orphans", attack_orphans},
+               {"threads", attack_threads},
+               {"honest", attack_honest},
                {"wait", attack_wait},
                {"daemon", attack_daemon},
                {"disk", attack_disk},
@@ -462,6 +543,21 @@ TEST(an_endless_loop_ends_by_its_own_time) {
   t.cpu_seconds = 1;
   run(&t);
   CHECK(ran.r.end == JAIL_CPU && ran.r.cpu > 1.5);
+}
+
+TEST(the_time_of_all_processes_counts_once_whoever_waits_for_them) {
+  static const char *const names[] = {"deaf", "nowait", "orphans", "threads", "honest"};
+  if (!jails()) return;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    JailTask t = attack_task(names[i], NULL);
+    t.cpu_seconds = 30;
+    run(&t);
+    if (ran.r.end != JAIL_EXITED || ran.r.cpu < 1.1 || ran.r.cpu > 1.6)
+      test_fail(__FILE__, __LINE__, "%s: end %d, %g s", names[i], (int)ran.r.end, ran.r.cpu);
+    t.cpu_seconds = 1;
+    run(&t);
+    CHECK(ran.r.end == JAIL_CPU);
+  }
 }
 
 TEST(a_command_that_waits_and_ignores_signals_is_ended) {
