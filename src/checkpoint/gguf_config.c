@@ -48,6 +48,7 @@ static const char *full_key(char *out, const GgufArch *a, const char *key) {
   return out;
 }
 
+static bool is_gemma(const GgufArch *a) { return strncmp(gguf_arch_name(a), "gemma", 5) == 0; }
 static bool is_gpt2(const GgufArch *a) { return strcmp(gguf_arch_name(a), "gpt2") == 0; }
 
 /* ---- reading: a config.json ------------------------------------------------------------ */
@@ -120,6 +121,25 @@ static Status read_epsilon(Reader *r) {
   return GRPO_OK;
 }
 
+/* Refuses multipliers and clamps that no family of ours has; gemma has the first. */
+static Status check_scales(Reader *r) {
+  static const char *const keys[] = {"embedding_scale",
+                                     "logit_scale",
+                                     "residual_scale",
+                                     "attention.scale",
+                                     "attention.clamp_kqv",
+                                     "attention.max_alibi_bias",
+                                     "attention.temperature_scale"};
+  for (size_t i = is_gemma(r->a); i < COUNT(keys); i++) {
+    double v = 0;
+    try(gguf_get_number(r->g, full_key(r->key, r->a, keys[i]), &v, NULL));
+    if (v != 0 && v != 1)
+      return fail(GRPO_EFORMAT, "%s: key '%s' = %g changes the result and is not computed",
+                  r->g->path, r->key, v);
+  }
+  return GRPO_OK;
+}
+
 /* Refuses keys that would change the result and are not supported. */
 static Status check_refusals(Reader *r) {
   int64_t experts = 0, key = 0, value = 0;
@@ -135,7 +155,7 @@ static Status check_refusals(Reader *r) {
   if (has_value && has_key && key != value)
     return fail(GRPO_EFORMAT, "%s: key '%s' = %lld must equal attention.key_length = %lld",
                 r->g->path, r->key, (long long)value, (long long)key);
-  return GRPO_OK;
+  return check_scales(r);
 }
 
 static Status check_rotary(Reader *r, const Config *c) {
@@ -224,13 +244,29 @@ static Status read_long(Reader *r, const GgufTensor *brief, const GgufTensor *wi
   return GRPO_OK;
 }
 
+/* The factor by which positions are divided; without the type it means "linear", as in llama.cpp,
+ * and old files have it under another name. */
+static Status linear_factor(Reader *r, bool linear, double *factor) {
+  bool found = false;
+  *factor = 1;
+  if (!linear) return GRPO_OK;
+  full_key(r->key, r->a, "rope.scaling.factor");
+  try(gguf_get_number(r->g, r->key, factor, &found));
+  if (!found) {
+    full_key(r->key, r->a, "rope.scale_linear");
+    try(gguf_get_number(r->g, r->key, factor, NULL));
+  }
+  if (*factor == 0) *factor = 1;
+  return GRPO_OK;
+}
+
 static Status read_scaling(Reader *r) {
   const GgufTensor *divisors = gguf_tensor(r->g, "rope_freqs.weight");
   const GgufTensor *brief = gguf_tensor(r->g, "rope_factors_short.weight");
   const GgufTensor *wide = gguf_tensor(r->g, "rope_factors_long.weight");
-  const char *type = "none";
-  size_t n = 4;
-  double factor = 1;
+  const char *type = "linear";
+  size_t n = 6;
+  double factor;
   full_key(r->key, r->a, "rope.scaling.type");
   try(gguf_get_string(r->g, r->key, &type, &n, NULL));
   const bool linear = n == 6 && memcmp(type, "linear", 6) == 0;
@@ -238,6 +274,10 @@ static Status read_scaling(Reader *r) {
   if (!linear && !wanted && !(n == 4 && memcmp(type, "none", 4) == 0))
     return fail(GRPO_EFORMAT, "%s: key '%s': '%.*s' is not supported", r->g->path, r->key,
                 n > 60 ? 60 : (int)n, type);
+  try(linear_factor(r, linear, &factor));
+  if (factor != 1 && (divisors || brief || wide))
+    return fail(GRPO_EFORMAT, "%s: key '%s' = %g beside %s, which is not supported", r->g->path,
+                r->key, factor, divisors ? "rope_freqs.weight" : "rope_factors_*.weight");
   if (divisors && !ggml_is_read(divisors->type))
     return fail(GRPO_EFORMAT, "%s: rope_freqs.weight has type %s, which is not supported",
                 r->g->path, ggml_name(divisors->type));
@@ -248,8 +288,7 @@ static Status read_scaling(Reader *r) {
     return fail(GRPO_EFORMAT,
                 "%s: rope_factors_short.weight and rope_factors_long.weight must both be there",
                 r->g->path);
-  if (!linear) return GRPO_OK;
-  try(gguf_get_number(r->g, full_key(r->key, r->a, "rope.scaling.factor"), &factor, NULL));
+  if (factor == 1) return GRPO_OK;
   put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"rope_type\": \"linear\", \"factor\": ");
   json_put_number(&r->b, meant(factor));
@@ -333,8 +372,6 @@ static int64_t usual_query_scalar(const GgufArch *a, int64_t layers, int64_t hid
   const int64_t largest = strcmp(gguf_arch_name(a), "gemma2") == 0 ? 46 : 62;
   return layers == largest ? hidden / heads : head_dim;
 }
-
-static bool is_gemma(const GgufArch *a) { return strncmp(gguf_arch_name(a), "gemma", 5) == 0; }
 
 static Status read_query_scalar(Reader *r) {
   int64_t hidden = 0, heads = 1, dim = 0, layers = 0;

@@ -72,6 +72,59 @@ static Status open_index(Shards *s, const char *dir, const char *path) {
   return st;
 }
 
+#define BY_TRANSFORMERS                                                                            \
+  "convert it: python3 -c 'from transformers import AutoModelForCausalLM as M; "                   \
+  "M.from_pretrained(\"DIR\").save_pretrained(\"OUT\")'"
+#define PICKLE "a pickle, which is a program and is not read"
+
+/* Weights in formats that are not read, and the way out. */
+static const struct {
+  const char *name, *format, *way_out;
+} others[] = {
+    {"pytorch_model.bin", PICKLE, BY_TRANSFORMERS},
+    {"pytorch_model.bin.index.json", "the index of pickles, which are programs and are not read",
+     BY_TRANSFORMERS},
+    {"pytorch_model-00001-of-00002.bin", PICKLE, BY_TRANSFORMERS},
+    {"consolidated.safetensors", "in Mistral's own layout, which is not read",
+     "take the files in Hugging Face's layout (model.safetensors)"},
+    {"consolidated.00.pth", PICKLE, "take the files in Hugging Face's layout (model.safetensors)"},
+    {"tf_model.h5", "TensorFlow's weights, which are not read", BY_TRANSFORMERS},
+    {"flax_model.msgpack", "Flax's weights, which are not read", BY_TRANSFORMERS},
+    {"model.onnx", "an ONNX graph, which is not read", "take model.safetensors"},
+};
+
+/* Names weights that are there under other names: without their index, or as GGUF. */
+static Status refuse_names(const char *dir, const char *name, size_t count) {
+  for (; count; count--, name += strlen(name) + 1) {
+    const size_t n = strlen(name);
+    if (strstr(name, "-of-") && n > 12 && strcmp(name + n - 12, ".safetensors") == 0)
+      return fail(GRPO_ENOENT,
+                  "%s/%s is there, but not model.safetensors.index.json, which says where each "
+                  "tensor is; fetch it too",
+                  dir, name);
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
+      return fail(GRPO_ENOENT, "%s: no model.safetensors is there; name the file %s/%s", dir, dir,
+                  name);
+  }
+  return GRPO_OK;
+}
+
+Status safetensors_source_refuse(const char *dir) {
+  char path[FILE_PATH_BYTES];
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    try(file_join(path, dir, others[i].name));
+    if (file_exists(path))
+      return fail(GRPO_EFORMAT, "%s: the weights are %s; %s", path, others[i].format,
+                  others[i].way_out);
+  }
+  Buf names = {0};
+  size_t count = 0;
+  Status s = file_list(dir, &names, &count);
+  if (s == GRPO_OK) s = refuse_names(dir, names.data, count);
+  buf_free(&names);
+  return s;
+}
+
 static Status shards_open(Shards *s, const char *dir) {
   char path[FILE_PATH_BYTES];
   try(file_join(path, dir, "model.safetensors"));
@@ -81,6 +134,7 @@ static Status shards_open(Shards *s, const char *dir) {
   }
   try(file_join(path, dir, "model.safetensors.index.json"));
   if (file_exists(path)) return open_index(s, dir, path);
+  try(safetensors_source_refuse(dir));
   return fail(GRPO_ENOENT,
               "%s: neither model.safetensors nor model.safetensors.index.json is there", dir);
 }

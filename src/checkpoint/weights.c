@@ -37,7 +37,14 @@ Status weights_config(Config *out, const char *dir) {
   Json *j = NULL;
   Config c;
   if (gguf_is(dir)) return load_gguf(out, dir);
+  if (file_exists(dir) && !file_is_dir(dir))
+    return fail(GRPO_EFORMAT,
+                "%s: it is neither a model directory nor a GGUF file; name the "
+                "directory that it is in",
+                dir);
   if (!file_is_dir(dir)) return fail(GRPO_ENOENT, "%s: no such model directory", dir);
+  try(file_join(path, dir, "config.json"));
+  if (!file_exists(path)) try(safetensors_source_refuse(dir));
   try(load_json(dir, "config.json", path, &j));
   Status s = config_read(&c, j, path);
   json_free(j);

@@ -315,6 +315,17 @@ static Status try_header(Gguf *g, size_t n, size_t *wanted) {
   return s;
 }
 
+/* A file that is one of several has only a part of the tensors. */
+static Status check_whole(const Gguf *g) {
+  int64_t parts = 1;
+  try(gguf_get_int(g, "split.count", 0, UINT16_MAX, &parts, NULL));
+  if (parts <= 1) return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: the model is split over %lld files, which are not read; join them: "
+              "llama-gguf-split --merge FIRST-FILE model.gguf",
+              g->path, (long long)parts);
+}
+
 static Status open_file(Gguf *g) {
   try(file_input_open(&g->file, g->path));
   const uint64_t size = file_input_size(g->file);
@@ -329,7 +340,7 @@ static Status open_file(Gguf *g) {
     wanted = 0;
     s = try_header(g, n, &wanted);
   }
-  return s;
+  return s == GRPO_OK ? check_whole(g) : s;
 }
 
 bool gguf_is(const char *path) {

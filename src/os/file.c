@@ -88,6 +88,21 @@ Status file_check_output(const char *path) {
   return stat(path, &st) == 0 ? refuse_odd("write to", path, st.st_mode) : GRPO_OK;
 }
 
+/* A pointer of Git LFS stands for a file that was not fetched, so it is never its contents. */
+static Status refuse_pointer(const char *path, int fd, const struct stat *st) {
+  static const char start[] = "version https://git-lfs.github.com/spec/";
+  char head[sizeof start - 1];
+  if (!S_ISREG(st->st_mode) || st->st_size < (off_t)sizeof head || st->st_size > 1024)
+    return GRPO_OK;
+  if (pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head ||
+      memcmp(head, start, sizeof head) != 0)
+    return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: it is a pointer of Git LFS, not the file itself; fetch the file with git lfs "
+              "pull",
+              path);
+}
+
 /* Descriptors that the program was started with: /dev/stdin and bash's <(...) may be pipes. */
 static bool is_handed_over(const char *path) {
   return strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
@@ -102,9 +117,10 @@ static Status open_input(const char *path, bool stream, int *fd, struct stat *st
   if (!any) try(file_check_input(path));
   *fd = file_open(path, O_RDONLY | O_CLOEXEC | (any ? 0 : O_NONBLOCK), 0);
   if (*fd < 0) return system_failed("open", path, errno);
-  const Status s = fstat(*fd, st) != 0 ? system_failed("open", path, errno)
-                   : any               ? GRPO_OK
-                                       : refuse_odd("read", path, st->st_mode);
+  Status s = fstat(*fd, st) != 0 ? system_failed("open", path, errno)
+             : any               ? GRPO_OK
+                                 : refuse_odd("read", path, st->st_mode);
+  if (s == GRPO_OK) s = refuse_pointer(path, *fd, st);
   if (s != GRPO_OK) close(*fd);
   return s;
 }

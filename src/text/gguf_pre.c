@@ -8,23 +8,19 @@
 #define DIGIT "\\p{N}" /* component Digits, one at a time */
 
 /* Letters that have a case, as DeepSeek's first tokenizers list them. */
-#define CASED_LETTERS                                                                                                                                                                 \
-  "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-"                                                                                      \
-  "ჅᎠ-"                                                                                                                                                                           \
-  "Ᏽᏸ-"                                                                                                                                                                           \
-  "ᏽᲐ-"                                                                                                                                                                           \
-  "ᲺᲽ-"                                                                                                                                                                           \
-  "Ჿᴀ-"                                                                                                                                                                           \
-  "ᴫ"                                                                                                                                                                               \
-  "ᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴ" \
-  "ℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-"                                                                        \
-  "ﬗＡ-"                                                                                                                                                                           \
-  "Ｚａ-"                                                                                                                                                                           \
-  "ｚ𐐀-"                                                                                                                                                                          \
-  "𐑏𐒰-"                                                                                                                                                                         \
-  "𐓓𐓘-"                                                                                                                                                                         \
-  "𐓻𐲀-"                                                                                                                                                                         \
-  "𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+/* clang-format off */
+#define CASED_LETTERS \
+  "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓ" \
+  "ʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵ" \
+  "Ϸ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿ" \
+  "ᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ" \
+  "ὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌ" \
+  "ῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝ" \
+  "ℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻ" \
+  "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇ" \
+  "Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓" \
+  "𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+/* clang-format on */
 
 /* The names are those that llama.cpp knows; the patterns are those of the models' own files. */
 static const GgufPre table[] = {

@@ -12,9 +12,8 @@
 #include "text/tokenizer.h"
 
 const char *const tokenizer_file_name[NFILES] = {
-    [FILE_TOKENIZER] = "tokenizer.json",
-    [FILE_CONFIG] = "tokenizer_config.json",
-    [FILE_MAP] = "special_tokens_map.json",
+    [FILE_TOKENIZER] = "tokenizer.json",     [FILE_CONFIG] = "tokenizer_config.json",
+    [FILE_MAP] = "special_tokens_map.json",  [FILE_ADDED] = "added_tokens.json",
     [FILE_TEMPLATE] = "chat_template.jinja",
 };
 
@@ -26,11 +25,11 @@ static const char *token_name(const Json *j) {
   return s ? s : json_string(json_get(j, "content"));
 }
 
-static Status read_special(Tokenizer *t, int which, const Json *config, const Json *map) {
+static Status read_special(Tokenizer *t, int which, const Json *first, const Json *second) {
   char key[32];
   snprintf(key, sizeof key, "%s_token", token_role_name[which]);
-  const char *name = token_name(json_get(config, key));
-  if (!name) name = token_name(json_get(map, key));
+  const char *name = token_name(json_get(first, key));
+  if (!name) name = token_name(json_get(second, key));
   if (!name) return GRPO_OK;
   int32_t id = vocab_find(&t->vocab, name, strlen(name));
   t->special_id[which] = id;
@@ -56,6 +55,44 @@ static Status read_added_decoder(Tokenizer *t, const Json *j) {
   return GRPO_OK;
 }
 
+/* Adds a special token; one that is new gets the next id. */
+static Status add_special(Tokenizer *t, const Json *j) {
+  const char *name = token_name(j);
+  if (!name) return GRPO_OK;
+  const int32_t id = vocab_find(&t->vocab, name, strlen(name));
+  return pipeline_add_token(t, id < 0 ? t->vocab.size : id, name, NULL, true);
+}
+
+/* Special tokens without a role of their own: a list, or an object of names and tokens. */
+static Status read_others(Tokenizer *t, const Json *first, const Json *second) {
+  static const char *const keys[] = {"additional_special_tokens", "extra_special_tokens"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const Json *list = json_get(first, keys[i]);
+    if (!list) list = json_get(second, keys[i]);
+    for (const Json *e = json_child(list); e; e = json_next(e)) {
+      const Status s = add_special(t, e);
+      if (s != GRPO_OK) return err_context(s, "%s", keys[i]);
+    }
+  }
+  return GRPO_OK;
+}
+
+/* added_tokens.json: { token: id }.  A token that tokenizer.json has keeps its id. */
+static Status read_added_file(Tokenizer *t, const Json *j) {
+  if (j && json_type(j) != JSON_OBJECT)
+    return fail(GRPO_EFORMAT, "added_tokens.json: want an object of tokens and ids");
+  for (const Json *e = j ? json_child(j) : NULL; e; e = json_next(e)) {
+    int64_t id;
+    const char *name = json_key(e);
+    if (!json_integer(e, &id) || id < 0)
+      return fail(GRPO_EFORMAT, "added_tokens.json: \"%.60s\": want an id", name);
+    if (vocab_find(&t->vocab, name, strlen(name)) >= 0) continue;
+    const Status s = pipeline_add_token(t, id, name, NULL, false);
+    if (s != GRPO_OK) return err_context(s, "added_tokens.json");
+  }
+  return GRPO_OK;
+}
+
 /* If chat_template.jinja exists, the configuration's templates do not count. */
 static Status read_templates(Tokenizer *t, const Json *config) {
   const Buf *file = &t->file[FILE_TEMPLATE];
@@ -63,9 +100,15 @@ static Status read_templates(Tokenizer *t, const Json *config) {
   return chat_templates_put(&t->templates, "default", file);
 }
 
-static Status read_config(Tokenizer *t, const Json *config, const Json *map) {
-  try(read_added_decoder(t, json_get(config, "added_tokens_decoder")));
-  for (int i = 0; i < TOK_NROLES; i++) try(read_special(t, i, config, map));
+/* A tokenizer_config.json with an added_tokens_decoder says all; without one the older files beside
+ * it come first, as in transformers. */
+static Status read_config(Tokenizer *t, const Json *config, const Json *map, const Json *added) {
+  const Json *decoder = json_get(config, "added_tokens_decoder");
+  const Json *first = decoder ? config : map, *second = decoder ? map : config;
+  try(read_added_decoder(t, decoder));
+  if (!decoder) try(read_added_file(t, added));
+  for (int i = 0; i < TOK_NROLES; i++) try(read_special(t, i, first, second));
+  try(read_others(t, first, second));
   return read_templates(t, config);
 }
 
@@ -111,14 +154,16 @@ static Status read_main(Tokenizer *t, const char *what) {
 }
 
 static Status read_all(Tokenizer *t, const char *what) {
-  Json *config = NULL, *map = NULL;
+  Json *config = NULL, *map = NULL, *added = NULL;
   Status s = read_main(t, what);
   if (s == GRPO_OK) s = parse_beside(t, FILE_CONFIG, what, &config);
   if (s == GRPO_OK) s = parse_beside(t, FILE_MAP, what, &map);
-  if (s == GRPO_OK && (s = read_config(t, config, map)) != GRPO_OK)
+  if (s == GRPO_OK) s = parse_beside(t, FILE_ADDED, what, &added);
+  if (s == GRPO_OK && (s = read_config(t, config, map, added)) != GRPO_OK)
     err_context(s, "%s, beside %s", tokenizer_file_name[FILE_CONFIG], what);
   json_free(config);
   json_free(map);
+  json_free(added);
   if (s != GRPO_OK) return s;
   try(pipeline_finish_added(t));
   return make_pieces(t);

@@ -21,6 +21,42 @@ static Status load_beside(const Buf *main, TokenizerFile which, Buf *out) {
   return s;
 }
 
+#define BY_TRANSFORMERS                                                                            \
+  "make a tokenizer.json of it: python3 -c 'from transformers import AutoTokenizer as T; "         \
+  "T.from_pretrained(\"DIR\").save_pretrained(\"OUT\")'"
+
+/* Names the tokenizers that are not read, by their contents. */
+static Status check_foreign(const Buf *text, const char *path) {
+  const char *s = text->data;
+  const size_t n = text->len;
+  /* SentencePiece's file is a list of pieces (0x0a and a length), and a piece begins with its text
+   * (0x0a and a length); a JSON text may begin with one such byte, but not with both. */
+  if (n > 4 && s[0] == '\n' && s[2] == '\n' && s[1] > s[3] && s[3] > 0)
+    return fail(GRPO_EFORMAT,
+                "%s: it is a model of SentencePiece, which is not read; " BY_TRANSFORMERS, path);
+  if (n && *s == '{' && memmem(s, n, "\"default_num_special_tokens\"", 28))
+    return fail(GRPO_EFORMAT,
+                "%s: it is Mistral's tekken file, which is not read; take the "
+                "tokenizer.json of the same model, or " BY_TRANSFORMERS,
+                path);
+  return GRPO_OK;
+}
+
+/* Names the files of tokenizers that are not read, in a directory without any that is. */
+static Status refuse_others(const char *dir) {
+  static const char *const names[] = {"tekken.json", "spiece.model", "sentencepiece.bpe.model",
+                                      "vocab.json",  "vocab.txt",    "qwen.tiktoken"};
+  char path[FILE_PATH_BYTES];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    try(file_join(path, dir, names[i]));
+    if (file_exists(path))
+      return fail(GRPO_EFORMAT,
+                  "%s: no tokenizer.json is there, and %s is not read; " BY_TRANSFORMERS, dir,
+                  names[i]);
+  }
+  return GRPO_OK;
+}
+
 /* The tokenizer's file in a directory: tokenizer.json, or else a rank file. */
 static Status find_main(const char *dir, Buf *main) {
   Json *root = NULL;
@@ -42,7 +78,8 @@ static Status find_main(const char *dir, Buf *main) {
   main->len = len;
   buf_printf(main, "/%s", name ? name : tokenizer_file_name[FILE_TOKENIZER]);
   json_free(root);
-  return s == GRPO_OK ? buf_status(main) : s;
+  if (s == GRPO_OK) s = buf_status(main);
+  return s == GRPO_OK && !file_exists(main->data) ? refuse_others(dir) : s;
 }
 
 static Status load_ranks(Tokenizer **out, const Buf *main, const Buf *ranks) {
@@ -98,6 +135,7 @@ Status tokenizer_load(Tokenizer **out, const char *path) {
   Status s = file_is_dir(path) ? find_main(path, &main) : buf_status(&main);
   if (s == GRPO_OK) s = file_read(main.data, MAX_FILE, &file[FILE_TOKENIZER]);
   const Buf *text = &file[FILE_TOKENIZER];
+  if (s == GRPO_OK) s = check_foreign(text, main.data);
   const bool ranks = s == GRPO_OK && rankfile_is(text->data, text->len);
   for (int i = FILE_CONFIG; i < NFILES && s == GRPO_OK && !ranks; i++)
     s = load_beside(&main, (TokenizerFile)i, &file[i]);

@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 
 /* Loads a directory in Hugging Face layout, or a tokenizer.json in one: tokenizer_config.json,
- * special_tokens_map.json, chat_template.jinja and the directory
+ * special_tokens_map.json, added_tokens.json, chat_template.jinja and the directory
  * additional_chat_templates are read if they lie beside it.
  *
  * `path` may also be a tiktoken rank file, recognised by its content, or a directory that has one

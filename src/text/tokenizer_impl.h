@@ -39,6 +39,7 @@ typedef enum TokenizerFile {
   FILE_TOKENIZER,
   FILE_CONFIG,
   FILE_MAP,
+  FILE_ADDED,
   FILE_TEMPLATE,
   NFILES
 } TokenizerFile;

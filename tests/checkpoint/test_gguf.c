@@ -485,6 +485,58 @@ TEST(metadata_that_lies_is_refused) {
           "general.architecture 'mamba' is not supported");
 }
 
+typedef struct Number {
+  const char *key;
+  float value;
+} Number;
+
+/* The configuration of a llama with these numbers, and with a type of scaling unless it is NULL. */
+static Status config_with(Config *c, const char *type, const Number *number, size_t n) {
+  GgufMeta m = {0};
+  const char *path = tmp("numbers");
+  put_keys(&m, "llama", NULL);
+  if (type) gguf_put_string(&m, "llama.rope.scaling.type", type, strlen(type));
+  for (size_t i = 0; i < n; i++) gguf_put_f32(&m, number[i].key, number[i].value);
+  write_llama(path, &m, NULL, NULL, NULL);
+  gguf_meta_free(&m);
+  return weights_config(c, path);
+}
+
+/* The type is "linear" where none is said, as in llama.cpp. */
+TEST(a_factor_of_positions_needs_no_type) {
+  static const Number both[] = {{"llama.rope.scaling.factor", 2}, {"llama.rope.scale_linear", 8}};
+  static const Number zero = {"llama.rope.scaling.factor", 0};
+  Config c;
+  for (int i = 0; i < 2; i++) {
+    OK(config_with(&c, i ? "linear" : NULL, both, 1));
+    CHECK(c.rope_scaling == ROPE_LINEAR && c.rope_factor == 2);
+    OK(config_with(&c, i ? "linear" : NULL, both + 1, 1));
+    CHECK(c.rope_scaling == ROPE_LINEAR && c.rope_factor == 8);
+    OK(config_with(&c, i ? "linear" : NULL, both, 2));
+    CHECK(c.rope_scaling == ROPE_LINEAR && c.rope_factor == 2);
+    OK(config_with(&c, i ? "linear" : NULL, &zero, 1));
+    CHECK(c.rope_scaling == ROPE_PLAIN);
+    OK(config_with(&c, "none", both, 2));
+    CHECK(c.rope_scaling == ROPE_PLAIN);
+  }
+  REFUSED(config_with(&c, "yarn", both, 1), GRPO_EFORMAT, "'yarn' is not supported");
+}
+
+TEST(multipliers_that_are_not_computed_and_parts_of_a_model_are_refused) {
+  static const char *const keys[] = {"attention.scale", "logit_scale", "embedding_scale",
+                                     "residual_scale", "attention.clamp_kqv"};
+  Config c;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const Number odd = {test_path("llama.%s", keys[i]), 0.5f}, one = {odd.key, 1};
+    REFUSED(config_with(&c, NULL, &odd, 1), GRPO_EFORMAT, "= 0.5 changes the result");
+    OK(config_with(&c, NULL, &one, 1));
+  }
+  const Lie split = {"split.count", "", 3, false}, whole = {"split.count", "", 1, false};
+  REFUSED(load_lie("llama", &split, NULL, NULL, NULL), GRPO_EFORMAT,
+          "the model is split over 3 files, which are not read; join them: llama-gguf-split");
+  OK(load_lie("llama", &whole, NULL, NULL, NULL));
+}
+
 TEST(tensors_that_do_not_belong_or_are_missing_are_refused) {
   REFUSED(load_lie("llama", NULL, "blk.0.attn_k.weight", NULL, NULL), GRPO_EFORMAT,
           "tensor 'model.layers.0.self_attn.k_proj.weight' is missing");

@@ -103,6 +103,8 @@ local function load_model(model, config, tokenizer, from, masks)
   if options.quantize then options.dtype = nil end
   local loaded, note = load_at(place, options, true, masks)
   if not loaded.tokenizer then
+    local _, err = pcall(core.tokenizer_load, place.path) -- names one that is not read
+    if type(err) == "table" and err.code == "EFORMAT" then error(err, 0) end
     errors.raise("ENOENT", "model.tokenizer: no tokenizer beside the weights in %s; give one",
       model.path)
   end
