@@ -1,5 +1,5 @@
 -- tools/gen-options.lua - docs/options.md and lua/grpo/meta/options.lua from the table of options,
--- docs/from-trl.md from the table of other programs' names.
+-- docs/from-trl.md from the table of other programs' names, and the index of docs/lua-api.md.
 --
 --   make options          (./grpo repl <tools/gen-options.lua; OUT=DIR writes below DIR)
 --
@@ -275,12 +275,57 @@ add_names("transformers", "transformers")
 add_names("PEFT: fields of LoraConfig in model.lora", "PEFT")
 add_names("verl", "verl")
 
+-- ---- the index of docs/lua-api.md -------------------------------------------------------------
+
+-- Names in code that the index lists: of modules, and methods of objects.
+local objects = { m = true, tok = true, tr = true, ds = true, t = true, opt = true, re = true }
+
+local function indexed_names(line)
+  local names = {}
+  for code in line:gmatch("`([^`]+)`") do
+    for name in code:gmatch("[%a_][%w_]*[.:][%w_.:]*[%w_]") do
+      local first = name:match("^[%w_]+")
+      local is_method = objects[first] and name:find("^%l+:%l[%w_]*$")
+      if name:find("^grpo%.[%l_.]+$") or name:find("^rewards%.[%l_.]+$") or is_method then
+        names[#names + 1] = name
+      end
+    end
+  end
+  return names
+end
+
+local function anchor_of(heading)
+  return (heading:lower():gsub("[^%w%s-]", ""):gsub("%s", "-"))
+end
+
+-- The page with the list of its names, each with the section that has it first in a table, else
+-- first in its text.
+local function with_index(text)
+  local head = text:match("^(.-\n## Index\n)") or text .. "\n## Index\n"
+  local place, rank, heading = {}, {}, nil
+  for line in head:gmatch("[^\n]*") do
+    heading = line:match("^##+ (.*)") or heading
+    for _, name in ipairs(heading and indexed_names(line) or {}) do
+      local r = line:find("^| `") and 1 or 2
+      if not rank[name] or r < rank[name] then place[name], rank[name] = heading, r end
+    end
+  end
+  local names, list = {}, {}
+  for name in pairs(place) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    list[i] = ("[`%s`](#%s)"):format(name, anchor_of(place[name]))
+  end
+  return head .. "\n" .. table.concat(list, ",\n")
+end
+
 -- ---- write ------------------------------------------------------------------------------------
 
 local function write(path, lines)
   assert(core.fs.write(out .. "/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
+write("docs/lua-api.md", { with_index(assert(core.fs.read("docs/lua-api.md"))) })
 write("docs/options.md", md)
 write("docs/from-trl.md", page)
 write("lua/grpo/meta/options.lua", meta)

@@ -53,6 +53,7 @@ result "links between the documents lead somewhere" "$missing"
 mkdir -p "$work/docs" "$work/lua/grpo/meta"
 OUT=$work "$GRPO" repl <tools/gen-options.lua
 result "docs/options.md is what make options writes" "$(diff docs/options.md "$work/docs/options.md" | head -n 6)"
+result "the index of docs/lua-api.md is what make options writes" "$(diff docs/lua-api.md "$work/docs/lua-api.md" | head -n 6)"
 result "docs/from-trl.md is what make options writes" "$(diff docs/from-trl.md "$work/docs/from-trl.md" | head -n 6)"
 result "lua/grpo/meta/options.lua is what make options writes" \
   "$(diff lua/grpo/meta/options.lua "$work/lua/grpo/meta/options.lua" | head -n 6)"
@@ -86,14 +87,14 @@ result "examples/loop_by_hand.lua runs and learns" "$(
   awk '{ r[NR] = $4 } END { exit !(NR == 7 && r[7] > r[1] + 0.3) }' "$work/out" || show "$work/out")"
 "$GRPO" repl <examples/generate.lua >"$work/out" 2>&1
 result "examples/generate.lua runs" "$(grep -q '^most likely next: 0\.' "$work/out" || show "$work/out")"
-# the programs of docs/skill.md: each begins with its name
+# the programs of docs/start.md: each begins with its name
 mkdir -p "$work/skill" && cd "$work/skill" || exit 1
-awk '/^```/ { close(file); file = ""; inside = /^```lua/; next } inside && file == "" { file = $2 } inside { print >file }' "$root/docs/skill.md"
+awk '/^```/ { close(file); file = ""; inside = /^```lua/; next } inside && file == "" { file = $2 } inside { print >file }' "$root/docs/start.md"
 "$GRPO" run sums.lua --quiet >out 2>err
-result "docs/skill.md: sums.lua learns" "$(
+result "docs/start.md: sums.lua learns" "$(
   grep -oE '"eval/accuracy": [0-9.]+' runs/sums-001/eval.jsonl | awk '{ last = $2 } END { exit !(last > 0.5) }' || show err)"
 "$GRPO" test >out 2>err
-result "docs/skill.md: its tests pass" "$(grep -q '^1 passed, 0 failed' out || show out err)"
+result "docs/start.md: its tests pass" "$(grep -q '^1 passed, 0 failed' out || show out err)"
 cat >make.lua <<'LUA'
 grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2,
   max_position_embeddings = 512 }, { seed = 1, tokenizer = grpo.tokenizer.bytes() }):save("models/my-model")
@@ -101,9 +102,9 @@ LUA
 "$GRPO" repl <make.lua >out 2>&1 || show out
 echo '{"question": "1+1?", "answer": "#### 2"}' >train.jsonl
 "$GRPO" run adapter.lua --quiet train.steps=2 model.chat_template=chatml sampling.max_new_tokens=8 >out 2>err
-result "docs/skill.md: adapter.lua trains an adapter" "$(grep -q '"state": "finished"' runs/adapter-001/run.json || show err)"
-result "docs/skill.md: the options and functions that it names have help" "$(
-  grep -oE '`(train|sampling|data|model|eval|log|checkpoint)\.[a-z_.]+`|help (train|rewards|grpo)[a-z_.]*' "$root/docs/skill.md" |
+result "docs/start.md: adapter.lua trains an adapter" "$(grep -q '"state": "finished"' runs/adapter-001/run.json || show err)"
+result "docs/start.md: the options and functions that it names have help" "$(
+  grep -oE '`(train|sampling|data|model|eval|log|checkpoint)\.[a-z_.]+`|help (train|rewards|grpo)[a-z_.]*' "$root/docs/start.md" |
     sed -E 's/^help //; s/`//g' | grep -v '\.jsonl$' | sort -u | while read -r name; do
       "$GRPO" help "$name" >/dev/null 2>&1 || echo "$name "
     done)"
