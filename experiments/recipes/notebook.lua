@@ -12,10 +12,11 @@
 -- Published: compute in bf16 on frozen weights in NF4; LoRA of rank 8, alpha 32, dropout 0.05 on
 -- all seven projections; learning rate 2e-4 on a cosine after 500 steps of warm-up; weight decay
 -- 0.01; groups of 4 (faster: 2); 32 completions a step, as 4 x 8 (faster: 8 x 4); prompts of 512
--- tokens, cut at the left, and completions of 256 (faster: 128); one iteration (faster: 4);
--- one epoch; temperature 0.7, top_p 0.9, beta 0.02; four rewards of weight 1, of which a right answer earns 2;
--- a line of log every 10 steps, a checkpoint every epoch; an evaluation every 250 steps on 1,319
--- rows, greedy, of 128 tokens, right if the integer in <answer> is; ten samples at the end.
+-- tokens, cut at the left, and completions of 256 (faster: 128); one iteration (faster: 4); one
+-- epoch; temperature 0.7, top_p 0.9, beta 0.02; four rewards of weight 1, of which a right answer
+-- earns 2; a line of log every 10 steps, a checkpoint every epoch; an evaluation every 250 steps
+-- on 1,319 rows, greedy, of 128 tokens, right if the integer in <answer> is; ten samples at the
+-- end.
 -- Defaults of TRL at that time, where the notebook says nothing: loss bnpo, clip 0.2, AdamW with
 -- beta2 0.999, gradient norm 1.0, seed 42, log-probabilities over all tokens whatever top_p left.
 --
