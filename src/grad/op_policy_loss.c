@@ -267,7 +267,7 @@ static void add_token_terms(Pass *p) {
 
 static void add_sequence_term(Pass *p) {
   const Sequence *s = &p->s;
-  if (s->n == 0) return;
+  if (s->mass == 0) return; /* no token that counts */
   const double f = s->factor[0] / p->a->num_sequences;
   p->loss += f * rule_of(p->a)->sequence(&p->a->options, s, p->d_logp);
   for (int t = 0; t < s->n; t++) p->d_logp[t] *= f;

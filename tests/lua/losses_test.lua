@@ -72,6 +72,29 @@ describe("a readable loss is the fused one:", function()
   end)
 end)
 
+describe("a sequence without a token that counts", function()
+  -- The value of a loss whose last sequence, two tokens of ten, has this advantage.
+  local function value(name, advantage, t, options)
+    t.advantage = grpo.tensor { 1.2, 1.2, 1.2, -0.7, -1.1, -1.1, -1.1, -1.1, advantage, advantage }
+    return grpo.loss(name, t, tiny.with(base, options)):item()
+  end
+
+  it("is left out of every loss", function()
+    for _, name in ipairs(option_rows.losses) do
+      local function masked()
+        return tiny.with(batch(), { mask = grpo.tensor { 1, 1, 1, 1, 1, 0, 1, 1, 0, 0 },
+          num_tokens = 7, normalizer = 7 })
+      end
+      local want = value(name, 0, masked())
+      assert.equal(name .. " " .. want, name .. " " .. value(name, 4, masked()))
+      local sequence = (name == "gspo" or name == "luspo") and "sequence" or nil
+      local options = tiny.with(base, { importance = sequence })
+      want = losses[name](masked(), options):item()
+      assert.near(want, value(name, 0.4, masked(), options), 1e-5)
+    end
+  end)
+end)
+
 describe("sequences", function()
   -- A batch of which `change` takes or changes fields.
   local function loss(change, options)
