@@ -47,6 +47,8 @@ typedef struct Decoder {
   DecoderLimits limits;
   StopText stop;
   int32_t tokenizer_eos;
+  int32_t *unnamed; /* [nunnamed] ids without a token, as a padded vocabulary has them */
+  int nunnamed;
   Tape tape;
   Cache prompts, completions;
   char *scratch;          /* [threads, sampler_scratch_bytes] */

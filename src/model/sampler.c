@@ -8,6 +8,7 @@
 #include "kern/token_set.h"
 
 enum { BLOCK = 512 };
+static const real FORBIDDEN = (real)-1e30; /* the logit of a token that is not sampled */
 
 static const Option option_rows[] = {
 #define OPTIONS_OF Sampling
@@ -157,26 +158,30 @@ static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int
 /* ---- sampling ------------------------------------------------------------------------- */
 
 /* The first of n probabilities that takes the running sum past `goal`; the last possible one when
- * rounding keeps the sum below. */
-static int pass_goal(const real *p, int n, double goal, double at) {
+ * rounding keeps the sum below.  *part: how far into it the goal is, from 0 to 1. */
+static int pass_goal(const real *p, int n, double goal, double at, double *part) {
   int last = -1;
   for (int i = 0; i < n; i++) {
     at += (double)p[i];
-    if (at > goal) return i;
+    if (at > goal) {
+      *part = fmin(1 - 0x1p-53, fmax(0, 1 - (at - goal) / (double)p[i]));
+      return i;
+    }
     if (p[i] > 0) last = i;
   }
   return last;
 }
 
-/* Samples among all tokens; up to rounding their probabilities add up to 1. */
-static int32_t sample_any(const SamplerInput *d) {
+/* Samples among all tokens; up to rounding their probabilities add up to 1.  Given the token, *part
+ * is a uniform number again. */
+static int32_t sample_any(const SamplerInput *d, double *part) {
   real p[BLOCK];
   double sum = 0;
   int32_t last = 0;
   for (int at = 0; at < d->vocab; at += BLOCK) {
     const int n = d->vocab - at < BLOCK ? d->vocab - at : BLOCK;
     const double after = sum + logits_probs(n, d->logits + at, d->inv_temp, d->lse, p);
-    const int i = after > d->uniform ? pass_goal(p, n, d->uniform, sum) : -1;
+    const int i = after > d->uniform ? pass_goal(p, n, d->uniform, sum, part) : -1;
     if (i >= 0) return at + i;
     sum = after;
     for (int k = n; k-- > 0;)
@@ -200,7 +205,7 @@ static int32_t sample_filtered(const SamplerInput *d, const real *z, const real 
   int32_t last = 0;
   int n = 0;
   for (int i = 0; i < d->vocab; i++) {
-    if (z[i] < worst.z || better(worst, (Candidate){z[i], i})) continue;
+    if (z[i] <= FORBIDDEN || z[i] < worst.z || better(worst, (Candidate){z[i], i})) continue;
     kept[n++] = (Candidate){p[i], i};
     mass += (double)p[i];
   }
@@ -237,28 +242,57 @@ static void penalise(const SamplerInput *d, const int32_t *ids, int n, real *z) 
   }
 }
 
+static void forbid(const SamplerInput *d, real *x, real value) {
+  for (int i = 0; i < d->nforbidden; i++) x[d->forbidden[i]] = value;
+}
+
+static bool is_forbidden(const SamplerInput *d, int32_t id) {
+  for (int i = 0; i < d->nforbidden; i++)
+    if (d->forbidden[i] == id) return true;
+  return false;
+}
+
 size_t sampler_scratch_bytes(int vocab) {
   return (size_t)vocab * (2 * sizeof(real) + sizeof(Candidate));
+}
+
+/* Samples where penalties, filters or forbidden tokens change the probabilities. */
+static int32_t sample_changed(const SamplerInput *d, void *scratch, uint32_t *set) {
+  const Sampling *s = d->sampling;
+  const bool penalty = s->repetition_penalty != 1, changed = penalty || d->nforbidden > 0;
+  real *z = scratch, *p = z + d->vocab, max = d->max;
+  Candidate *c = (Candidate *)(void *)(p + d->vocab);
+  if (changed) memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
+  if (penalty) {
+    penalise(d, d->prompt, d->prompt_len, z);
+    penalise(d, d->ids, d->len, z);
+  }
+  forbid(d, z, FORBIDDEN);
+  if (s->temperature == 0) return largest(z, d->vocab);
+  for (int i = 0; i < d->vocab; i++) z[i] = (changed ? z : d->logits)[i] * d->inv_temp;
+  forbid(d, z, FORBIDDEN);
+  if (changed) max = z[largest(z, d->vocab)];
+  const double mass = logits_probs(d->vocab, z, 1, max, p);
+  forbid(d, p, 0);
+  const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
+  return sample_filtered(d, z, p, worst, c, set);
+}
+
+/* Without penalty and filters.  Where the token is a forbidden one, another is sampled among those
+ * that are not, so that forbidden tokens without probability change nothing. */
+static int32_t sample_plainly(SamplerInput d, void *scratch) {
+  double part = 0;
+  const int32_t id = sample_any(&d, &part);
+  if (!is_forbidden(&d, id)) return id;
+  d.uniform = part;
+  return sample_changed(&d, scratch, NULL);
 }
 
 int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *set) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
-  const bool filters = has_filters(s);
   if (set) token_set_begin(set, d->vocab, d->vocab);
-  if (!penalty && greedy) return first(d->logits, d->vocab, d->max);
-  if (!penalty && !filters) return sample_any(d);
-  real *z = scratch, *p = z + d->vocab, max = d->max;
-  Candidate *c = (Candidate *)(void *)(p + d->vocab);
-  if (penalty) {
-    memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
-    penalise(d, d->prompt, d->prompt_len, z);
-    penalise(d, d->ids, d->len, z);
-  }
-  if (greedy) return largest(z, d->vocab);
-  for (int i = 0; i < d->vocab; i++) z[i] = (penalty ? z : d->logits)[i] * d->inv_temp;
-  if (penalty) max = z[largest(z, d->vocab)];
-  const double mass = logits_probs(d->vocab, z, 1, max, p);
-  const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
-  return sample_filtered(d, z, p, worst, c, set);
+  if (!penalty && greedy && d->nforbidden == 0) return first(d->logits, d->vocab, d->max);
+  if (!penalty && !greedy && !has_filters(s)) return sample_plainly(*d, scratch);
+  return sample_changed(d, scratch, set);
 }

@@ -38,6 +38,8 @@ typedef struct SamplerInput {
   double uniform;              /* [0, 1) */
   const int32_t *prompt, *ids; /* of the repetition penalty */
   int prompt_len, len;
+  const int32_t *forbidden; /* [nforbidden] tokens with probability 0, whatever their logits */
+  int nforbidden;
 } SamplerInput;
 
 /* Do filters leave tokens out?  Not at temperature 0, where nothing is sampled. */

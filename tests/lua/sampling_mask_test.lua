@@ -134,3 +134,69 @@ describe("sampling.renormalize = false", function()
       tiny.weights((run(function(t) t.sampling.renormalize = true end))))
   end)
 end)
+
+describe("a vocabulary that is padded", function()
+  local chars = grpo.tokenizer.chars("abcdefgh ")
+  local _, run = tiny.experiments(function()
+    return {
+      name = "padded", seed = 1,
+      model = { config = tiny.llama { vocab_size = 64, hidden_size = 16, intermediate_size = 32 },
+        tokenizer = chars },
+      data = { train = grpo.data.list { { prompt = "abc" } }, max_prompt_tokens = 4 },
+      sampling = { group_size = 8, max_new_tokens = 12 },
+      rewards = { as = tiny.count_a },
+      train = { steps = 2, prompts_per_step = 2, lr = 1e-2, iterations = 2 },
+    }
+  end)
+
+  -- The number of sampled ids; fails where one has no token.
+  local function sampled(completions)
+    local count = 0
+    for _, c in ipairs(completions) do
+      for _, id in ipairs(c.ids) do
+        assert.is_true(id < #chars)
+        count = count + 1
+      end
+    end
+    return count
+  end
+
+  it("has ids without a token, which no run samples", function()
+    for _, change in ipairs {
+      function() end,
+      function(t) t.sampling.top_k = 30 end,
+      function(t) t.sampling.top_p = 0.9 end,
+      function(t) t.sampling.repetition_penalty = 1.1 end,
+      function(t)
+        t.stages, t.train.iterations = { { kind = "ppo" } }, nil
+      end,
+    } do
+      local count = 0
+      local _, list = run(function(t)
+        change(t)
+        t.hooks = { on_rollout = function(batch) count = count + sampled(batch.completions) end }
+        t.data.eval, t.eval = t.data.train, { group_size = 4 }
+        t.hooks.on_eval = function(report) sampled(report.samples) end
+      end)
+      assert.is_true(count > 50)
+      for _, m in ipairs(list) do assert.equal(0, m.ratio_max_deviation) end
+    end
+  end)
+
+  it("is sampled with the probabilities that the tokens have among each other", function()
+    local padded = grpo.model.new(tiny.llama { vocab_size = 64, initializer_range = 0.3 },
+      { seed = 3, tokenizer = chars })
+    local counts, n = {}, 4000
+    local prompt = chars:encode("a")
+    for _, s in ipairs(padded:generate({ prompt }, { n = n, max_new_tokens = 1, seed = 5 })) do
+      counts[s.ids[1]] = (counts[s.ids[1]] or 0) + 1
+    end
+    local prompts, completions, mass = {}, {}, 0
+    for id = 0, #chars - 1 do prompts[id + 1], completions[id + 1] = prompt, { id } end
+    local p = padded:score(prompts, completions).logp:exp():totable()
+    for _, x in ipairs(p) do mass = mass + x end
+    for id = 0, #chars - 1 do assert.near(p[id + 1] / mass, (counts[id] or 0) / n, 0.03) end
+    local greedy = padded:generate({ prompt }, { max_new_tokens = 8, temperature = 0 })
+    sampled(greedy)
+  end)
+end)

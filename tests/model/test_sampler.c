@@ -32,6 +32,49 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
   return sampler_token(&d, scratch, last_set);
 }
 
+/* Tokens that are forbidden have no probability, in any way of sampling; the others keep theirs. */
+TEST(forbidden_tokens_are_not_sampled) {
+  enum { ALL = 12, DRAWS = 4000 };
+  static const int32_t forbidden[] = {0, 4, 9, 10, 11}, seen[] = {0, 3, 11};
+  static const int32_t named[] = {1, 2, 3, 5, 6, 7, 8};
+  static _Alignas(8) char scratch[ALL * 16];
+  const real logits[ALL] = {9, 1, 0, 2, 9, -1, (real)0.5, 0, 1, 9, 8, 7};
+  for (int way = 0; way < 6; way++) {
+    Sampling s;
+    uint32_t set[ALL + 1];
+    int count[ALL] = {0};
+    sampling_init(&s);
+    if (way == 1) s.top_k = 3;
+    if (way == 2) s.top_k = ALL - 1;
+    if (way == 3) s.top_p = 0.9;
+    if (way == 4) s.repetition_penalty = 1.2;
+    if (way == 5) s.temperature = 0;
+    LogitsRow row;
+    logits_row(ALL, logits, inv_temp_of(&s), &row);
+    for (int i = 0; i < DRAWS; i++) {
+      const SamplerInput d = {.sampling = &s,
+                              .vocab = ALL,
+                              .logits = logits,
+                              .inv_temp = inv_temp_of(&s),
+                              .max = row.max,
+                              .lse = row.lse,
+                              .uniform = (i + 0.5) / DRAWS,
+                              .prompt = seen,
+                              .prompt_len = 3,
+                              .forbidden = forbidden,
+                              .nforbidden = 5};
+      count[sampler_token(&d, scratch, set)]++;
+      if (way > 0 && way < 4) CHECK(set[0] == (way == 1 ? 3 : way == 2 ? 7 : set[0]) && set[0] < 8);
+    }
+    for (int i = 0; i < 5; i++) CHECK(count[forbidden[i]] == 0);
+    double mass = 0;
+    for (int i = 0; i < 7; i++) mass += exp((double)logits[named[i]]);
+    for (int i = 0; way == 0 && i < 7; i++)
+      CHECK_NEAR((double)count[named[i]] / DRAWS, exp((double)logits[named[i]]) / mass, 1e-3);
+    if (way == 5) CHECK(count[3] == DRAWS);
+  }
+}
+
 /* ---- the plain version: sort everything, drop what goes ----------------------------------- */
 
 static const real *sort_by;
