@@ -8,7 +8,8 @@
 --   format.steps {}                          visible steps in the reasoning
 --   format.code { language = "python" }      an answer that is fenced code
 --
--- Tags are searched for as plain strings, so the time is linear in the text.
+-- Tags are searched for as plain strings, so the time is linear in the text.  A tag with which a
+-- chat template ends the prompt counts as the completion's first: see format.whole.
 
 local options = require "grpo.options"
 
@@ -23,6 +24,27 @@ end
 
 local function characters(text)
   return utf8.len(text, 1, -1, true) or #text
+end
+
+local LONGEST = 256 -- bytes of a prompt's end that are looked at
+
+--- The text that a completion is judged as.  A chat template may open the reasoning itself, as
+--- those of Qwen3 and DeepSeek do: the prompt ends in `<think>`, or in an empty block
+--- `<think></think>`, which then stands before the completion here.
+---@param text string
+---@param c? table its field `prompt` is read
+---@param names? string[] the tags that may be meant; nil: any
+---@return string
+function format.whole(text, c, names)
+  local prompt = c and c.prompt
+  if type(prompt) ~= "string" then return text end
+  local tail = prompt:sub(-LONGEST)
+  local begun, name = tail:match("(<([^<>%s/]+)>%s*)$")
+  if not begun then begun, name = tail:match("(<([^<>%s/]+)>%s*</%2>%s*)$") end
+  for _, known in ipairs(begun and names or {}) do
+    if known == name then return begun .. text end
+  end
+  return begun and not names and begun .. text or text
 end
 
 -- The rest of a text after the last of what a search from the left finds, and how often it finds
@@ -109,17 +131,17 @@ end
 ---   newlines: every tag on a line of its own and no other white space, as in
 ---   "<a>\n...\n</a>\n<b>\n...\n</b>"; otherwise white space around blocks is free.
 ---   rest: anything may follow the last block.
----@return fun(text: string): number
+---@return fun(text: string, row: table, c: table): number
 function format.tags(opts)
   local o = options.check(opts, {
     { type = "string" },
     newlines = { type = "boolean", default = false },
     rest = { type = "boolean", default = false },
   }, "format.tags")
-  local tags = tags_of(positional_names(o, "format.tags"), o.newlines)
-  local newlines, rest = o.newlines, o.rest
-  return function(text)
-    return matches_tags(text, tags, newlines, rest) and 1 or 0
+  local names = positional_names(o, "format.tags")
+  local tags, newlines, rest = tags_of(names, o.newlines), o.newlines, o.rest
+  return function(text, _, c)
+    return matches_tags(format.whole(text, c, names), tags, newlines, rest) and 1 or 0
   end
 end
 
@@ -127,7 +149,7 @@ end
 --- scores an equal share of 1, and each character after the last closing tag costs extra_cost.
 --- The reward is never below 0.
 ---@param opts { tags: string[], extra_cost: number? }
----@return fun(text: string): number
+---@return fun(text: string, row: table, c: table): number
 function format.partial(opts)
   local o = options.check(opts, {
     tags = { type = "table", required = true },
@@ -136,8 +158,9 @@ function format.partial(opts)
   local names = positional_names(
     options.check(o.tags, { { type = "string" } }, "format.partial.tags"), "format.partial")
   local last = "</" .. names[#names] .. ">"
-  return function(text)
+  return function(text, _, c)
     local found = 0
+    text = format.whole(text, c, names)
     for _, name in ipairs(names) do
       if once(text, "<" .. name .. ">") then found = found + 1 end
       if once(text, "</" .. name .. ">") then found = found + 1 end
@@ -169,15 +192,16 @@ local per_character = { type = "number", default = 0.001, min = 0 }
 --- newline.  The reward has no lower bound: a text of 1,000 characters with `\n<answer>\n` and no
 --- end of the answer gets less than -0.8.
 ---@param opts? { tags: string[]?, extra_cost: number? }
----@return fun(text: string): number
+---@return fun(text: string, row: table, c: table): number
 function format.xml_count(opts)
   local where = "format.xml_count"
   local o = options.check(opts, { tags = two_tags, extra_cost = per_character }, where)
   local thought, given = two_names(o, where)
   local heads = { "<" .. thought .. ">\n", "\n</" .. thought .. ">\n" }
   local open, close = "\n<" .. given .. ">\n", "\n</" .. given .. ">"
-  return function(text)
+  return function(text, _, c)
     local score = 0.0
+    text = format.whole(text, c, { thought, given })
     for _, head in ipairs(heads) do
       if once(text, head) then score = score + 0.125 end
     end
@@ -195,7 +219,7 @@ end
 --- it costs extra_cost, but for white space at the ends.  The reward has no lower bound.
 ---@param opts? { tags: string[]?, share: number?, extra_cost: number?, repeated: boolean? }
 ---   share: 0.25 by default.  repeated: what follows the last of several `</answer>` costs too.
----@return fun(text: string): number
+---@return fun(text: string, row: table, c: table): number
 function format.incremental(opts)
   local where = "format.incremental"
   local o = options.check(opts, {
@@ -206,8 +230,9 @@ function format.incremental(opts)
   local thought, given = two_names(o, where)
   local close = "</" .. given .. ">"
   local tags = { "<" .. thought .. ">", "</" .. thought .. ">", "<" .. given .. ">", close }
-  return function(text)
+  return function(text, _, c)
     local score = 0.0
+    text = format.whole(text, c, { thought, given })
     for _, tag in ipairs(tags) do
       if text:find(tag, 1, true) then score = score + o.share end
     end
@@ -219,16 +244,21 @@ function format.incremental(opts)
   end
 end
 
---- 1 when a PCRE2 expression matches somewhere in the text, else 0.
+--- 1 when a PCRE2 expression matches somewhere in the text, with or without a tag that the prompt
+--- ends in, else 0.
 ---@param pattern string anchor it (\A, \z) to ask about the whole text
 ---@param flags? string "i" "s" "m" "x"
----@return fun(text: string): number
+---@return fun(text: string, row: table, c: table): number
 function format.regex(pattern, flags)
   if type(pattern) ~= "string" then
     error("format.regex: wants a pattern, got a " .. type(pattern), 2)
   end
   local re = require("grpo").regex(pattern, flags)
-  return function(text) return re:test(text) and 1 or 0 end
+  return function(text, _, c)
+    if re:test(text) then return 1 end
+    local whole = format.whole(text, c)
+    return whole ~= text and re:test(whole) and 1 or 0
+  end
 end
 
 -- Steps are "Step 1:", a numbered or dashed line, or a word that starts one.
@@ -261,7 +291,7 @@ end
 --- 1 when the text is in the layout of `tags` with newlines, and its last block holds a fenced
 --- block of code in `language`, else 0.
 ---@param opts? { language: string?, tags: string[]? }
----@return fun(text: string): number
+---@return fun(text: string, row: table, c: table): number
 function format.code(opts)
   local o = options.check(opts, {
     language = { type = "string", default = "" },
@@ -271,7 +301,8 @@ function format.code(opts)
     options.check(o.tags, { { type = "string" } }, "format.code.tags"), "format.code")
   local tags = tags_of(names, true)
   local open, fence = "\n<" .. names[#names] .. ">\n", "```" .. o.language .. "\n"
-  return function(text)
+  return function(text, _, c)
+    text = format.whole(text, c, names)
     if not matches_tags(text, tags, true, false) then return 0 end
     local block = #names == 1 and 1 or text:find(open, 1, true)
     local start = text:find(fence, block, true)

@@ -140,3 +140,47 @@ describe("format.steps and format.code", function()
     assert.equal(0, r("<think>\n```lua\n```\n</think>\n<answer>\n1\n</answer>"))
   end)
 end)
+
+describe("a tag that the chat template has put into the prompt", function()
+  local qwen = { prompt = "<|im_start|>user\n2+2=?<|im_end|>\n<|im_start|>assistant\n<think>\n" }
+  local text = "four\n</think>\n<answer>\n4\n</answer>"
+
+  it("counts as the completion's first", function()
+    assert.equal(1, format.tags { "think", "answer" }(text, {}, qwen))
+    assert.equal(1, format.tags { "think", "answer", newlines = true }(text, {}, qwen))
+    assert.equal(1, format.tags { "think", rest = true }("four</think> 4", {}, qwen))
+    assert.equal(1, format.partial { tags = { "think", "answer" } }(text, {}, qwen))
+    assert.equal(1, format.code { language = "lua" }(
+      "x\n</think>\n<answer>\n```lua\nreturn 4\n```\n</answer>", {}, qwen))
+    local tags = { tags = { "think", "answer" } }
+    assert.equal(0.5, format.xml_count(tags)(text .. "\n", {}, qwen))
+    assert.equal(1, format.incremental(tags)(text, {}, qwen))
+    local published = format.regex(
+      "\\A<think>\\n.*?\\n</think>\\n<answer>\\n.*?\\n</answer>\\z", "s")
+    assert.equal(1, published(text, {}, qwen))
+    assert.equal(1, format.regex "\\Afour"(text, {}, qwen)) -- for who has known it
+    assert.equal(0, format.regex "\\A4"(text, {}, qwen))
+  end)
+
+  it("may be written without an end of line, or closed at once", function()
+    local tags = format.tags { "think", "answer" }
+    assert.equal(1, tags(text, {}, { prompt = "<｜Assistant｜><think>" }))
+    assert.equal(1, tags("<answer>4</answer>", {},
+      { prompt = "<|im_start|>assistant\n<think>\n\n</think>\n\n" }))
+  end)
+
+  it("counts once: another one is too much", function()
+    assert.equal(0, format.tags { "think", "answer" }("<think>\n" .. text, {}, qwen))
+  end)
+
+  it("must end the prompt and be one of the reward's own", function()
+    local tags = format.tags { "think", "answer" }
+    for _, prompt in ipairs { "", "Write <think> first: ", "<think>well,", "user\n<reasoning>\n",
+      "<think>\n</think>\n<assistant>", "<s>" } do
+      assert.equal(0, tags(text, {}, { prompt = prompt }))
+      assert.equal(1, tags("<think>x</think><answer>4</answer>", {}, { prompt = prompt }))
+    end
+    assert.equal(0, tags(text))
+    assert.equal(1, format.tags { "reasoning" }("x</reasoning>", {}, { prompt = "a<reasoning>" }))
+  end)
+end)

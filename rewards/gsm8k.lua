@@ -65,9 +65,11 @@ local in_layout = format.tags { "thinking", "answer", newlines = true }
 --- 1 when the text is exactly <thinking>\n...\n</thinking>\n<answer>\n...\n</answer>, every tag
 --- once and on its own line, else -1.
 ---@param text string
+---@param row table|nil
+---@param c table|nil
 ---@return number
-function gsm8k.layout(text)
-  return in_layout(text) == 1 and 1 or -1
+function gsm8k.layout(text, row, c)
+  return in_layout(text, row, c) == 1 and 1 or -1
 end
 
 --- 0 when nothing but white space follows the first </answer>; -0.5 when something does, or when

@@ -196,3 +196,11 @@ describe("the four rewards of the notebook", function()
     assert.equal(79, with_comma)
   end)
 end)
+
+describe("gsm8k.layout", function()
+  it("counts a tag that the prompt ends in", function()
+    local text = "so\n</thinking>\n<answer>\n4\n</answer>"
+    assert.equal(-1, gsm8k.layout(text, {}, { prompt = "2+2=" }))
+    assert.equal(1, gsm8k.layout(text, {}, { prompt = "2+2=\n<thinking>\n" }))
+  end)
+end)

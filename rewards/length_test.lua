@@ -58,3 +58,55 @@ describe("length.measure", function()
     assert.equal(2, length.measure("\255\254"))
   end)
 end)
+
+describe("the length of the reasoning alone", function()
+  local function chars(text, c, tag) return length.measure(text, c, "chars", tag or "think") end
+
+  it("is that between the tags, in characters or tokens", function()
+    assert.equal(4, chars("<think>\nabcd\n</think>\n<answer>7</answer>"))
+    assert.equal(4, chars("<thinking>häns</thinking> 7", nil, "thinking"))
+    local c = { length = 50, tokenizer = { encode = function(_, text)
+      local ids = {}
+      for word in text:gmatch("%S+") do ids[#ids + 1] = #word end
+      return ids
+    end } }
+    assert.equal(3, length.measure("<think>a b c</think> so it is 7", c, "tokens", "think"))
+    assert.equal(50, length.measure("<think>a b c</think> so it is 7", c))
+    assert.equal(20, length.measure("<think>abcdefgh</think>7", { length = 60 }, "tokens", "think"))
+  end)
+
+  it("counts a tag that the prompt ends in, what is cut, and all blocks", function()
+    local c = { prompt = "<|im_start|>assistant\n<think>\n" }
+    assert.equal(4, chars("abcd</think>7", c))
+    assert.equal(5, chars("abcde", c))
+    assert.equal(0, chars("abcde", { prompt = "2+2=" }))
+    assert.equal(4, chars("abcd\n</think>7"))
+    assert.equal(6, chars("<think>abcd</think>7<think>ef</think>8"))
+    assert.equal(0, chars("7", { prompt = "a\n<think>\n\n</think>\n\n" }))
+    assert.equal(0, chars("<think></think>7"))
+    assert.equal(0, chars("7"))
+  end)
+
+  it("is rewarded within bounds", function()
+    local r = length.reasoning { min = 3, max = 5, unit = "chars" }
+    assert.equal(0, r("<think>abcd</think>a long answer"))
+    assert.equal(-0.5, r("<think>abcdef</think>"))
+    assert.equal(-0.5, r("an answer without reasoning"))
+    assert.equal(0, length.reasoning { penalty = -1 }("7"))
+    assert.equal(-1, length.reasoning { tag = "plan", min = 1, penalty = -1 }("<think>a</think>"))
+  end)
+
+  it("is what the other rewards take with a tag", function()
+    local long = "<think>" .. ("a"):rep(20) .. "</think>"
+    local short = "<think>a</think>" .. ("a"):rep(50)
+    local o = { limit = 20, cache = 10, unit = "chars", tag = "think" }
+    assert.equal(-1, length.soft_overlong(o)(long))
+    assert.equal(0, length.soft_overlong(o)(short))
+    local judge = function() return true end
+    local relative = length.relative { unit = "chars", tag = "think", correct = judge }
+    assert.same({ -0.5, 0.5 }, relative({ long, short }, {}, {}))
+    local cosine = length.cosine { max_len = 20, unit = "chars", tag = "think", correct = judge }
+    assert.near(0.5, cosine(long, {}), 1e-12)
+    assert.is_true(cosine(short, {}) > 0.99)
+  end)
+end)

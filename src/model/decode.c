@@ -16,6 +16,7 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/model_struct.h"
+#include "model/unnamed.h"
 
 enum {
   PREFILL_ROWS = 512,
@@ -120,30 +121,12 @@ static Status warm_up(Decoder *d) {
   return GRPO_OK;
 }
 
-static bool is_eos(const Decoder *d, int32_t id) {
-  return id == d->tokenizer_eos || config_is_eos(&d->m->config, id);
-}
-
-/* Lists the ids that the tokenizer has no token for; those that end a completion are none of
- * them. */
-static Status find_unnamed(Decoder *d, const Tokenizer *tok) {
-  const int vocab = d->m->config.vocab_size;
-  int n = 0;
-  for (int id = 0; tok && id < vocab; id++) n += !tokenizer_token(tok, id) && !is_eos(d, id);
-  if (n == 0) return GRPO_OK;
-  d->unnamed = mem_alloc((size_t)n * sizeof *d->unnamed);
-  if (!d->unnamed) return fail(GRPO_ENOMEM, "decoder: no memory for %d ids without a token", n);
-  for (int id = 0; id < vocab; id++)
-    if (!tokenizer_token(tok, id) && !is_eos(d, id)) d->unnamed[d->nunnamed++] = id;
-  return GRPO_OK;
-}
-
 static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   const Config *c = &d->m->config;
   const DecoderLimits *l = &d->limits;
   const AttnShape s = attention_shape(c, d->m->compute);
   d->tokenizer_eos = tok ? tokenizer_eos(tok) : -1;
-  try(find_unnamed(d, tok));
+  try(unnamed_ids(c, tok, &d->unnamed, &d->nunnamed));
   try(tape_init(&d->tape, d->m->pool));
   d->tape.off = true;
   try(allocate_tables(d));
@@ -391,6 +374,10 @@ static void sample_chunk(void *arg, int chunk, int worker) {
 static int longest(const Decoder *d, const ActiveSequence *s) {
   const int context = d->m->config.max_position_embeddings;
   return min_int(d->sampling->max_new_tokens, context - request_of(d, s->prompt)->prompt_len);
+}
+
+static bool is_eos(const Decoder *d, int32_t id) {
+  return id == d->tokenizer_eos || config_is_eos(&d->m->config, id);
 }
 
 /* Appends the sampled token; *over: the completion is finished. */

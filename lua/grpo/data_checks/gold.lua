@@ -34,7 +34,8 @@ function gold.watch(config, tokenizer)
     end
     local ok, ids = pcall(tokenizer.encode, tokenizer, text)
     local c = rollout.made({ text = text, prompt = prompt.text, plain_prompt = prompt.given,
-      messages = prompt.messages, row = row_checks.copy(row), ids = ok and ids or {},
+      messages = prompt.messages, tokenizer = tokenizer, row = row_checks.copy(row),
+      ids = ok and ids or {},
       length = ok and #ids or 0 }, config.seed)
     local started = core.clock()
     scoring.score(entries, { c }, config.limits.reward, "skip")

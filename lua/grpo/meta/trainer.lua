@@ -21,6 +21,7 @@
 ---@field messages grpo.Message[]|nil
 ---@field row table the dataset's row
 ---@field ids integer[]
+---@field tokenizer grpo.Tokenizer|nil
 ---@field length integer
 ---@field finish "eos"|"stop"|"length"
 ---@field truncated boolean finish == "length"

@@ -24,9 +24,8 @@ local function completion(text, row, prompt, tokenizer, config)
   for i = 1, #ids do logprobs[i] = -1.0 end
   for i = 1, target and math.min(#ids, #target) or 0 do target_logprobs[i] = -1.0 end
   return rollout.made({ text = text, prompt = prompt.text, plain_prompt = prompt.given,
-    messages = prompt.messages, row = row,
-    ids = ids,
-    length = #ids, logprobs = logprobs, target_ids = target, target_logprobs = target_logprobs },
+    messages = prompt.messages, row = row, tokenizer = tokenizer, ids = ids, length = #ids,
+    logprobs = logprobs, target_ids = target, target_logprobs = target_logprobs },
     config.seed)
 end
 

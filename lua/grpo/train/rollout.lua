@@ -47,7 +47,8 @@ function rollout.completions(batch, list, n, slot, context)
       ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
       target_ids = prompt.target, target_logprobs = prompt.target and batch:target_logprobs(i),
       logprobs = batch:logprobs(i), prompt_index = slot, index = k, group = group,
-      step = context.step, tokens_seen = context.tokens_seen, state = context.state, rewards = {},
+      tokenizer = context.tokenizer, step = context.step, tokens_seen = context.tokens_seen,
+      state = context.state, rewards = {},
       rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
     }
     if prompt.episodes then turns.attach(group[k], batch, i, prompt, k, context.tokenizer) end
