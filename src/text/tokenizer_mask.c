@@ -72,7 +72,7 @@ static Status parse(const Tokenizer *t, TokenizerFile which, Json **out) {
 static Status put_files(const Tokenizer *t, const char *token, Buf file[NFILES]) {
   for (int i = 0; i < NFILES; i++) {
     Json *root = NULL;
-    if (i == FILE_TEMPLATE) {
+    if (i == FILE_TEMPLATE || i == FILE_ADDED) {
       if (t->file[i].data)
         buf_put(&file[i], t->file[i].data, t->file[i].len); /* a missing file stays empty */
     } else {
