@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "os/file.h"
 
@@ -32,7 +33,8 @@ static Status append(ChatTemplates *t, const char *name, ChatTemplate **out) {
   return GRPO_OK;
 }
 
-static Status put(ChatTemplates *t, const char *name, const char *text, size_t n, bool additional) {
+Status chat_templates_put(ChatTemplates *t, const char *name, const char *text, size_t n,
+                          bool additional) {
   ChatTemplate *item = find(t, name);
   char *copy = mem_strndup(text, n);
   if (!copy) return fail(GRPO_ENOMEM, "chat template");
@@ -47,20 +49,16 @@ static Status put(ChatTemplates *t, const char *name, const char *text, size_t n
   return GRPO_OK;
 }
 
-Status chat_templates_put(ChatTemplates *t, const char *name, const Buf *text) {
-  return put(t, name, text->data, text->len, false);
-}
-
 Status chat_templates_read(ChatTemplates *t, const Json *j) {
   if (!j) return GRPO_OK;
   const bool is_list = json_type(j) == JSON_ARRAY;
   const char *text = json_string(j);
-  if (text) return put(t, "default", text, strlen(text), false);
+  if (text) return chat_templates_put(t, "default", text, strlen(text), false);
   if (!is_list && json_type(j) != JSON_OBJECT) return GRPO_OK;
   for (const Json *e = json_child(j); e; e = json_next(e)) {
     const char *name = is_list ? json_string(json_get(e, "name")) : json_key(e);
     text = json_string(is_list ? json_get(e, "template") : e);
-    if (name && text) try(put(t, name, text, strlen(text), false));
+    if (name && text) try(chat_templates_put(t, name, text, strlen(text), false));
   }
   return GRPO_OK;
 }
@@ -75,7 +73,7 @@ static Status load_one(ChatTemplates *t, const char *dir, const char *name) {
   own[n - ending] = '\0';
   try(file_join(path, dir, name));
   Status s = file_read(path, MAX_TEMPLATE, &text);
-  if (s == GRPO_OK) s = put(t, own, text.len ? text.data : "", text.len, true);
+  if (s == GRPO_OK) s = chat_templates_put(t, own, text.len ? text.data : "", text.len, true);
   buf_free(&text);
   return s;
 }
@@ -117,7 +115,8 @@ Status chat_templates_save(const ChatTemplates *t, const char *dir) {
 Status chat_templates_copy(ChatTemplates *to, const ChatTemplates *from) {
   for (int i = 0; i < from->n; i++) {
     const ChatTemplate *item = &from->item[i];
-    if (item->additional) try(put(to, item->name, item->text, strlen(item->text), true));
+    if (item->additional)
+      try(chat_templates_put(to, item->name, item->text, strlen(item->text), true));
   }
   return GRPO_OK;
 }

@@ -10,13 +10,12 @@
 
 #include <stdbool.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "formats/json.h"
 
 typedef struct ChatTemplate {
   char *name, *text;
-  bool additional; /* a file of additional_chat_templates */
+  bool additional; /* is saved in additional_chat_templates */
 } ChatTemplate;
 
 typedef struct ChatTemplates {
@@ -28,8 +27,9 @@ const char *chat_templates_find(const ChatTemplates *t, const char *name); /* NU
 
 /* Adds those of a field chat_template; j may be NULL. */
 Status chat_templates_read(ChatTemplates *t, const Json *j);
-/* Adds a template, or replaces the one of that name. */
-Status chat_templates_put(ChatTemplates *t, const char *name, const Buf *text);
+/* Adds a template, or replaces the one of that name.  additional: see ChatTemplate. */
+Status chat_templates_put(ChatTemplates *t, const char *name, const char *text, size_t n,
+                          bool additional);
 /* Adds those of the directory additional_chat_templates beside the file `path`, if there is one. */
 Status chat_templates_load(ChatTemplates *t, const char *path);
 /* Writes that directory in the directory `dir`, if there are such templates. */

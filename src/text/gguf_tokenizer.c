@@ -400,6 +400,25 @@ static Status build(Tokenizer **out, Words *w, char **template) {
   return json ? build_from_json(out, json, n, w, &p) : build_from_words(out, w, &p);
 }
 
+/* Adds the named chat templates: tokenizer.chat_templates has their names. */
+static Status read_templates(Tokenizer *t, const Gguf *g) {
+  const GgufValue *names;
+  try(gguf_get_array(g, "tokenizer.chat_templates", GGUF_STRING, &names));
+  const char *at = names ? names->data : NULL;
+  for (uint64_t i = 0; names && i < names->count; i++) {
+    char name[128], key[192];
+    const char *s, *text = NULL;
+    size_t n, length = 0;
+    gguf_next_string(&at, &s, &n);
+    if (!n || n >= sizeof name || *s == '.' || memchr(s, '/', n)) continue; /* no file's name */
+    snprintf(name, sizeof name, "%.*s", (int)n, s);
+    snprintf(key, sizeof key, "tokenizer.chat_template.%s", name);
+    try(gguf_get_string(g, key, &text, &length, NULL));
+    if (text) try(chat_templates_put(&t->templates, name, text, length, true));
+  }
+  return GRPO_OK;
+}
+
 Status gguf_tokenizer_read(Tokenizer **out, const Gguf *g) {
   Words w = {.g = g};
   char *template = NULL;
@@ -407,6 +426,10 @@ Status gguf_tokenizer_read(Tokenizer **out, const Gguf *g) {
   Status s = gguf_tokenizer_is_in(g)
                  ? build(out, &w, &template)
                  : fail(GRPO_ENOENT, "%s: the file holds no tokenizer", g->path);
+  if (s == GRPO_OK && (s = read_templates(*out, g)) != GRPO_OK) {
+    tokenizer_free(*out);
+    *out = NULL;
+  }
   mem_free(template);
   words_free(&w);
   return s;

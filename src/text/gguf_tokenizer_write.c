@@ -242,6 +242,23 @@ static void put_special(const Tokenizer *t, const GgufTokens *model, GgufMeta *m
   gguf_put_bool(m, KEY("add_eos_token"), adds(&t->suffix, named.eos, "behind"));
 }
 
+/* The chat templates that have a name. */
+static void put_templates(const Tokenizer *t, GgufMeta *m) {
+  const ChatTemplates *all = &t->templates;
+  int n = 0;
+  for (int i = 0; i < all->n; i++) n += strcmp(all->item[i].name, "default") != 0;
+  if (n) gguf_put_array(m, "tokenizer.chat_templates", GGUF_STRING, (uint64_t)n);
+  for (int i = 0; n && i < all->n; i++)
+    if (strcmp(all->item[i].name, "default") != 0)
+      gguf_element_string(m, all->item[i].name, strlen(all->item[i].name));
+  for (int i = 0; n && i < all->n; i++) {
+    char key[300]; /* names have fewer than 256 bytes, as files have */
+    if (strcmp(all->item[i].name, "default") == 0) continue;
+    snprintf(key, sizeof key, "tokenizer.chat_template.%s", all->item[i].name);
+    put_text(m, key, all->item[i].text, strlen(all->item[i].text));
+  }
+}
+
 Status gguf_tokenizer_write(const Tokenizer *t, const GgufTokens *model, GgufMeta *m) {
   const Buf *file = &t->file[FILE_TOKENIZER];
   const char *template = tokenizer_chat_template(t);
@@ -255,6 +272,7 @@ Status gguf_tokenizer_write(const Tokenizer *t, const GgufTokens *model, GgufMet
   if (s != GRPO_OK) return err_context(s, "the tokenizer cannot be written to GGUF");
   put_special(t, model, m);
   if (template) put_text(m, "tokenizer.chat_template", template, strlen(template));
+  put_templates(t, m);
   put_text(m, "tokenizer.huggingface.json", file->data, file->len);
   return buf_status(&m->bytes);
 }

@@ -97,7 +97,7 @@ static Status read_added_file(Tokenizer *t, const Json *j) {
 static Status read_templates(Tokenizer *t, const Json *config) {
   const Buf *file = &t->file[FILE_TEMPLATE];
   if (!file->data) return chat_templates_read(&t->templates, json_get(config, "chat_template"));
-  return chat_templates_put(&t->templates, "default", file);
+  return chat_templates_put(&t->templates, "default", file->data, file->len, false);
 }
 
 /* A tokenizer_config.json with an added_tokens_decoder says all; without one the older files beside

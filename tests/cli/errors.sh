@@ -102,7 +102,7 @@ table 'a bigram that should move' 2 "${at}train\.sync_reference: moves a model; 
   'reference = "bigram", train = { kl = 0.1, sync_reference = { every = 2 } },'
 table 'windows that leave nothing' 2 "${at}grpo\.data\.text: from = 0\.5 and to = 0\.5 leave nothing of the text" '' '' \
   'train = grpo.data.text("bad.lua", { from = 0.5, to = 0.5 })'
-table 'a target that is neither a string nor ids' 2 ".*data\.target: returned a number for a row, want a string or a list of ids" \
+table 'a target that is neither a string nor ids' 2 ".*data\.target: returned a number for a row, want a string or a list of ids \(row [0-9]+ of data\.train\)" \
   'stages = { { kind = "sft" } },' '' 'train = grpo.data.list(rows), target = function() return 5 end'
 table 'no rewards' 2 ".*rewards: .*" '' ' '
 table 'a reward entry with a wrong field' 2 "${at}rewards\.r\.wieght: unknown option, did you mean 'weight'\?" '' \
@@ -187,7 +187,7 @@ table 'a broken line of data' 3 "${at}broken\.jsonl:2: not a JSON object: at col
 printf 'prompt,prompt\n1,2\n' >twice.csv
 table 'two columns of one name' 3 "${at}twice\.csv:1: two columns are named 'prompt'" '' '' 'train = grpo.data.csv("twice.csv")'
 table 'a directory for data' 3 "${at}cannot read \.: it is a directory" '' '' 'train = grpo.data.jsonl(".")'
-table 'a prompt function that raises' 2 'data\.prompt: bad\.lua:[0-9]+: pp' '' '' 'train = grpo.data.list(rows), prompt = function() error("pp") end'
+table 'a prompt function that raises' 2 'data\.prompt: bad\.lua:[0-9]+: pp \(row [0-9]+ of data\.train\)' '' '' 'train = grpo.data.list(rows), prompt = function() error("pp") end'
 sed 's/num_attention_heads = 2/num_attention_heads = 3/' good.lua >heads.lua
 refused 'a model table that cannot be' 2 'model\.config: hidden size 32 is not a multiple of 3 attention heads' run heads.lua
 table 'an empty dataset' 3 ".*data\.train: the dataset is empty.*" '' '' 'train = grpo.data.jsonl("empty.jsonl")'

@@ -145,6 +145,23 @@ describe("messages", function()
     assert.error_matches(function() tr:step() end,
       "data.prompt: .*message 1 %(role user%) has no content, want {.*} %(row 2 of data.train%)")
   end)
+  it("in a column of another name are led to", function()
+    local e = experiment_of({ "x" }, "chatml", function(t)
+      t.data.train = grpo.data.list { { conversations = { USER } } }
+    end)
+    assert.matches("write data.prompt = function%(row%) return row.conversations end", (check(e)))
+  end)
+  it("are refused as targets", function()
+    for _, target in ipairs { { role = "assistant", content = "x" },
+        { { role = "assistant", content = "x" } } } do
+      local e = experiment_of({ { USER }, { USER } }, "chatml", function(t)
+        t.data.target, t.stages = function() return target end, { { kind = "sft" } }
+      end)
+      assert.error_matches(function() trainer.new(e):step() end,
+        "data.target: returned a message for a row, want its text: the content of the answer "
+        .. "%(row 1 of data.train%)")
+    end
+  end)
   it("on which the template fails are named, also when they are held out", function()
     local e = experiment_of({ { USER } }, "{{ messages[0].content + messages[0].x }}", function(t)
       t.data.train = grpo.data.list { { prompt = { { role = "user", content = "q", x = "x" } } } }
@@ -175,6 +192,10 @@ describe("tools", function()
     silent({ { { role = "system", content = "Use calc." }, USER } }, SHOWS_ROLES, with_tool)
     silent({ { { role = "user", content = "Write calc(1) to compute." } } }, SHOWS_ROLES, with_tool)
     silent({ "You have calc. What is 1 + 1?" }, nil, with_tool)
+    silent({ "what is 1 + 1?" }, nil, function(t)
+      with_tool(t)
+      t.data.target = function() return "<<calc 1+1>>" end
+    end)
   end)
 end)
 

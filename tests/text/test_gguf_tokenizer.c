@@ -149,6 +149,7 @@ TEST(scores_decide_what_sentencepiece_merges) {
                                        "c",     "ab",  "bc",   "<0x0A>",       "<tool>", "[PAD11]"};
   static const float scores[] = {0, 0, 0, -9, -10, -11, -12, -2, -1, 0, 0, 0};
   static const int32_t types[] = {2, 3, 3, 1, 1, 1, 1, 1, 1, 6, 4, 5};
+  static const char *const templates[] = {"tool_use", "rag", "./up", ""};
   GgufMeta m = {0};
   Tokenizer *t;
   word(&m, "tokenizer.ggml.model", "llama");
@@ -160,6 +161,9 @@ TEST(scores_decide_what_sentencepiece_merges) {
   gguf_put_u32(&m, "tokenizer.ggml.bos_token_id", 1);
   gguf_put_u32(&m, "tokenizer.ggml.eos_token_id", 2);
   word(&m, "tokenizer.chat_template", "{{ messages }}");
+  strings(&m, "tokenizer.chat_templates", 4, templates);
+  word(&m, "tokenizer.chat_template.tool_use", "{{ tools }}");
+  word(&m, "tokenizer.chat_template../up", "{{ up }}");
   OK(load_meta(&m, &t));
   if (!t) return;
   IDS(t, "abc", 0, 3, 4, 8); /* bc has the better score */
@@ -168,6 +172,8 @@ TEST(scores_decide_what_sentencepiece_merges) {
   CHECK(tokenizer_size(t) == 11 && tokenizer_token(t, 11) == NULL);
   CHECK(tokenizer_is_special(t, 1) && tokenizer_is_special(t, 0) && !tokenizer_is_special(t, 10));
   CHECK_STR(tokenizer_chat_template(t), "{{ messages }}");
+  CHECK_STR(tokenizer_template(t, "tool_use"), "{{ tools }}");
+  CHECK(!tokenizer_template(t, "rag") && !tokenizer_template_name(t, 2));
   tokenizer_free(t);
 }
 

@@ -47,6 +47,10 @@ local command = {
       .. "data.max_prompt_tokens, of rows that repeat a prompt, and of rewards that give nil for a "
       .. "row's own answer. Steps are tried with the rows that have no fault. Further notes say "
       .. "what sampling.top_p, top_k, min_p and repetition_penalty mean for training.",
+    "Prompts that may not be what was meant are findings: a plain string for a model with a chat "
+      .. "template, two begin tokens, a last message of the assistant behind which the model "
+      .. "begins another one, and messages, tools or model.chat_template_kwargs that the template "
+      .. "does not show.",
     "Every schedule is evaluated over its whole stage: a value that its option cannot have, and a "
       .. "warm-up that the stage has no time for, are findings.",
     "A reward is reported as a finding if it answers differently when it is called again or in "

@@ -6,6 +6,7 @@
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local gold = require "grpo.data_checks.gold"
+local options = require "grpo.options"
 local scan = require "grpo.data_checks.scan"
 local scoring = require "grpo.train.scoring"
 local sorted_pairs = require "grpo.base.sorted"
@@ -148,7 +149,9 @@ end
 local function both_datasets(job, out, findings)
   local config = job.config
   local train = one_dataset(job, "train", out, findings)
-  for _, text in ipairs(train.of_all or {}) do findings[#findings + 1] = text end
+  for _, text in ipairs(train.of_all or {}) do
+    if not options.among(text, findings) then findings[#findings + 1] = text end
+  end
   job.unusable = { train = train.unusable }
   if not config.data.eval then return end
   local eval = one_dataset(job, "eval", out, findings)

@@ -26,14 +26,17 @@ local function trimmed(text) return spaces.rstrip(spaces.lstrip(text)) end
 -- ---- one row -----------------------------------------------------------------------------------
 
 local MARK = "@@text@@"
+local around = setmetatable({}, { __mode = "k" }) -- [options] = what around_user returns of them
 
 -- Returns what the template writes before and behind a text of the user; nil if it cannot be asked.
 local function around_user(config, tokenizer)
-  local ok, text = errors.try(turns.rendered, config, tokenizer,
-    { { role = "user", content = MARK } }, true)
-  local from, to = (ok and text or ""):find(MARK, 1, true)
-  if not from then return nil end
-  return trimmed(text:sub(1, from - 1)), trimmed(text:sub(to + 1))
+  if not around[config] then
+    local ok, text = errors.try(turns.rendered, config, tokenizer,
+      { { role = "user", content = MARK } }, true)
+    local from, to = (ok and text or ""):find(MARK, 1, true)
+    around[config] = from and { trimmed(text:sub(1, from - 1)), trimmed(text:sub(to + 1)) } or {}
+  end
+  return table.unpack(around[config])
 end
 
 -- Is a text already rendered: does it hold special tokens, or what the template writes behind the
@@ -166,6 +169,8 @@ local function hidden_tools(config, tokenizer, prompt)
   if prompt.messages then
     local ok, without = errors.try(turns.rendered, config, tokenizer, prompt.messages, true, true)
     if not ok or without ~= prompt.text then return nil end
+  elseif config.data.target then
+    return nil -- demonstrations may show them
   end
   local names = {}
   for _, tool in ipairs(turns.tools(config)) do

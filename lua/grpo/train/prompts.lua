@@ -68,8 +68,15 @@ local function described(v)
   return next(v) == nil and "an empty list" or "a table without a first item"
 end
 
--- The fields of a row without a prompt: " (it has answer, question)".
+-- Says what a row without a prompt has: messages, which data.prompt may give, or else its fields:
+-- " (it has answer, question)".
 local function fields_of(row)
+  for _, name in ipairs { "messages", "conversations", "conversation" } do
+    if type(row) == "table" and type(row[name]) == "table" then
+      return (", which has %s; write data.prompt = function(row) return row.%s end, without the "
+        .. "answer, which is for data.target;"):format(name, name)
+    end
+  end
   local names = {}
   for name in pairs(type(row) == "table" and row or {}) do names[#names + 1] = tostring(name) end
   table.sort(names)
@@ -141,17 +148,23 @@ function prompts.render(config, tokenizer, row, number, held_out)
     observation = observation }
 end
 
--- The prompt of row i of data.train or data.eval; an error names the row.  number: as for render.
-function prompts.of_row(config, tokenizer, row, i, number, held_out)
-  local made = table.pack(core.protected(row_random.during, config, "prompt", number, held_out,
-    prompts.render, config, tokenizer, row, number, held_out))
-  if made[1] then return made[2] end
+-- f(config, tokenizer, row, ...), which makes "prompt" or "target" of row i of data.train or
+-- data.eval; an error names the row.  number: as for render.
+local function of_row(what, f, config, tokenizer, row, i, number, held_out)
+  local made = table.pack(core.protected(row_random.during, config, what, number, held_out, f,
+    config, tokenizer, row, number, held_out))
+  if made[1] then return table.unpack(made, 2, made.n) end
   local err = made[2]
   if type(err) ~= "table" or err.fatal or err.code == "ENOMEM" or not i then error(err, 0) end
   local named = core.error(err.code, ("%s (row %d of data.%s)"):format(tostring(err), i,
     held_out and "eval" or "train"))
   named.traceback = err.traceback
   error(named, 0)
+end
+
+-- The prompt of row i of data.train or data.eval.
+function prompts.of_row(config, tokenizer, row, i, number, held_out)
+  return of_row("prompt", prompts.render, config, tokenizer, row, i, number, held_out)
 end
 
 -- True when the prompt may be used; truncates or raises as data.too_long says, counting in
@@ -189,6 +202,10 @@ function prompts.target(config, tokenizer, row)
   if type(parts) ~= "table" then
     complain(config, "data.target", "returned a %s for a row, want a string or a list of ids",
       type(target))
+  end
+  if parts.role or type(parts[1]) == "table" and parts[1].role then
+    complain(config, "data.target", "returned a message for a row, want its text: the content of "
+      .. "the answer")
   end
   local ids, mask = {}, {}
   for i, part in ipairs(parts) do
@@ -282,8 +299,8 @@ function Source:next()
       if index then
         self.chosen[#self.chosen + 1] = { index = index > 0 and index or nil, row = row }
       end
-      prompt.target, prompt.target_mask = row_random.during(self.config, "target", number, false,
-        prompts.target, self.config, self.tokenizer, row)
+      prompt.target, prompt.target_mask = of_row("target", prompts.target, self.config,
+        self.tokenizer, row, place > 0 and place or nil, number, false)
       return prompt
     end
   end
