@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "model/config_check.h"
 #include "model/config_fields.h"
+#include "model/config_keys.h"
 #include "model/config_rope.h"
 
 /* ---- fields ------------------------------------------------------------------------- */
@@ -307,6 +308,7 @@ Status config_read(Config *out, const Json *j, const char *what) {
   try(read_special(&c, j, what));
   if (text != j) try(read_special(&c, text, what));
   try(config_check(&c, what));
+  try(config_check_keys(&c, text, what));
   *out = c;
   return GRPO_OK;
 }

@@ -1,4 +1,5 @@
 /* config.json in its variants, and what is refused by name. */
+#include "base/log.h"
 #include "model/config_write.h"
 #include "model/modeltest.h"
 
@@ -131,6 +132,91 @@ TEST(end_tokens_are_a_number_a_list_or_null) {
   CHECK(c.num_eos == 2 && config_is_eos(&c, 9) && !config_is_eos(&c, 4) && c.pad_token_id == 4);
   REQUIRE(parse("{\"model_type\":\"llama\",\"eos_token_id\":null,\"unknown\":{\"a\":[1]}}", &c));
   CHECK(c.num_eos == 0 && !config_is_eos(&c, -1));
+}
+
+/* ---- keys that a family has no use for ------------------------------------------------- */
+
+static char noted[400];
+static void keep_note(void *user, LogLevel level, const char *message) {
+  (void)user, (void)level;
+  snprintf(noted, sizeof noted, "%s", message);
+}
+
+static Status parse_with(const char *type, const char *key_and_value) {
+  Config c;
+  return parse(
+      test_path("{\"model_type\":\"%s\",\"n_routed_experts\":null,%s}", type, key_and_value), &c);
+}
+
+TEST(keys_that_change_the_result_are_refused) {
+  static const char *const keys[] = {"\"logits_scaling\":8",
+                                     "\"embedding_multiplier\":12",
+                                     "\"attention_multiplier\":0.01",
+                                     "\"residual_multiplier\":0.22",
+                                     "\"no_rope_layers\":[1,1,0]",
+                                     "\"no_rope_layer_interval\":4",
+                                     "\"scale_emb\":12",
+                                     "\"mlp_multipliers\":[1,0.5]",
+                                     "\"clip_qkv\":8",
+                                     "\"use_qk_norm\":true",
+                                     "\"rotary_dim\":32",
+                                     "\"alibi\":true",
+                                     "\"num_local_experts\":8",
+                                     "\"attention_chunk_size\":8192",
+                                     "\"attn_output_gate\":true",
+                                     "\"logit_scale\":0.0625",
+                                     "\"output_logit_soft_cap\":30",
+                                     "\"residual_multiplier\":0",
+                                     "\"rope_interleave\":true",
+                                     "\"layer_norm_type\":\"low_precision\"",
+                                     "\"embedding_scale_by\":2",
+                                     "\"qkv_bias_of_others\":true"};
+  static const char *const types[] = {"llama",       "mistral", "qwen2", "qwen3",      "gemma2",
+                                      "gemma3_text", "gpt2",    "phi3",  "deepseek_v2"};
+  for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+      const Status s = parse_with(types[t], keys[i]);
+      if (s != GRPO_EFORMAT || !strstr(err_message(), "it changes the result and is not computed"))
+        test_fail(__FILE__, __LINE__, "%s: %s: %s", types[t], keys[i],
+                  s ? err_message() : "accepted");
+    }
+  Config c;
+  CHECK(parse("{\"model_type\":\"llama\",\"logits_scaling\":8}", &c) == GRPO_EFORMAT);
+  CHECK(strstr(err_message(), "logits_scaling: it changes the result and is not computed for llama "
+                              "models"));
+  CHECK(parse_with("mistral", "\"attention_bias\":true") == GRPO_EFORMAT);
+  CHECK(parse_with("gpt2", "\"moe_intermediate_size\":64") == GRPO_EFORMAT);
+}
+
+TEST(values_that_are_not_used_are_fine) {
+  static const char *const fine[] = {
+      "\"logits_scaling\":1,\"embedding_multiplier\":1.0,\"residual_multiplier\":null",
+      "\"no_rope_layers\":[1,1,1],\"no_rope_layer_interval\":0,\"attn_output_gate\":false",
+      "\"mlp_multipliers\":[1.0,1.0],\"num_local_experts\":0,\"clip_qkv\":null",
+      "\"position_embedding_type\":\"rope\",\"layer_norm_type\":\"\",\"per_layer_config\":{}",
+      "\"torch_dtype\":\"float32\",\"use_cache\":true,\"pad_token_id\":3,\"architectures\":[\"X\"],"
+      "\"auto_map\":{\"AutoModel\":\"x.y\"},\"transformers_version\":\"4.51\",\"_name_or_path\":"
+      "\"a/b\",\"attention_dropout\":0.1,\"resid_pdrop\":0.1,\"router_aux_loss_coef\":0.01,"
+      "\"initializer_range\":0.02,\"id2label\":{\"0\":\"a\"},\"unsloth_fixed\":true,"
+      "\"image_token_index\":7,\"_attn_implementation_autoset\":true,\"pretraining_tp\":2,"
+      "\"repetition_penalty\":1.1,\"cache_implementation\":\"hybrid\",\"max_length\":20"};
+  log_set_sink(keep_note, NULL);
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+    if (parse_with("llama", fine[i]) || parse_with("gemma2", fine[i]) ||
+        parse_with("gpt2", fine[i]))
+      test_fail(__FILE__, __LINE__, "%s: %s", fine[i], err_message());
+    CHECK_STR(noted, "");
+  }
+  CHECK(parse_with("qwen2", "\"attention_bias\":true,\"use_mrope\":false") == GRPO_OK);
+  CHECK(parse_with("deepseek_v2", "\"moe_intermediate_size\":64,\"topk_method\":\"greedy\"") ==
+        GRPO_OK);
+  CHECK_STR(noted, "");
+  CHECK(parse_with("llama", "\"hiden_size\":64,\"a\":\"b\"") == GRPO_OK);
+  CHECK(strstr(noted, "not known for llama models and ignored: hiden_size, a"));
+  noted[0] = 0;
+  CHECK(parse_with("llama", "\"hiden_size\":64,\"a\":\"b\"") == GRPO_OK); /* said already */
+  CHECK_STR(noted, "");
+  log_set_sink(NULL, NULL);
 }
 
 static const char *const refused[][2] = {
