@@ -64,8 +64,8 @@ local function has_lost_its_end(file, path, first, stop)
 end
 
 -- Returns where the file ends when it is cut; unreadable lines in the part that was looked at,
--- { first =, stop = } from the last one to the first; and the step and the number of the last row
--- that stays.
+-- { first =, stop = } from the last one to the first; the step and the number of the last row that
+-- stays; and how many rows of step `last` are cut, where `rows` says how many of them stay.
 local function place_to_cut(file, path, size, last, rows)
   local next_end = line_ends(file, path, size)
   local stop = next_end() or 0
@@ -94,7 +94,8 @@ local function place_to_cut(file, path, size, last, rows)
   for _, line in ipairs(unreadable) do
     if line.stop == place then place = line.first end
   end
-  return place, unreadable, #of_last > 0 and (rows or 0) > 0 and last or kept, numbers[place]
+  return place, unreadable, #of_last > 0 and (rows or 0) > 0 and last or kept, numbers[place],
+    math.max(0, #of_last - (rows or 0))
 end
 
 -- ---- unreadable lines -----------------------------------------------------------------------
@@ -144,13 +145,14 @@ end
 -- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
 -- the first `rows` ones (nil: none of them), and an incomplete last line.  Lines that cannot be
 -- read are moved to PATH.damaged if they stand behind the rows that stay.  Returns sentences about
--- lines that were not as they should be, how many bytes stay, and step and number of the last row.
+-- lines that were not as they should be, how many bytes stay, step and number of the last row, and,
+-- with `rows`, how many rows of step `last` were removed.
 return function(path, last, rows)
-  if not fs.exists(path) then return {}, 0, nil, 0 end
+  if not fs.exists(path) then return {}, 0, nil, 0, 0 end
   local file <close> = must(io.open(path, "rb"))
   file:setvbuf("no") -- rows are read exactly
   local size = file:seek("end")
-  local place, unreadable, kept, number = place_to_cut(file, path, size, last, rows)
+  local place, unreadable, kept, number, of_last = place_to_cut(file, path, size, last, rows)
   local remarks = {}
   if #unreadable > 0 then
     remarks[1] = said(file, path, unreadable, put_aside(file, path, place, unreadable))
@@ -160,5 +162,5 @@ return function(path, last, rows)
     remarks[#remarks + 1] = path:match("[^/]+$") .. ": the last line is incomplete and was cut"
   end
   if place < size then must(fs.truncate(path, place)) end
-  return remarks, place, kept, number
+  return remarks, place, kept, number, of_last
 end

@@ -407,9 +407,11 @@ end
 -- Removes the rows that a resumed run will write again.  last_step: that of the checkpoint from
 -- which it resumes, -1 without one.  evaluations: how many of that step it knows of.
 function Run:cut_logs(last_step, evaluations)
+  self.last_kept = last_step
   for _, name in ipairs(logs) do
     local log = self.log[name]
-    local whole = log:cut(last_step, name == "eval" and evaluations or nil)
+    local whole, repeated = log:cut(last_step, name == "eval" and evaluations or nil)
+    if name == "eval" then self.repeated = repeated end
     if name == "metrics" and whole and last_step > 0 and log.step ~= last_step then
       self:remark(("metrics.jsonl %s, but the checkpoint is of step %d: rows are missing, and stay "
         .. "so unless the file is restored from a copy"):format(log.step
@@ -453,15 +455,36 @@ function Run:shown(text)
   self.output:put(text .. "\n")
 end
 
-function Run:scalars(step, metrics)
-  if not self.events then
-    self:check_place()
-    local path = ("%s/events.out.tfevents.%d.%s.%d")
-      :format(self.dir, math.floor(core.wall()), core.hostname(), core.getpid())
-    self.events = must(fs.append(path))
-    self.events:put(tensorboard.header(core.wall()))
+-- Opens a file of TensorBoard's events.  It reads a run's files in the order of their names.
+local function open_events(run)
+  run:check_place()
+  local time = math.floor(core.wall())
+  for _, name in ipairs(must(fs.list(run.dir))) do
+    local before = name:match("^events%.out%.tfevents%.(%d+)%.")
+    time = math.max(time, before and tonumber(before) + 1 or 0)
   end
+  local writer = must(fs.append(("%s/events.out.tfevents.%d.%s.%d"):format(run.dir, time,
+    core.hostname(), core.getpid())))
+  writer:put(tensorboard.header(core.wall()))
+  if run.last_kept then writer:put(tensorboard.restart(core.wall(), run.last_kept + 1)) end
+  return writer
+end
+
+function Run:scalars(step, metrics)
+  self.events = self.events or open_events(self)
   self.events:put(tensorboard.scalars(core.wall(), step, metrics))
+end
+
+-- The numbers of an evaluation.  TensorBoard has those already of one that a resumed run repeats at
+-- the step where it begins, and the stage of the step.
+function Run:evaluation_scalars(step, row)
+  if step == self.last_kept and self.repeated > 0 then
+    self.repeated = self.repeated - 1
+    return
+  end
+  local numbers = {}
+  for name, value in pairs(row) do numbers[name] = name ~= "stage" and value or nil end
+  self:scalars(step, numbers)
 end
 
 function Run:event_text(step, name, s)

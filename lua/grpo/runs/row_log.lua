@@ -100,13 +100,13 @@ end
 -- Removes the rows that a resumed run will write again: those of steps after `last_step`, and those
 -- of last_step after the first `rows` ones (nil: none of them).  Where nothing stays of the file,
 -- the segment before it becomes the file again, so that files end where they do in a run that did
--- not die.  Returns whether all that stays can be read.
+-- not die.  Returns whether all that stays can be read, and how many rows of last_step were removed.
 function Log:cut(last_step, rows)
-  local run, name, whole = self.run, self.name, true
+  local run, name, whole, removed = self.run, self.name, true, 0
   recover(self)
   while true do
-    local remarks, left, step, number = cut_log(path_of(self), last_step, rows)
-    self.step, self.number = step, number
+    local remarks, left, step, number, of_last = cut_log(path_of(self), last_step, rows)
+    self.step, self.number, removed = step, number, removed + of_last
     for _, line in ipairs(remarks) do run:remark(line) end
     whole = whole and #remarks == 0
     local numbers = segments.numbers(run.dir, name)
@@ -116,7 +116,7 @@ function Log:cut(last_step, rows)
     must(fs.rename(path_of(self, newest), path_of(self)))
   end
   open(self)
-  return whole
+  return whole, removed
 end
 
 return row_log

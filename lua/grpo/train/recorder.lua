@@ -134,7 +134,7 @@ function Recorder:evaluation(report)
   if run then
     local row = without_completions(report)
     run:append("eval", row, tr.settings.log)
-    if tr.settings.log.tensorboard then run:scalars(tr.step_count, row) end
+    if tr.settings.log.tensorboard then run:evaluation_scalars(tr.step_count, row) end
   end
   local config, stage = tr.settings, tr.stage
   self:advise(self.detector:evaluation(report, { entries = config.reward_entries,
