@@ -143,6 +143,11 @@ $(BUILD)/obj/%.o: src/%.c | need
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) $(KERNFLAGS) $(DEFS) -c $< -o $@
 
 $(BUILD)/obj/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
+# a file that changes when the commit does: runs write the commit down
+$(BUILD)/obj/base/version.o: $(BUILD)/commit
+$(BUILD)/commit: need
+	@mkdir -p $(@D)
+	@tools/source-commit | cmp -s - $@ || tools/source-commit >$@
 
 define layer_rule
 $(BUILD)/lib$(1).a: $(call objs_of,$(1))

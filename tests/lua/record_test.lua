@@ -108,10 +108,7 @@ local readers = {
   ends = function(dir) run_diff.ends(history.open(dir), history.open(dir)) end,
   changed = function(dir)
     local run = rundir.open(dir)
-    local ok, err = pcall(function()
-      inputs.changed(dir)
-      run:other_kernels()
-    end)
+    local ok, err = pcall(inputs.changed, dir)
     run:close()
     if not ok then error(err, 0) end
   end,

@@ -81,6 +81,28 @@ local function outcomes_part(sources)
   return '<div id="outcome">' .. table.concat(out) .. "</div>"
 end
 
+-- A fact of the environment, which resumes may have changed: "avx2; generic from step 5".
+-- text_of: of a table of such facts.
+local function fact_over_time(run, text_of)
+  local facts, parts = {}, {}
+  for name, value in pairs(run.env) do facts[name] = value end
+  parts[1] = text_of(facts)
+  local last = parts[1]
+  for _, e in history.rows(run.dir, "events") do
+    for name, value in pairs(e.kind == "environment" and e.facts or {}) do facts[name] = value end
+    local now = text_of(facts)
+    if now ~= last then parts[#parts + 1] = ("%s from step %d"):format(now, e.step + 1) end
+    last = now
+  end
+  return parts[1] and table.concat(parts, "; ") or false
+end
+
+local function kernels_of(env) return env.kernels and value_text(env.kernels) end
+
+local function version_of(env)
+  return env.version and ("%s (%s)"):format(env.version, tostring(env.commit))
+end
+
 -- Returns the facts of a run as a list of { name, text }.
 local function facts_of(source)
   local run, last = source.run, source.metrics.last or {}
@@ -101,8 +123,7 @@ local function facts_of(source)
     { "peak memory", last["memory/peak_bytes"]
       and ("%.0f MiB"):format(last["memory/peak_bytes"] / 2 ^ 20) },
     { "seed", env.seed or false }, { "threads", env.threads or false },
-    { "kernels", env.kernels or false },
-    { "version", env.version and ("%s (%s)"):format(env.version, tostring(env.commit)) },
+    { "kernels", fact_over_time(run, kernels_of) }, { "version", fact_over_time(run, version_of) },
   }
   for _, row in ipairs(rows) do row[2] = row[2] and value_text(row[2]) end
   return rows

@@ -392,16 +392,6 @@ function rundir.open(dir, force)
   return run
 end
 
--- Returns a sentence if the kernels are not those that the run began with, so that bits will
--- differ, or nil.
-function Run:other_kernels()
-  local before, now = (rundir.read(self.dir, "env") or {}).kernels, core.version().kernels
-  if before and before ~= now then
-    return ("kernels are %s, the run began with %s: values stay close, bits differ")
-      :format(now, before)
-  end
-end
-
 -- ---- logs ------------------------------------------------------------------------
 
 -- Removes the rows that a resumed run will write again.  last_step: that of the checkpoint from

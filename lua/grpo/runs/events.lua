@@ -11,6 +11,8 @@
 --   options   words            option=value on the command line of a resume: they are laid over the
 --                              script when it is loaded (events.words), so here only over sessions
 --   inputs    changed          what `grpo run --resume --force` took although it had changed
+--   environment  changed, facts  a resume by another build, or with other kernels or libraries: the
+--                              facts as env.json names them
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -83,6 +85,8 @@ end
 
 -- The files are read when the script is loaded.
 function apply.inputs() end
+
+function apply.environment() end
 
 function apply.evaluate(tr)
   tr:run_evaluation("attached")
@@ -269,6 +273,47 @@ function events.take_inputs(directory, step, stage, changed)
   local ok, message = fs.write(file, contents(file) .. sums.line(e))
   if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
   directory:note(("changed at step %d: inputs %s (--force)"):format(step, events.about(e)))
+end
+
+-- The facts of core.version that decide about the bits of a run.
+local facts = { "version", "commit", "kernels", "blas", "libc", "lua", "pcre2" }
+
+-- Returns the facts that are others now than in `before`, and sentences about them.
+-- Runs of older versions do not have all of them.
+local function other_facts(before)
+  local now, changed, list = core.version(), {}, {}
+  for _, name in ipairs(facts) do
+    if before[name] and now[name] ~= before[name] then
+      changed[name] = now[name]
+      list[#list + 1] = ("%s %s (before: %s)"):format(name, now[name], before[name])
+    end
+  end
+  return changed, list
+end
+
+-- Records that a run is resumed at `step` of `stage` in another environment than that in which it
+-- has trained until there.
+function events.take_environment(directory, step, stage)
+  local file, kept = path_in(directory.dir), {}
+  local before = schema.read(directory.dir .. "/env.json", schema.shapes.env) or {}
+  local all = read(file)
+  for _, one in ipairs(all) do
+    local e, line = one[1], one[2]
+    local is_environment = e.kind == "environment"
+    if not is_environment or e.step < step then kept[#kept + 1] = line .. "\n" end
+    for name, value in pairs(is_environment and e.step < step and e.facts or {}) do
+      before[name] = value
+    end
+  end
+  local now, changed = other_facts(before)
+  if #changed == 0 and #kept == #all then return end
+  local e = { kind = "environment", changed = changed, facts = now, step = step, stage = stage }
+  if #changed > 0 then kept[#kept + 1] = sums.line(e) end
+  local ok, message = fs.write(file, table.concat(kept))
+  if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
+  if #changed == 0 then return end
+  directory:remark(("changed at step %d: environment %s; values stay close, but bits may differ")
+    :format(step, events.about(e)))
 end
 
 -- Before a step: what was recorded at this point, or before it in this stage, and has not been

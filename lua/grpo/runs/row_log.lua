@@ -100,7 +100,7 @@ end
 -- Removes the rows that a resumed run will write again: those of steps after `last_step`, and those
 -- of last_step after the first `rows` ones (nil: none of them).  Where nothing stays of the file,
 -- the segment before it becomes the file again, so that files end where they do in a run that did
--- not die.  Returns whether all that stays can be read, and how many rows of last_step were removed.
+-- not die.  Returns whether all that stays can be read, and how many rows of last_step are gone.
 function Log:cut(last_step, rows)
   local run, name, whole, removed = self.run, self.name, true, 0
   recover(self)

@@ -147,6 +147,7 @@ schema.events = {
   reload = object { source = "text", files = list("text", true) },
   options = object { words = list(word) },
   inputs = object { changed = list "text" },
+  environment = object { changed = list "text", facts = map "text" },
 }
 
 -- ---- checking -----------------------------------------------------------------------------------

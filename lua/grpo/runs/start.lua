@@ -262,6 +262,7 @@ local function resume(request, directory)
       keep_files(directory)
     end
     local stage, words = saved and saved.stage or 1, request.overrides or {}
+    events.take_environment(directory, at, stage)
     if forced then events.take_files(directory, at, stage, forced) end
     if #directory.forced > 0 then events.take_inputs(directory, at, stage, directory.forced) end
     if #words > 0 then events.take_options(directory, at, stage, words) end

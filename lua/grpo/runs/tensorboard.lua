@@ -36,7 +36,7 @@ function tensorboard.header(wall_time)
   return tensorboard.record(field_double(1, wall_time) .. field_bytes(3, "brain.Event:2"))
 end
 
--- Returns the event of a run that begins again at `step`: readers forget what they have read of this
+-- Returns the event of a run that begins again at `step`: readers forget what they have of this
 -- step and of later ones.
 function tensorboard.restart(wall_time, step)
   return tensorboard.record(field_double(1, wall_time) .. field_int(2, step)

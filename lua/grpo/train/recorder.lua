@@ -51,7 +51,7 @@ function Recorder:begin()
   local tr = self.tr
   local lines = facts_of_model(tr)
   if tr.resumed then
-    lines = { tr.directory and tr.directory:other_kernels() }
+    lines = {}
     self.course:add(tr.step_count, tr.metrics)
   end
   say_resumed(tr)

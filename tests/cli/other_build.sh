@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# A resume by other kernels or another build is an event, which diff and report read.  TAP on stdout.
+# shellcheck source=tests/cli/lib/tiny.bash
+. "$(dirname "$0")/lib/tiny.bash"
+native=$("$GRPO" --version | sed -nE 's/^kernels: ([a-z0-9]+);.*/\1/p')
+commit=$("$GRPO" --version | sed -nE '1s/.*\(([^)]*)\).*/\1/p')
+GRPO_CPU=generic "$GRPO" --version >/dev/null 2>&1 && [ "$native" != generic ] && [ -n "$commit" ] \
+  || { echo "1..0 # SKIP this machine has one kind of kernels"; exit 0; }
+
+experiment exp.lua 'train = { steps = 8, prompts_per_step = 2 }, checkpoint = { every = 2, keep = 9 }'
+begun() { "$GRPO" run exp.lua --quiet --as "$1" --steps "$2" </dev/null >out 2>err || show err; }
+# resumed NAME KERNELS [ARGUMENT...]
+resumed() { GRPO_CPU=$2 "$GRPO" run --resume="runs/$1" --quiet "${@:3}" </dev/null >out 2>err || show err; }
+events() { grep -oE '"changed": \["[^]]*\]|"step": [0-9]+' "runs/$1/events.jsonl" 2>/dev/null | tr '\n' ' '; }
+begun ref 8
+
+begun k 4; resumed k generic --steps 6; resumed k generic
+result "other kernels are an event once, not at each resume" \
+  "$([ "$(events k)" = "\"changed\": [\"kernels generic (before: $native)\"] \"step\": 4 " ] || events k)"
+"$GRPO" diff ref k >out 2>err
+result "diff names them, and does not call the environment the same" \
+  "$(grep -qx "changed at step 4: environment kernels generic (before: $native), only in k" out && ! grep -q '^same options' out || show out err)"
+"$GRPO" report k >out 2>err
+result "report names both" "$(grep -qF "<td>kernels</td><td>$native; generic from step 5</td>" runs/k/report.html || { grep -o 'kernels</td>[^/]*/td>' runs/k/report.html; cat err; })"
+result "env.json has those of the beginning" "$(grep -q "\"kernels\": \"$native\"" runs/k/env.json || show runs/k/env.json)"
+"$GRPO" replay k 4 --regenerate --count 0 >out 2>err
+result "a step before that is sampled again, the same" "$(grep -q '^8 of 8 completions are the same again$' out || show out err)"
+
+begun back 4; resumed back generic --steps 6; resumed back "$native"
+result "a return to the first ones is an event, too" "$(grep -q "kernels $native (before: generic).*\"step\": 6" runs/back/events.jsonl || events back)"
+begun undone 4; resumed undone generic --steps 6; rm -r runs/undone/checkpoints/step-000006; resumed undone "$native"
+result "steps that are made again by the first ones leave no event" "$([ -z "$(events undone)" ] || events undone)"
+
+begun b 4; sed -i -E "s/\"commit\": \"[^\"]*\"/\"commit\": \"0123456789ab\"/" runs/b/env.json && unsummed runs/b
+resumed b "$native"
+result "another build is an event, and said" \
+  "$([ "$(events b)" = "\"changed\": [\"commit $commit (before: 0123456789ab)\"] \"step\": 4 " ] && grep -q "note: changed at step 4: environment commit $commit" err || { events b; show err; })"
+"$GRPO" report b >out 2>err
+result "report names both builds" "$(grep -qE "\(0123456789ab\); [^<]* \($commit\) from step 5</td>" runs/b/report.html || { grep -o 'version</td>[^/]*/td>' runs/b/report.html; cat err; })"
+begun old 4; sed -i -E '/"(commit|libc|kernels)": /d' runs/old/env.json && unsummed runs/old; resumed old generic
+result "a run of an older version, which does not know what it was, has none" "$(events old)"
+finish
