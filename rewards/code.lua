@@ -35,7 +35,7 @@ function join.sh(test, mark)
 rm -f -- "$0"
 . ./completion.sh
 trap - EXIT
-unset -f test true false printf
+unset -f test [ true false printf
 set -e
 %s
 printf "\n%%s\n" %s

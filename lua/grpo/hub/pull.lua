@@ -127,7 +127,10 @@ local function link(snapshot, file)
   local target = up .. "blobs/" .. file.sum
   if fs.readlink(path) == target then return end
   must(fs.mkdirs(path:match("^(.*)/")))
-  must(fs.link(target, path))
+  local ok, message, code = fs.link(target, path)
+  if ok then return end
+  errors.raise_plain(code, code == "EARG" and "%s; set HF_HUB_CACHE to a directory that has them"
+    or "%s", message)
 end
 
 -- Makes the snapshot of the selected files.  One that was there gets what it lacks, file by file.
