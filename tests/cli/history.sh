@@ -121,6 +121,20 @@ result "numbers that differ are shown in as many digits as tell them apart" \
     && grep -qE '^  kl +0\.12345678 +0\.123456781$' out && grep -qE '^  reward +0\.5 +0\.5$' out || show out err)"
 "$GRPO" diff exp-001 exp-003 --json >out 2>err
 result "--json: one object" "$([ "$(wc -l <out)" = 1 ] && grep -q '"common_steps": 6' out || show out err)"
+experiment graded.lua 'eval = { every = 2 }, train = { steps = 3, prompts_per_step = 2, lr = 1e-2 }, checkpoint = { every = 1 }' \
+  '{ name = "place", fn = function(_, _, c) return c.index == tonumber(grpo.args.place) end }' \
+  'train = grpo.data.list(rows), eval = grpo.data.list { rows[1] }'
+sed -i 's/, max_new_tokens = 6/&, top_k = 1/' graded.lua
+for place in 1 2; do "$GRPO" run graded.lua --arg place=$place --quiet --as graded$place --steps 3 >out 2>err || show err; done
+"$GRPO" diff graded1 graded2 >out 2>err
+result "equal texts with other rewards are not called equal completions" \
+  "$(grep -qx 'completions: the same texts on all 3 common steps' out && grep -qE '^rewards: differ from step 1, prompt 1 \([0-9+=]+\), completion 1: advantage [-0-9.]+ / [-0-9.]+, reward 1 / 0, rewards.place 1 / 0$' out || show out err)"
+"$GRPO" run graded.lua --arg place=1 --quiet --as stale --steps 2 >/dev/null 2>&1
+result "an evaluation of the last step needs no step" "$("$GRPO" runs >out 2>err; grep '^stale ' out | grep -q 'accuracy [0-9.]*$' || show out err)"
+"$GRPO" run --resume=runs/stale --quiet eval.every=0 train.steps=4 --steps 3 >/dev/null 2>&1
+result "one of an earlier step is listed with it" "$("$GRPO" runs >out 2>err; grep '^stale ' out | grep -q 'accuracy [0-9.]* (of step 2)$' || show out err)"
+"$GRPO" diff graded1 stale >out 2>err
+result "and diff has its step" "$(grep -qE '^  eval/accuracy +[0-9.]+ +[0-9.]+ \(step 2\)$' out || show out err)"
 refused "one run is not enough" 2 "diff: RUN is missing" diff exp-001
 cp -r $run odd && echo '[1,2]' >odd/run.json
 refused "a run.json that describes no run" 3 "odd/run.json: is [1, 2], want an object" report odd

@@ -176,6 +176,65 @@ describe("diff", function()
     end)
   end)
 
+  it("names the first completion of the same text that is judged in another way", function()
+    with_two(function(a, b)
+      local function judged()
+        local rows = completions()
+        for i, c in ipairs(rows) do
+          c.rewards, c.reward, c.advantage = { right = i % 2, late = core.json_null }, i % 2, 0.5
+        end
+        return rows
+      end
+      local function found(rows)
+        write_rows(b, "completions", rows)
+        return run_diff.completions(history.open(a), history.open(b))
+      end
+      write_rows(a, "completions", judged())
+      local text, common, first = found(judged())
+      assert.same({ nil, 3, nil }, { text, common, first })
+      for i, c in ipairs(judged()) do
+        for name, change in pairs {
+          reward = function(row) row.reward = 7 end,
+          advantage = function(row) row.advantage = core.json_null end,
+          finish = function(row) row.finish = "length" end,
+          ["rewards.right"] = function(row) row.rewards.right = nil end,
+          ["rewards.late"] = function(row) row.rewards.late = 0 end,
+          ["rewards.new"] = function(row) row.rewards.new = 1 end,
+        } do
+          local rows = judged()
+          change(rows[i])
+          if i < 12 then rows[12].reward = 8 end -- not the first
+          text, common, first = found(rows)
+          assert.same({ nil, 3 }, { text, common })
+          assert.same({ c.step, c.prompt_index, c.index, name },
+            { first.step, first.prompt_index, first.index, first.names[1].name })
+        end
+      end
+      local rows = judged()
+      rows[3].reward, rows[6].text, rows[9].reward = 7, "else", 7
+      text, common, first = found(rows)
+      assert.same({ 2, 2, 1, 3 }, { text.step, common, first.step, 3 })
+      rows[3].reward = 1
+      text, common, first = found(rows)
+      assert.same({ 2, 2 }, { text.step, common })
+      assert.is_nil(first)
+    end)
+  end)
+
+  it("gives the step of an evaluation that is not of the last one", function()
+    with_two(function(a, b)
+      write_rows(a, "eval", { { step = 1, ["eval/accuracy"] = 0.5 } })
+      write_rows(b, "eval", { { step = 1, ["eval/accuracy"] = 0.5 },
+        { step = 3, ["eval/accuracy"] = 0.75 } })
+      local last = {}
+      for _, row in ipairs(run_diff.ends(history.open(a), history.open(b))) do
+        last[row.name] = row
+      end
+      assert.same({ name = "eval/accuracy", a = 0.5, b = 0.75, a_step = 1 }, last["eval/accuracy"])
+      assert.is_nil(last.reward.a_step)
+    end)
+  end)
+
   it("leaves out the step that a training run is writing", function()
     with_two(function(a, b)
       local rows = completions()

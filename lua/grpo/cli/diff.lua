@@ -13,8 +13,9 @@ local command = {
     "Compares two runs. It shows what differs of the options of their stages, of arguments, input "
       .. "files, environments, sources and later changes; the first step whose metrics differ "
       .. "(times and memory are not compared); the first completion that differs and at which "
-      .. "token; and the results side by side: means of the last ten steps, and the last "
-      .. "evaluation. The exit status is 0 whether or not the runs differ.",
+      .. "token; the first one of the same text that has other rewards or another advantage; and "
+      .. "the results side by side: means of the last ten steps, and the last evaluation, with its "
+      .. "step if that is not the last one. The exit status is 0 whether or not the runs differ.",
   },
 }
 
@@ -34,18 +35,31 @@ local function short(text, width)
   return #text > width and text:sub(1, width - 3) .. "..." or text
 end
 
--- Shows rows in columns that are as wide as needed; value(v, other) is the text of v beside other.
+-- A value that may be a word.
+local function value_text(v, other)
+  return type(v) == "string" and short(v, 40) or number_text(v, other)
+end
+
+-- A result; step: of its evaluation, if that is not the run's last step.
+local function end_text(v, other, step)
+  local text = number_text(v, other)
+  return v and step and ("%s (step %d)"):format(text, step) or text
+end
+
+-- Shows rows in columns that are as wide as needed; value(v, other, step) is the text of v beside
+-- other.
 local function show_table(rows, a, b, value)
   a, b = display.name(a), display.name(b)
   local widths = { 0, #a }
   for _, row in ipairs(rows) do
     widths[1] = math.max(widths[1], #row.name)
-    widths[2] = math.max(widths[2], #value(row.a, row.b))
+    widths[2] = math.max(widths[2], #value(row.a, row.b, row.a_step))
   end
   local line = ("  %%-%ds  %%-%ds  %%s\n"):format(widths[1], widths[2])
   core.out(line:format("", a, b))
   for _, row in ipairs(rows) do
-    core.out(line:format(row.name, value(row.a, row.b), value(row.b, row.a)))
+    core.out(line:format(row.name, value(row.a, row.b, row.a_step),
+      value(row.b, row.a, row.b_step)))
   end
 end
 
@@ -62,26 +76,33 @@ local function show_settings(settings, sources, changes, a, b)
   for _, line in ipairs(changes) do core.out("changed " .. short(line, 200) .. "\n") end
 end
 
+-- Returns the first of the values that differ as text.
+local function differences(names)
+  local parts = {}
+  for i, one in ipairs(names) do
+    parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, value_text(one.a, one.b),
+      value_text(one.b, one.a)) or nil
+  end
+  local more = #names > 4 and (", and %d more"):format(#names - 4) or ""
+  return table.concat(parts, ", ") .. more
+end
+
 local function show_metrics(metrics, common)
   if common == 0 then
     core.out("metrics: no common step\n")
   elseif not metrics then
     core.out(("metrics: equal on all %d common steps\n"):format(common))
   else
-    local parts = {}
-    for i, one in ipairs(metrics.names) do
-      parts[i] = i <= 4 and ("%s %s / %s"):format(one.name, number_text(one.a, one.b),
-        number_text(one.b, one.a)) or nil
-    end
-    local more = #metrics.names > 4 and (", and %d more"):format(#metrics.names - 4) or ""
-    core.out(("metrics: differ from step %d: %s%s\n"):format(metrics.step,
-      table.concat(parts, ", "), more))
+    core.out(("metrics: differ from step %d: %s\n"):format(metrics.step,
+      differences(metrics.names)))
   end
 end
 
-local function show_completions(text, common)
+local function show_completions(text, common, judged)
   if common == 0 then
     core.out("completions: no common step\n")
+  elseif not text and judged then
+    core.out(("completions: the same texts on all %d common steps\n"):format(common))
   elseif not text then
     core.out(("completions: equal on all %d common steps\n"):format(common))
   elseif text.count then
@@ -101,24 +122,32 @@ local function show_completions(text, common)
   end
 end
 
+-- judged: a completion of the same text with other rewards
+local function show_judged(judged)
+  if not judged then return end
+  core.out(("rewards: differ from step %d, prompt %d (%s), completion %d: %s\n"):format(judged.step,
+    judged.prompt_index, short(judged.prompt, 40), judged.index, differences(judged.names)))
+end
+
 function command.run(o)
   local a, b = history.open(o.words[1]), history.open(o.words[2])
   local settings, sources = run_diff.settings(a, b), run_diff.sources(a, b)
   local metrics, common = run_diff.metrics(a, b)
   local changes, ends = run_diff.changes(a, b), run_diff.ends(a, b)
-  local text, common_texts = run_diff.completions(a, b)
+  local text, common_texts, judged = run_diff.completions(a, b)
   if o.flags.json then
     core.out(core.json_encode { a = a.dir, b = b.dir, settings = settings, sources = sources,
       changes = changes, metrics = metrics, common_steps = common, completions = text,
-      common_completion_steps = common_texts, ends = ends } .. "\n")
+      common_completion_steps = common_texts, judged = judged, ends = ends } .. "\n")
     return
   end
   show_settings(settings, sources, changes, a, b)
   show_metrics(metrics, common)
-  show_completions(text, common_texts)
+  show_completions(text, common_texts, judged)
+  show_judged(judged)
   if #ends > 0 then
     core.out("ends:\n")
-    show_table(ends, a.name, b.name, number_text)
+    show_table(ends, a.name, b.name, end_text)
   end
 end
 

@@ -10,17 +10,21 @@ local command = {
   flags = { flags.dir, flags.json },
   about = {
     "Lists the runs in a directory, newest first: name, state, steps, start, and accuracy or "
-      .. "held-out loss. A run whose run.json cannot be read is shown as 'damaged', and one "
-      .. "whose lock cannot be read, on another machine, as 'unknown'.",
+      .. "held-out loss, with the step of the evaluation if that is not the last one. A run whose "
+      .. "run.json cannot be read is shown as 'damaged', and one whose lock cannot be read, on "
+      .. "another machine, as 'unknown'.",
   },
 }
 
--- The run's result in words.
-local function outcome(summary)
+-- The run's result in words.  summary.step: of the evaluation; step: the run's last one.
+local function outcome(summary, step)
   for _, one in ipairs { { "eval/accuracy", "accuracy %.3f" },
     { "eval/loss", "held-out loss %.3f" }, { "eval/masked_loss", "masked loss %.3f" } } do
     local value = summary[one[1]]
-    if type(value) == "number" then return one[2]:format(value) end
+    if type(value) == "number" then
+      local stale = summary.step and step and summary.step < step
+      return one[2]:format(value) .. (stale and (" (of step %d)"):format(summary.step) or "")
+    end
   end
   return ""
 end
@@ -36,7 +40,7 @@ function command.run(o)
     local step = one.step and ("%d/%s"):format(one.step, one.steps or "?") or "-"
     local started = one.started and os.date("%Y-%m-%d %H:%M", math.floor(one.started)) or "-"
     core.out(("%-24s %-12s step %-12s %s  %s\n"):format(display.name(one.name), one.state, step,
-      started, outcome(one.summary or {})))
+      started, outcome(one.summary or {}, one.step)))
   end
 end
 

@@ -230,17 +230,45 @@ local function first_difference(a, b, xs, ys)
   return #xs ~= #ys and { step = xs[1].step, count = #xs, other_count = #ys } or nil
 end
 
+-- Returns what a row of completions.jsonl says of the completion beside its text, by name.
+local function judgement(row)
+  local values = { reward = row.reward, advantage = row.advantage, finish = row.finish,
+    length = row.length }
+  for name, value in pairs(row.rewards or {}) do values["rewards." .. name] = value end
+  for name, value in pairs(values) do
+    if type(value) == "table" then values[name] = core.json_encode(value) end
+  end
+  return values
+end
+
+-- Returns the first of two lists' completions of the same text that is judged in another way; nil
+-- if none is.
+local function first_judgement(xs, ys)
+  for i = 1, math.min(#xs, #ys) do
+    local x, y = xs[i], ys[i]
+    if x.prompt ~= y.prompt or x.text ~= y.text then return nil end
+    local names = unequal(judgement(x), judgement(y))
+    if #names > 0 then
+      return { step = x.step, prompt = x.prompt, prompt_index = x.prompt_index, index = x.index,
+        names = names }
+    end
+  end
+end
+
 -- Returns the first completion that differs: { step=, prompt=, prompt_index=, index=, at=, token=,
 -- a=, b=, same_prompt=, other_prompt= }, or { step=, count=, other_count= } of a step that has more
 -- of them in one run; nil when all agree.  Second: in how many steps up to there both have some.
+-- Third: the first one before that whose rewards, advantage or end differ, though its text does
+-- not: { step=, prompt=, prompt_index=, index=, names = { { name=, a=, b= }, ... } }, or nil.
 function run_diff.completions(a, b)
-  local common = 0
+  local common, judged = 0, nil
   for _, xs, ys in common_steps(steps_of(a), steps_of(b)) do
     common = common + 1
+    judged = judged or first_judgement(xs, ys)
     local found = first_difference(a, b, xs, ys)
-    if found then return found, common end
+    if found then return found, common, judged end
   end
-  return nil, common
+  return nil, common, judged
 end
 
 local shown = { "reward", "reward_std", "kl", "entropy", "loss", "loss/value_avg",
@@ -262,8 +290,14 @@ local function tail(run)
   return list, evaluation
 end
 
+-- Returns the step of an evaluation that is not of the run's last step; nil of another.
+local function stale_step(evaluation, rows)
+  local last = rows[#rows] and rows[#rows].step
+  return last and evaluation.step and evaluation.step < last and evaluation.step or nil
+end
+
 -- Returns means of the most important metrics over the last steps (at most ten, of the last stage),
--- and the last evaluations.
+-- and the last evaluations, with a_step and b_step where they are of an earlier step than the last.
 function run_diff.ends(a, b)
   local function mean(list, name)
     local sum, n = 0.0, 0
@@ -281,7 +315,8 @@ function run_diff.ends(a, b)
   end
   for name in union(ex, ey) do
     if name:find("^eval/") and not name:find("/low$") and not name:find("/high$") then
-      rows[#rows + 1] = { name = name, a = ex[name], b = ey[name] }
+      rows[#rows + 1] = { name = name, a = ex[name], b = ey[name], a_step = stale_step(ex, x),
+        b_step = stale_step(ey, y) }
     end
   end
   return rows

@@ -561,9 +561,13 @@ function rundir.describe(dir)
       state, step = "crashed", last_step(dir) or step -- run.json may be a second older
     end
   end
+  local summary = info.summary
+  if summary and not summary.step then -- of an older version
+    summary.step = step_at_end(segments.path(dir, "eval"))
+  end
   return { name = dir:match("[^/]+$"), dir = dir, state = state, step = step,
     steps = info.steps,
-    started = info.started, script = info.script, summary = info.summary, pid = info.pid,
+    started = info.started, script = info.script, summary = summary, pid = info.pid,
     host = info.host }
 end
 

@@ -178,7 +178,7 @@ function Recorder:finish(why, err)
   if not err then run:sync_logs() end
   run:set_state(why, { step = tr.step_count, steps = tr:total_steps(), finished = core.wall(),
     run_log = run:sum_of_notes(), log_lines = run:log_lines(),
-    summary = report and { ["eval/accuracy"] = report["eval/accuracy"],
+    summary = report and { step = report.step, ["eval/accuracy"] = report["eval/accuracy"],
       ["eval/loss"] = report["eval/loss"],
       ["eval/masked_loss"] = report["eval/masked_loss"] } or nil })
   run:close()
