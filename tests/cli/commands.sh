@@ -87,9 +87,9 @@ says "check shows prompts with their token counts" 0 '^prompt 1 \(4 tokens\):$' 
 result "check shows the distribution of lengths" "$(grep -qE '^prompt tokens \(.*median' out || show out)"
 result "check shows two sampled completions with their rewards" \
   "$([ "$(grep -cE '^sampled completion [12] ' out)" = 2 ] && grep -qE '^  correct +[01]$' out || show out)"
-result "check estimates memory and time" "$(grep -qE '^peak memory: [0-9]+ MiB' out && grep -qE '^grpo +60 +[0-9.]+' out || show out)"
+result "check estimates memory and time" "$([ "$(grep -cE '^peak memory: [0-9]+ MiB of [0-9]+ MiB that are available; ' out)" = 1 ] && grep -qE '^grpo +60 +[0-9.]+' out || show out)"
 result "check says what the longest prompts and completions take" "$(
-  grep -qE '^grpo +[0-9]+ MiB \(weights [0-9]+, .*activations [0-9]+\)' out || show out)"
+  grep -qE '^grpo +[0-9]+ MiB \(weights [0-9]+, .*activations [0-9]+\)$' out || show out)"
 result "check trains and writes nothing" "$([ ! -e runs ] || ls runs)"
 says "the project runs" 0 '^runs/sums-001$' "$GRPO" run experiment.lua --quiet
 says "runs lists it" 0 '^sums-001 +finished +step 260/260 .* accuracy [0-9.]+$' "$GRPO" runs
@@ -129,7 +129,7 @@ return grpo.experiment {
 }
 LUA
 says "check: a reward that ignores what it is given" 1 '^finding: reward constant gives 1 to everything' "$GRPO" check suspicious.lua
-says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives 1e\+05 to degenerate text \(one letter, many times: ' "$GRPO" check suspicious.lua
+says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives [0-9]+ to degenerate text \(one letter, many times: ' "$GRPO" check suspicious.lua
 says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
 result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
 cat >blind.lua <<'LUA'

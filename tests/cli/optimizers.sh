@@ -31,8 +31,8 @@ for name in adamw_8bit lion; do
     { [ $status != 0 ] && grep -q "holds the state of the optimizer $name, but train.optimizer.name is adamw" err; } || show err)"
 done
 
-"$GRPO" check exp.lua train.optimizer.name=adamw_8bit >eight 2>err || cat err
-"$GRPO" check exp.lua >full 2>err || cat err
+"$GRPO" check exp.lua train.optimizer.name=adamw_8bit >eight 2>err || grep "^grpo: " err
+"$GRPO" check exp.lua >full 2>err || grep "^grpo: " err
 result "check estimates the state's memory" "$(
   { grep -q optimizer full && ! cmp -s <(grep -E "optimizer" full) <(grep -E "optimizer" eight); } || cat full eight)"
 finish

@@ -1,5 +1,6 @@
-local counted = require "grpo.base.counted"
+local careful = require "grpo.reward_checks.careful"
 local core = require "grpo.core"
+local counted = require "grpo.base.counted"
 local data = require "grpo.data"
 local data_checks = require "grpo.data_checks"
 local sorted_pairs = require "grpo.base.sorted"
@@ -15,7 +16,7 @@ local rollout = require "grpo.train.rollout"
 local row_check = require "grpo.train.row_check"
 local schedule_check = require "grpo.train.schedule_check"
 local script = require "grpo.scripts.script"
-local statistics = require "grpo.statistics"
+local step_times = require "grpo.reward_checks.step_times"
 local trainer = require "grpo.train.trainer"
 local truncated = require "grpo.train.truncated"
 local workers = require "grpo.workers"
@@ -34,8 +35,11 @@ local command = {
     "Loads SCRIPT, checks every option, and shows what a run would do: two rendered prompts with "
       .. "their token counts, the distribution of prompt lengths over all rows, two sampled "
       .. "completions with every reward of every stage, and estimates of the peak memory and of "
-      .. "the time of a step. The estimates come from a few steps at learning rate 0, whose "
-      .. "results are thrown away. Nothing is trained or written.",
+      .. "the time of a step. The time comes from a few steps at learning rate 0, or from one "
+      .. "group where a step takes long; their results are thrown away. Nothing is trained or "
+      .. "written.",
+    "Whatever fails or takes too long is a finding, and the check continues. The peak memory is "
+      .. "what a run needs when every prompt and completion is as long as is allowed.",
   },
   notes = {
     "Every row of data.train and data.eval is read. A row that a run stumbles over or cannot learn "
@@ -54,8 +58,9 @@ local command = {
     "Every schedule is evaluated over its whole stage: a value that its option cannot have, and a "
       .. "warm-up that the stage has no time for, are findings.",
     "A reward is reported as a finding if it answers differently when it is called again or in "
-      .. "another order; if it fails or is slow on degenerate text (empty, huge, invalid UTF-8, "
-      .. "nested tags, control characters); if it changes its row; if it gives the same to "
+      .. "another order; if it fails or is slow on degenerate text (empty, as long as "
+      .. "sampling.max_new_tokens allows, invalid UTF-8, nested tags, control "
+      .. "characters); if it changes its row; if it gives the same to "
       .. "everything (degenerate text and demonstrations, or without these what rows hold and what "
       .. "the model writes); if it prefers degenerate text to every demonstration (data.target); "
       .. "or if it gives nil instead of 0. The exit status is 1 when there is a finding.",
@@ -70,6 +75,22 @@ local function out(format, ...)
   core.out(format:format(...) .. "\n")
 end
 
+-- Shows what is being done, which may take long.
+local function say(format, ...)
+  core.err(("check: " .. format .. "\n"):format(...))
+end
+
+-- Calls f; what it raises becomes a finding.  Returns whether it raised nothing.  Ctrl-C ends the
+-- check.
+local function attempt(findings, what, f, ...)
+  local ok, err = core.protected(f, ...)
+  if not ok and core.signal_waits() then error(err, 0) end
+  if not ok then
+    findings[#findings + 1] = ("%s: %s"):format(what, display.clean(errors.line(err)))
+  end
+  return ok, err
+end
+
 local function show_prompts(tr, config)
   local dataset = config.data.train
   for i = 1, math.min(2, #dataset) do
@@ -81,26 +102,34 @@ local function show_prompts(tr, config)
 end
 
 -- Scores the same completions twice, the second time backwards: rewards must not depend on order.
+-- Returns the seconds that each reward took for one of them.
 local function compare_rewards(config, cs, findings)
-  local first = {}
-  scoring.score(config.reward_entries, cs, config.limits.reward, "skip")
+  local first, failed, told = {}, {}, {}
+  local score = careful.scorer(config.reward_entries, config.limits.reward)
+  local seconds = score(cs)
   for i, c in ipairs(cs) do
     first[i] = c.rewards
     for name, message in sorted_pairs(c.errors or {}) do
-      findings[#findings + 1] = ("reward %s: %s"):format(name, message)
+      if not told[name] then
+        findings[#findings + 1] = ("reward %s: %s"):format(name, display.clean(message))
+      end
+      told[name] = true
     end
-    c.rewards, c.errors = {}, nil
+    failed[i], c.rewards, c.errors = c.errors, {}, nil
   end
   for i = #cs, 1, -1 do
-    scoring.score(config.reward_entries, { cs[i] }, config.limits.reward, "skip")
+    score { cs[i] }
     for _, entry in ipairs(config.reward_entries) do
-      if entry.fn and cs[i].rewards[entry.name] ~= first[i][entry.name] then
+      local again = cs[i].rewards[entry.name]
+      if entry.fn and again ~= nil and again ~= first[i][entry.name] then
         findings[#findings + 1] = ("reward %s gave %s and then %s for the same completion"):format(
-          entry.name, tostring(first[i][entry.name]), tostring(cs[i].rewards[entry.name]))
+          entry.name, tostring(first[i][entry.name]), tostring(again))
       end
     end
-    cs[i].rewards = first[i]
+    cs[i].rewards, cs[i].errors = first[i], failed[i]
   end
+  for name, taken in pairs(seconds) do seconds[name] = taken / #cs end
+  return seconds
 end
 
 local function show_samples(tr, stage, findings)
@@ -111,17 +140,20 @@ local function show_samples(tr, stage, findings)
     tokenizer = tr.tokenizer }
   local o, ids = rollout.options(config, list, count, context, "eval")
   o.prompts = ids
+  say("sampling %d completions of up to %d tokens", count, config.sampling.max_new_tokens)
   local batch = stage.engine:rollout(o)
   local cs = rollout.all(batch, list, #batch, context)
-  compare_rewards(config, cs, findings)
+  local seconds = compare_rewards(config, cs, findings)
   for i, c in ipairs(cs) do
     out("\nsampled completion %d (%s, finish %s):\n%s", i, counted(c.length, "token"), c.finish,
       display.turns_text(c))
     for _, entry in ipairs(config.reward_entries) do
       local r = c.rewards[entry.name]
-      out("  %-16s %s", entry.name, r == core.none and "does not apply" or ("%.4g"):format(r))
+      out("  %-16s %s", entry.name, c.errors and c.errors[entry.name] and "fails"
+        or r == core.none and "does not apply" or ("%.4g"):format(r))
     end
   end
+  return seconds
 end
 
 -- Shows the mean reward of demonstrations beside their own rows and beside other rows.  If both are
@@ -143,6 +175,7 @@ end
 local function probe_rewards(tr, e, config, findings)
   local target = config.data.target
   for _, stage in ipairs(e.stages) do target = target or stage.config.data.target end
+  say("trying the rewards on texts that no model sampled")
   local count, beside, suspects = probes.run(config, tr.tokenizer, target, findings)
   if count > 0 then out("\nrewards tried on %d texts that no model sampled", count) end
   show_demonstrations(beside)
@@ -158,6 +191,29 @@ local function reward_groups(e)
   end)
 end
 
+-- Begins a stage; what stops it is a finding.  A wrong option is raised again after the check.
+local function begin_stage(tr, index, findings)
+  say("taking the memory of stage %d", index)
+  local ok, err = attempt(findings, "stage " .. index, tr.begin_stage, tr, index)
+  if not ok and type(err) == "table" and core.status_exit(err) == 2 then
+    findings.wrong_option, findings[#findings] = findings.wrong_option or err, nil
+  end
+  return ok
+end
+
+local SLOW = 0.5 -- seconds for one completion
+
+-- Adds the rewards that are slow on what the model writes, and that no other finding calls slow.
+local function note_slow(seconds, findings)
+  local known = table.concat(findings, "\n")
+  for name, taken in sorted_pairs(seconds) do
+    if taken > SLOW and not known:find(("reward %s is slow"):format(name), 1, true) then
+      findings[#findings + 1] = ("reward %s is slow: it takes %.1f s on a completion that the "
+        .. "model wrote"):format(name, taken)
+    end
+  end
+end
+
 -- Tries the rewards of each group: on what the model writes, and on other texts.
 local function try_rewards(tr, e, groups)
   for _, group in ipairs(groups) do
@@ -165,9 +221,14 @@ local function try_rewards(tr, e, groups)
     group.suspects, group.sampled = {}, {}
     if #config.reward_entries > 0 then
       if #groups > 1 then out("\nrewards of %s:", data_checks.named(group.stages)) end
-      tr:begin_stage(group.stages[#group.stages])
-      show_samples(tr, tr.stage, found)
-      group.suspects = probe_rewards(tr, e, config, found)
+      local seconds = {}
+      if begin_stage(tr, group.stages[#group.stages], found) then
+        attempt(found, "sampling", function() seconds = show_samples(tr, tr.stage, found) end)
+      end
+      attempt(found, "rewards", function()
+        group.suspects = probe_rewards(tr, e, config, found)
+      end)
+      note_slow(seconds, found)
     end
     group.findings = found
   end
@@ -212,37 +273,6 @@ local function note_rewards(cs, sampled)
   end
 end
 
--- A reward that has failed once is not called again while steps are timed, because a thousand calls
--- that end at their limits take an hour.  `failed` gets the text on which each one failed.
-local function once(entries, failed)
-  for _, entry in ipairs(entries) do
-    local kind, f = scoring.kind_of(entry)
-    local broken = false
-    entry[kind] = function(...)
-      if broken then return nil end
-      broken, failed[entry.name] = true, kind == "fn" and display.clean((...)) or ""
-      local results = table.pack(f(...))
-      broken, failed[entry.name] = false, nil
-      return table.unpack(results, 1, results.n)
-    end
-  end
-end
-
--- Makes a few real steps at learning rate 0.  Returns the median of their times and the metrics of
--- the last.  sampled: see judge.
-local function time_steps(tr, stage, count, sampled)
-  local times, metrics = {}, nil
-  for i = 1, count do
-    local started = core.clock()
-    metrics = stage:advance()
-    times[i] = core.clock() - started
-    if stage.method.samples then note_rewards(tr.batch.completions, sampled) end
-    trainer.set(tr, "step_count", tr.step_count + 1)
-  end
-  table.remove(times, 1) -- the first one warms up
-  return statistics.median(times), metrics
-end
-
 local function configs_of(e)
   local list = {}
   for i, spec in ipairs(e.stages) do list[i] = spec.config end
@@ -255,8 +285,9 @@ local function show_programs()
   for _, line in ipairs(jail.needed) do out("rewards run in a jail: %s", line) end
 end
 
--- The memory that the stage needs when every prompt and completion is as long as is allowed.
-local function memory_line(stage)
+-- The memory that the stage needs when every prompt and completion is as long as is allowed: bytes,
+-- and a line with their parts.
+local function memory_of(stage)
   local need = stage.engine:estimate()
   local parts = {}
   need.older = stage.older and stage.older:bytes() or 0
@@ -265,7 +296,18 @@ local function memory_line(stage)
     "masks", "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
-  return ("%d MiB (%s)"):format(need.total >> 20, table.concat(parts, ", "))
+  return { bytes = need.total, line = ("%-8s %d MiB (%s)"):format(stage.kind, need.total >> 20,
+    table.concat(parts, ", ")) }
+end
+
+-- Shows the one figure for memory, that of the stage which needs most.  list: of memory_of.
+local function show_memory(list, available)
+  if #list == 0 then return end
+  local most = 0
+  for _, one in ipairs(list) do most = math.max(most, one.bytes) end
+  out("\npeak memory: %d MiB of %d MiB that are available; it is an estimate for a run with the "
+    .. "longest prompts and completions:", most >> 20, available >> 20)
+  for _, one in ipairs(list) do out("%s", one.line) end
 end
 
 -- Returns notes about training on completions that the stage samples.
@@ -284,26 +326,76 @@ local function show_ranks(stage, seconds, m, o)
     numbers = stage.tr.model:count { trainable = true }, divided = math.max(0, seconds - optimizer),
     optimizer = optimizer, update = math.min(seconds, m["time/train"] or seconds) - optimizer,
     updates = stage.per_step or 1, memory = need.total, moments = need.optimizer,
-    tokens = samples and m.num_tokens or 0, link = o.flags.link or 10 }
+    tokens = samples and m.num_tokens or 0, link = o.link or 10 }
   out("\n%-8s %6s %14s %14s %14s %10s", stage.kind, "ranks", "seconds a step", "on the wire",
     "sent by a rank", "MiB a rank")
   local n = 1
-  while n <= o.flags.ranks do
+  while n <= o.ranks do
     local c = rank_cost.of(s, n)
     out("%-8s %6d %14.3f %14.3f %14s %10d", "", n, c.seconds, c.wire,
       rank_cost.size_text(math.max(c.sent, c.received)), c.memory // 2^20)
-    n = n < o.flags.ranks and math.min(2 * n, o.flags.ranks) or n + 1
+    n = n < o.ranks and math.min(2 * n, o.ranks) or n + 1
+  end
+end
+
+-- Adds what the rewards of timed steps show.  failed: see step_times.once.
+local function judge_timed(timed, failed, groups, findings)
+  local known = {}
+  for _, group in ipairs(groups) do
+    table.move(group.findings, 1, #group.findings, #known + 1, known)
+  end
+  known = table.concat(known, "\n")
+  for name, text in sorted_pairs(failed) do
+    if not known:find(("reward %s fails"):format(name), 1, true)
+      and not known:find(("rewards.%s:"):format(name), 1, true) then
+      findings[#findings + 1] = ("reward %s fails on a completion that the model wrote: \"%s\"")
+        :format(name, display.clean(text))
+    end
+  end
+  for _, one in ipairs(timed) do
+    local taken, name = one.metrics["time/reward"] or 0.0, one.metrics["time/slowest_reward"]
+    if taken > 1 and taken > one.seconds / 2 and not known:find(name .. " is slow", 1, true) then
+      findings[#findings + 1] = ("reward %s is slow: rewards take %.1f s of a step's %.1f s")
+        :format(name, taken, one.seconds)
+    end
+  end
+end
+
+-- Times the steps of a stage and shows the line about them.  A reward that has ended a step is not
+-- called in the next one.
+local function time_stage(tr, index, o)
+  local stage, spec = tr.stage, tr.experiment.stages[index]
+  local function seen(cs) note_rewards(cs, o.sampled[index]) end
+  local function tell(text) say("stage %d (%s): %s", index, spec.kind, text) end
+  local ok, one = core.protected(step_times.of, stage, seen, tell)
+  if not ok and not core.signal_waits() and next(o.failed) then
+    ok, one = core.protected(step_times.of, stage, seen, tell)
+  end
+  if not ok then error(one, 0) end
+  local planned = planned_steps(spec.config)
+  out("%-8s %10d %16.3f %14s%s", spec.kind, planned, one.seconds,
+    display.seconds_text(math.floor(one.seconds * planned)), one.group_seconds
+    and (" (at most: one of its %d groups took %.1f s)"):format(
+      spec.config.train.prompts_per_step, one.group_seconds) or "")
+  if o.ranks then show_ranks(stage, one.seconds, one.metrics, o) end
+  o.timed[#o.timed + 1] = one
+  if index == 1 and spec.config.data.eval then
+    say("evaluating held-out rows")
+    tr:evaluate(math.min(one.group_seconds and 2 or 64, #spec.config.data.eval))
   end
 end
 
 -- Notes in group.sampled what rewards gave to completions, as judge takes it.
-local function estimate(tr, e, groups, findings, o)
-  local memory, failed, wrapped, sampled, notes = {}, {}, {}, {}, {}
+local function estimate(tr, e, groups, findings, given)
+  local memory, wrapped, notes = {}, {}, {}
+  local o = { failed = {}, sampled = {}, timed = {}, ranks = given.ranks, link = given.link }
   for _, group in ipairs(groups) do
-    for _, index in ipairs(group.stages) do sampled[index] = group.sampled end
+    for _, index in ipairs(group.stages) do o.sampled[index] = group.sampled end
   end
   for _, config in ipairs { e.config, table.unpack(configs_of(e)) } do
-    if not wrapped[config.reward_entries] then once(config.reward_entries, failed) end
+    if not wrapped[config.reward_entries] then
+      step_times.once(config.reward_entries, o.failed)
+    end
     wrapped[config.reward_entries] = true
   end
   out("\n%-8s %10s %16s %14s", "stage", "steps", "seconds a step", "in all")
@@ -311,34 +403,19 @@ local function estimate(tr, e, groups, findings, o)
     spec.config.train.lr = 0.0
     spec.config.hooks = {}
     spec.config.reward.on_error = "skip" -- an error is a finding by now
-    tr:begin_stage(index)
-    tr.stage.steps = 6
-    memory[index] = ("%-8s %s"):format(spec.kind, memory_line(tr.stage))
-    for _, note in ipairs(sampling_notes(tr.stage)) do
-      if not notes[note] then notes[#notes + 1], notes[note] = note, true end
+    if begin_stage(tr, index, findings) then
+      tr.stage.steps = 7
+      memory[#memory + 1] = memory_of(tr.stage)
+      for _, note in ipairs(sampling_notes(tr.stage)) do
+        if not notes[note] then notes[#notes + 1], notes[note] = note, true end
+      end
+      attempt(findings, ("a step of stage %d (%s)"):format(index, spec.kind), time_stage, tr, index,
+        o)
     end
-    local planned = planned_steps(spec.config)
-    local seconds, metrics = time_steps(tr, tr.stage, 6, sampled[index])
-    out("%-8s %10d %16.3f %14s", spec.kind, planned, seconds,
-      display.seconds_text(math.floor(seconds * planned)))
-    if o.flags.ranks then show_ranks(tr.stage, seconds, metrics, o) end
-    if index == 1 and e.config.data.eval then tr:evaluate(math.min(64, #e.config.data.eval)) end
   end
-  out("\nmemory at the longest prompts and completions:\n%s", table.concat(memory, "\n"))
   for _, note in ipairs(notes) do out("note: %s", note) end
-  local known = {}
-  for _, group in ipairs(groups) do
-    table.move(group.findings, 1, #group.findings, #known + 1, known)
-  end
-  known = table.concat(known, "\n")
-  for name, text in sorted_pairs(failed) do
-    if not known:find(("reward %s fails"):format(name), 1, true) then
-      findings[#findings + 1] = ("reward %s fails on a completion that the model wrote: \"%s\"")
-        :format(name, text)
-    end
-  end
-  local mem = core.mem()
-  out("\npeak memory: %d MiB (of %d MiB available now)", mem.peak_rss >> 20, mem.available >> 20)
+  judge_timed(o.timed, o.failed, groups, findings)
+  show_memory(memory, given.available)
   if #e.stages > 1 then
     out("A later stage is timed with the untrained model, whose completions are as long as is "
       .. "allowed, so that its real steps are shorter.")
@@ -399,34 +476,54 @@ local function try_samplers(tr, e, findings)
 end
 
 -- Tries what a run would do, and adds what is wrong to `findings`.
-local function try(tr, e, findings, o)
+local function try(tr, e, findings, given)
   show_prompts(tr, e.stages[#e.stages].config)
-  leave_out(e, data_checks.run(e, tr.tokenizer, out, findings))
-  try_rows(e, findings)
-  try_schedules(e, findings)
-  try_samplers(tr, e, findings)
+  attempt(findings, "rows", function()
+    leave_out(e, data_checks.run(e, tr.tokenizer, out, findings))
+  end)
+  attempt(findings, "rows", try_rows, e, findings)
+  attempt(findings, "schedules", try_schedules, e, findings)
+  attempt(findings, "data.sampler", try_samplers, tr, e, findings)
   local groups, failures = reward_groups(e), {}
   try_rewards(tr, e, groups)
-  estimate(tr, e, groups, failures, o)
-  for _, group in ipairs(groups) do judge(group.suspects, group.sampled, group.findings) end
+  attempt(failures, "estimates", estimate, tr, e, groups, failures, given)
+  for _, group in ipairs(groups) do
+    judge(group.suspects, group.sampled, group.findings)
+    findings.wrong_option = findings.wrong_option or group.findings.wrong_option
+  end
   collect(groups, findings)
   table.move(failures, 1, #failures, #findings + 1, findings)
+  return findings.wrong_option or failures.wrong_option
+end
+
+-- The trainer; nil if it does not fit into memory, which is a finding.
+local function new_trainer(e, findings)
+  local ok, tr = core.protected(trainer.new, e, {})
+  if ok then return tr end
+  if type(tr) ~= "table" or tr.code ~= "ENOMEM" then error(tr, 0) end
+  findings[#findings + 1] = "the model does not fit: " .. errors.line(tr)
 end
 
 function command.run(o)
+  local available = core.mem().available
   local e = script.load(o.words[1], o)
-  local findings = {}
+  local findings, problem = {}, nil
   workers.refuse_ranks(e.config.workers, o.flags.ranks or 1, "--ranks asks for")
-  local tr = trainer.new(e, {})
-  out("%s: %s, model of %d parameters, vocabulary of %d tokens", e.config.name,
-    counted(#e.stages, "stage"), tr.model:count(), #tr.tokenizer)
-  out("key/value cache: %d bytes a token (%d if every head kept its own)",
-    tr.model:cache_bytes_per_token())
-  for _, note in ipairs(tr.about.lengths) do out("note: %s", note) end
-  show_programs()
-  local ok, problem = core.protected(try, tr, e, findings, o)
+  say("loading the model of %s", o.words[1])
+  local tr = new_trainer(e, findings)
+  if tr then
+    out("%s: %s, model of %d parameters, vocabulary of %d tokens", e.config.name,
+      counted(#e.stages, "stage"), tr.model:count(), #tr.tokenizer)
+    out("key/value cache: %d bytes a token (%d if every head kept its own)",
+      tr.model:cache_bytes_per_token())
+    for _, note in ipairs(tr.about.lengths) do out("note: %s", note) end
+    show_programs()
+    problem = try(tr, e, findings, { ranks = o.flags.ranks, link = o.flags.link,
+      available = available })
+  end
   for _, line in ipairs(findings) do out("finding: %s", line) end
-  if not ok then error(problem, 0) end -- a row with a fault may stop a step
+  if problem then error(problem, 0) end
+  out("%s", #findings == 0 and "no findings" or counted(#findings, "finding"))
   return #findings > 0 and 1 or 0
 end
 

@@ -1,6 +1,7 @@
 -- Calls the rewards of a stage with each row's own answer: a row whose answer a reward cannot judge
 -- teaches nothing, or stops the run.
 
+local careful = require "grpo.reward_checks.careful"
 local core = require "grpo.core"
 local row_checks = require "grpo.reward_checks.row_checks"
 local rollout = require "grpo.train.rollout"
@@ -19,6 +20,7 @@ function gold.watch(config, tokenizer)
   for _, entry in ipairs(config.reward_entries) do
     if scoring.kind_of(entry) ~= "token_fn" then entries[#entries + 1] = entry end
   end
+  local score = careful.scorer(entries, config.limits.reward)
   local watch = { tried = 0, failures = {}, nothing = {}, entries = entries }
   local function note(list, name, i, message)
     local one = list[name] or { count = 0, first = i, message = message }
@@ -37,9 +39,9 @@ function gold.watch(config, tokenizer)
       messages = prompt.messages, tokenizer = tokenizer, row = row_checks.copy(row),
       ids = ok and ids or {},
       length = ok and #ids or 0 }, config.seed)
-    local started = core.clock()
-    scoring.score(entries, { c }, config.limits.reward, "skip")
-    spent, watch.tried = spent + core.clock() - started, watch.tried + 1
+    local seconds = score { c }
+    for _, taken in pairs(seconds) do spent = spent + taken end
+    watch.tried = watch.tried + 1
     for name, message in sorted_pairs(c.errors or {}) do note(watch.failures, name, i, message) end
     for _, entry in ipairs(entries) do
       local failed = c.errors and c.errors[entry.name]

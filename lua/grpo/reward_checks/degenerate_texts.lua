@@ -6,9 +6,10 @@ local function nested(open, close, depth)
   return open:rep(depth) .. "1" .. close:rep(depth)
 end
 
--- { { name=, text= }, ... }.  huge: bytes of the huge ones.
+-- { { name=, text= }, ... }.  huge: bytes of the longest ones, at least 100.
 function degenerate_texts.texts(huge)
   huge = huge or 100000
+  local function times(most, bytes) return math.max(1, math.min(most, huge // bytes)) end
   return {
     { name = "empty", text = "" },
     { name = "one space", text = " " },
@@ -19,23 +20,25 @@ function degenerate_texts.texts(huge)
     { name = "UTF-8 cut in the middle", text = "the answer is 4\xe2\x82" },
     { name = "bidirectional overrides",
       text = "\u{202e}24\u{202c} \u{2066}<answer>42</answer>\u{2069}" },
-    { name = "combining marks", text = "e" .. ("\u{0301}"):rep(500) .. " 5" },
+    { name = "combining marks", text = "e" .. ("\u{0301}"):rep(times(500, 2)) .. " 5" },
     { name = "digits of other scripts", text = "٤٢ ４２ 四十二 ½ Ⅻ" },
-    { name = "nested tags", text = nested("<answer>", "</answer>", 2000) },
-    { name = "tags that are never closed", text = ("<answer><thinking>"):rep(2000) },
-    { name = "tags that were never opened", text = ("</answer></thinking>"):rep(2000) },
-    { name = "nested brackets", text = nested("(", ")", 5000) .. nested("\\boxed{", "}", 500) },
+    { name = "nested tags", text = nested("<answer>", "</answer>", times(2000, 17)) },
+    { name = "tags that are never closed", text = ("<answer><thinking>"):rep(times(2000, 18)) },
+    { name = "tags that were never opened", text = ("</answer></thinking>"):rep(times(2000, 20)) },
+    { name = "nested brackets", text = nested("(", ")", times(5000, 4))
+      .. nested("\\boxed{", "}", times(500, 16)) },
     { name = "magic characters of patterns",
       text = "%d+ [%a-] (.-)%1 %b() ^$ .*.*.* (a+)+$ \\d{99999}" },
     { name = "format directives", text = "%s%n%d %1000000d {} ${x} $(x) `x`" },
-    { name = "a number of 4,000 digits", text = "<answer>" .. ("9"):rep(4000) .. "</answer>" },
+    { name = "a number of many digits",
+      text = "<answer>" .. ("9"):rep(times(4000, 1)) .. "</answer>" },
     { name = "almost numbers",
       text = "nan inf -inf 1e999 -0 0x7fffffffffffffff 1/0 1,,2 --3 . -" },
     { name = "a fraction by zero", text = "<answer>\\frac{1}{0}</answer> #### 0/0" },
     { name = "one letter, many times", text = ("a"):rep(huge) },
     { name = "many words", text = ("word "):rep(huge // 5) },
     { name = "many lines", text = ("1\n"):rep(huge // 2) },
-    { name = "many numbers", text = ("<answer>12</answer> 3,456.78 "):rep(huge // 29) },
+    { name = "many numbers", text = ("<answer>12</answer> 3,456.78 "):rep(times(huge, 29)) },
     { name = "code", text = "os.exit(1) while true do end --[[ ]] return nil" },
   }
 end

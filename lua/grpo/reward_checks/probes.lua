@@ -1,9 +1,11 @@
 -- Calls rewards with texts that nobody sampled: degenerate ones, and demonstrations.  Each
 -- suspicion becomes a finding, a sentence.
 
+local careful = require "grpo.reward_checks.careful"
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
 local degenerate_texts = require "grpo.reward_checks.degenerate_texts"
+local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
 local prompts = require "grpo.train.prompts"
 local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
@@ -12,14 +14,16 @@ local row_texts = require "grpo.reward_checks.row_texts"
 
 local probes = {}
 
-local SLOW = 0.5 -- seconds for one huge text
+local SLOW = 0.5 -- seconds for one text
+local BYTES_A_TOKEN, LONGEST, SHORTEST = 8, 100000, 200 -- of degenerate texts
 local GOLD_ROWS = 20
 
 -- A completion of `text` for a row as rewards see it; group_fn sees it alone.
 local function completion(text, row, prompt, tokenizer, config)
   local ok, ids = pcall(tokenizer.encode, tokenizer, text)
   ids = ok and ids or {}
-  local target = prompts.target(config, tokenizer, row)
+  local has_target, target = errors.try(prompts.target, config, tokenizer, row)
+  target = has_target and target or nil
   local logprobs, target_logprobs = {}, target and {}
   for i = 1, #ids do logprobs[i] = -1.0 end
   for i = 1, target and math.min(#ids, #target) or 0 do target_logprobs[i] = -1.0 end
@@ -33,22 +37,27 @@ local function plain(entry)
   return scoring.kind_of(entry) ~= "token_fn"
 end
 
--- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=, seconds=, changed =
--- sentence }, ... }
-local function probe(entries, texts, rows, tokenizer, config)
+-- The prompt of a row; an empty one if it cannot be made, which is a finding about the row.
+local function prompt_of(config, tokenizer, row)
+  local ok, prompt = errors.try(prompts.render, config, tokenizer, row)
+  return ok and prompt or { text = "", ids = {} }
+end
+
+-- { { name=, text=, of=, rewards = { [entry] = number or core.none }, errors=,
+-- seconds = { [entry] = number }, changed = sentence }, ... }.  score: of careful.scorer; a reward
+-- that it does not call any more has nil.
+local function probe(entries, texts, rows, tokenizer, config, score)
   local list = {}
   for k, item in ipairs(texts) do
     local original = item.row or rows[(k - 1) % #rows + 1]
     local row = row_checks.copy(original)
-    local prompt = prompts.render(config, tokenizer, row)
+    local prompt = prompt_of(config, tokenizer, row)
     local c = completion(item.text, row, prompt, tokenizer, config)
-    local started = core.clock()
-    scoring.score(entries, { c }, config.limits.reward, "skip")
+    local seconds = score { c }
     list[k] = { name = item.name, text = item.text, of = item.of, rewards = c.rewards,
-      errors = c.errors, seconds = core.clock() - started }
+      errors = c.errors, seconds = seconds }
     local changer, changed = row_checks.changed(entries, original, row, function(entry, mine)
-      scoring.score({ entry }, { completion(item.text, mine, prompt, tokenizer, config) },
-        config.limits.reward, "skip")
+      score({ completion(item.text, mine, prompt, tokenizer, config) }, { entry })
     end)
     list[k].changer, list[k].changed = changer, changed
   end
@@ -95,11 +104,20 @@ local function changes(entries, results, findings)
   end
 end
 
-local function slow(results, findings)
-  for _, r in ipairs(results) do
-    if r.seconds > SLOW then
-      findings[#findings + 1] = ("the rewards take %.1f s on %s (%d bytes)")
-        :format(r.seconds, r.name, #r.text)
+local function slow(entries, results, findings)
+  for _, entry in ipairs(entries) do
+    local worst, count = nil, 0
+    for _, r in ipairs(results) do
+      local seconds = r.seconds[entry.name] or 0
+      if seconds > SLOW then
+        count = count + 1
+        if not worst or seconds > worst.seconds[entry.name] then worst = r end
+      end
+    end
+    if worst then
+      findings[#findings + 1] = ("reward %s is slow: it takes %.1f s on %s (%d bytes)%s"):format(
+        entry.name, worst.seconds[entry.name], worst.name, #worst.text,
+        count > 1 and (" and more than %.1f s on %d more texts"):format(SLOW, count - 1) or "")
     end
   end
 end
@@ -111,7 +129,7 @@ local function constant(entry, results)
     if not (r.errors and r.errors[entry.name]) then
       local v = r.rewards[entry.name]
       if first == nil then first = v end
-      if v ~= first then return nil end
+      if v ~= nil and v ~= first then return nil end
     end
   end
   return first
@@ -162,10 +180,10 @@ local function compare_with_gold(entries, results, gold, findings)
 end
 
 -- { { name=, own=, other=, differs= }, ... }, one for each entry: see rowwise.compare.
-local function beside_rows(entries, gold, demos, tokenizer, config)
+local function beside_rows(entries, gold, demos, tokenizer, config, score)
   local exchanged, list = row_checks.exchanged(demos), {}
   if #exchanged == 0 then return list end
-  local others = probe(entries, exchanged, {}, tokenizer, config)
+  local others = probe(entries, exchanged, {}, tokenizer, config, score)
   for _, entry in ipairs(entries) do
     local own, other, differs = row_checks.compare(entry, gold, others)
     list[#list + 1] = { name = entry.name, own = own, other = other, differs = differs }
@@ -226,18 +244,22 @@ function probes.run(config, tokenizer, target, findings)
     if plain(entry) then entries[#entries + 1] = entry end
   end
   if #entries == 0 then return 0, {}, {} end
-  local results = probe(entries, degenerate_texts.texts(), rows, tokenizer, config)
+  local score = careful.scorer(entries, config.limits.reward)
+  local bytes = BYTES_A_TOKEN * config.sampling.max_new_tokens
+  local texts = degenerate_texts.texts(math.max(SHORTEST, math.min(LONGEST, bytes)))
+  local results = probe(entries, texts, rows, tokenizer, config, score)
   local demos = demonstrations(train, target, tokenizer)
-  local gold = probe(entries, demos, rows, tokenizer, config)
+  local gold = probe(entries, demos, rows, tokenizer, config, score)
   local of_rows = #gold > 0 and {}
-    or probe(entries, row_texts.of(rows), rows, tokenizer, config)
+    or probe(entries, row_texts.of(rows), rows, tokenizer, config, score)
   crashes(entries, results, findings)
-  slow(results, findings)
   local all = table.move(gold, 1, #gold, #results + 1, table.move(results, 1, #results, 1, {}))
+  slow(entries, table.move(of_rows, 1, #of_rows, #all + 1, table.move(all, 1, #all, 1, {})),
+    findings)
   changes(entries, all, findings)
   local suspects = find_constants(entries, results, gold, of_rows, rows[1], findings)
   if #gold > 0 then compare_with_gold(entries, results, gold, findings) end
-  return #all + #of_rows, beside_rows(entries, gold, demos, tokenizer, config), suspects
+  return #all + #of_rows, beside_rows(entries, gold, demos, tokenizer, config, score), suspects
 end
 
 return probes
