@@ -46,5 +46,5 @@ status=0; "$GRPO" check good.lua >out 2>err || status=$?
 result "nothing is wrong" "$({ [ $status = 0 ] && [ "$(tail -n 1 out)" = 'no findings' ]; } || show out err)"
 result "each long part is announced" "$(grep -q '^check: loading the model of good\.lua$' err && grep -q '^check: stage 1 (grpo): timing a step$' err || show err)"
 experiment long.lua '' '{ name = "r", fn = function(text) return #text end }' 'train = grpo.data.list(rows), target = function(row) return row.answer end'
-finds "texts are about as long as completions can be" 'reward r gives 3[0-9]{2} to degenerate text ' long.lua sampling.max_new_tokens=40
+finds "texts are about as long as completions can be" 'reward r gives 320 to degenerate text ' long.lua sampling.max_new_tokens=40
 finish
