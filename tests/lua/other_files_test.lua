@@ -133,3 +133,34 @@ describe("a model or tokenizer that is not read", function()
     refused("tokenizer.json: it is a pointer of Git LFS", grpo.tokenizer.load, dir)
   end) end)
 end)
+
+describe("a model's generation_config.json", function()
+  local note = require("grpo.models.generation_options").note
+  local none = { temperature = 1.0, top_p = 1.0, top_k = 0, min_p = 0.0, repetition_penalty = 1.0 }
+
+  -- The note about a file with this text; chosen: the options that the user has given.
+  local function said(text, sampling, chosen)
+    put("generation_config.json", text)
+    return note(dir, sampling or none, function(name) return (chosen or {})[name] end, "X")
+  end
+
+  it("has its options named that are not followed", function() each(function()
+    local qwen = '{"do_sample": true, "repetition_penalty": 1.05, "temperature": 0.7, '
+      .. '"top_k": 20, "top_p": 0.8, "eos_token_id": [1, 2], "transformers_version": "4.51"}'
+    assert.equal("of the model's generation_config.json this is not followed: repetition_penalty "
+      .. "= 1.05, temperature = 0.7, top_k = 20, top_p = 0.8; X says how tokens are sampled",
+      said(qwen))
+    assert.matches("followed: repetition_penalty = 1.05, top_k = 20; X", said(qwen,
+      { temperature = 0.7, top_p = 0.8 }))
+    assert.matches("followed: top_k = 20; X", said(qwen, none,
+      { temperature = true, top_p = true, repetition_penalty = true }))
+    assert.is_nil(said('{"temperature": 1.0, "top_p": 1, "top_k": 0, "num_beams": 1, '
+      .. '"bos_token_id": 1, "max_length": 4096, "suppress_tokens": []}'))
+    assert.matches("followed: no_repeat_ngram_size = 3, num_beams = 4, suppress_tokens; X",
+      said('{"num_beams": 4, "no_repeat_ngram_size": 3, "suppress_tokens": [1]}'))
+    assert.matches("followed: do_sample = false; X", said('{"do_sample": false, "temperature": 0.6}'))
+    assert.is_nil(said('{"do_sample": false}', { temperature = 0 }))
+    assert.is_nil(said("[1"))
+    assert.is_nil(note(dir .. "/nowhere", none, function() end, "X"))
+  end) end)
+end)

@@ -3,6 +3,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
+local generation_options = require "grpo.models.generation_options"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
 local sorted_pairs = require "grpo.base.sorted"
@@ -261,16 +262,20 @@ local function make_chat(o)
   end
   local template = take_template(model.tokenizer, run)
   if template then note_variables(template, variables) end
+  local sampling = {
+    max_new_tokens = o.flags["max-new-tokens"], repetition_penalty = own.repetition_penalty,
+    temperature = o.flags.temperature or own.temperature or 1.0,
+    top_p = o.flags["top-p"] or own.top_p, top_k = o.flags["top-k"] or own.top_k,
+    min_p = o.flags["min-p"] or own.min_p,
+  }
+  local note = generation_options.note(place.path, sampling, function(name)
+    return o.flags[(name:gsub("_", "-"))] ~= nil
+  end, "grpo chat --help")
+  if note then core.err("note: " .. note .. "\n") end
   return setmetatable({
     variables = variables, model = model, tokenizer = model.tokenizer, turn = 0, messages = {},
     template = template ~= nil, terminal = core.isatty(1),
-    system = o.flags.system, seed = o.flags.seed,
-    sampling = {
-      max_new_tokens = o.flags["max-new-tokens"], repetition_penalty = own.repetition_penalty,
-      temperature = o.flags.temperature or own.temperature or 1.0,
-      top_p = o.flags["top-p"] or own.top_p, top_k = o.flags["top-k"] or own.top_k,
-      min_p = o.flags["min-p"] or own.min_p,
-    },
+    system = o.flags.system, seed = o.flags.seed, sampling = sampling,
   }, Chat)
 end
 

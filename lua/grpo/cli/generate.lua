@@ -1,6 +1,7 @@
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
+local generation_options = require "grpo.models.generation_options"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
 
@@ -27,7 +28,7 @@ local command = {
 function command.run(o)
   local path, prompt = o.words[1], o.words[2]
   if prompt == "-" then prompt = io.read("a") end
-  local model = loading.open(path, { quantize = o.flags.quantize, compute = o.flags.compute,
+  local model, place = loading.open(path, { quantize = o.flags.quantize, compute = o.flags.compute,
     base = o.flags.base, grow = true })
   if model.config.mask_token_id then
     core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to continue "
@@ -35,11 +36,17 @@ function command.run(o)
   end
   local alone = model_paths.alone(path)
   if alone then core.err("note: " .. alone .. "\n") end
-  local list = model:generate(prompt, {
+  local sampling = {
     max_new_tokens = o.flags["max-new-tokens"], temperature = o.flags.temperature,
     top_p = o.flags["top-p"], top_k = o.flags["top-k"], n = o.flags.completions,
     seed = o.flags.seed,
-  })
+  }
+  local defaults = { temperature = 1.0, top_p = 1.0, top_k = 0 }
+  local note = generation_options.note(place.path, sampling, function(name)
+    return sampling[name] ~= defaults[name]
+  end, "grpo generate --help")
+  if note then core.err("note: " .. note .. "\n") end
+  local list = model:generate(prompt, sampling)
   for i, completion in ipairs(list) do
     if o.flags.json then
       core.out(core.json_encode(completion) .. "\n")

@@ -3,9 +3,11 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local generation_options = require "grpo.models.generation_options"
 local hub = require "grpo.hub"
 local origins = require "grpo.experiment.origins"
 local loading = require "grpo.models.loading"
+local model_paths = require "grpo.models.paths"
 local options = require "grpo.options"
 local planned_steps = require "grpo.train.planned_steps"
 local prompt_notes = require "grpo.train.prompt_notes"
@@ -70,6 +72,19 @@ local function check_sampler(source)
   end
 end
 
+-- Returns a note on what is not followed of the model's generation_config.json, or nil.
+local function note_generation(experiment)
+  for _, spec in ipairs(experiment.stages) do
+    local path = spec.config.model.path
+    if steps[spec.kind].samples and path then
+      local config = spec.config
+      return generation_options.note(model_paths.find(path).path, config.sampling, function(name)
+        return config.sampling[name] ~= nil and not origins.is_default(config, "sampling." .. name)
+      end, "the section sampling")
+    end
+  end
+end
+
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
   check_context(spec.kind, spec.config, loading.context(tr.model))
@@ -89,6 +104,7 @@ function preflight.run(tr)
     check_sampler(source)
     method.first_row(source, spec.config)
   end
+  notes[#notes + 1] = note_generation(tr.experiment)
   for _, note in ipairs(prompt_notes.of_run(tr.experiment, tr.tokenizer, prompts.render)) do
     notes[#notes + 1] = note
   end

@@ -1,0 +1,60 @@
+-- The options of a model's generation_config.json: those that change what a model samples and that
+-- a command or run does not follow are named.
+
+local model_paths = require "grpo.models.paths"
+
+local generation_options = {}
+
+-- The value with which an option changes nothing, by its name in the file.
+local neutral = { temperature = 1.0, top_p = 1.0, top_k = 0, min_p = 0, typical_p = 1.0,
+  repetition_penalty = 1.0, encoder_repetition_penalty = 1.0, length_penalty = 1.0,
+  diversity_penalty = 0, no_repeat_ngram_size = 0, encoder_no_repeat_ngram_size = 0,
+  epsilon_cutoff = 0, eta_cutoff = 0, penalty_alpha = 0, guidance_scale = 1.0, num_beams = 1,
+  num_beam_groups = 1, min_length = 0, min_new_tokens = 0, do_sample = true,
+  renormalize_logits = false, early_stopping = false, top_h = 0 }
+
+-- Lists, whose presence changes something.
+local lists = { "bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens",
+  "forced_bos_token_id", "forced_eos_token_id", "sequence_bias", "stop_strings",
+  "exponential_decay_length_penalty", "constraints", "watermarking_config" }
+
+local names = {}
+for name in pairs(neutral) do names[#names + 1] = name end
+table.sort(names)
+
+-- Greedy decoding leaves nothing for the options that shape sampling.
+local shaping = { temperature = true, top_p = true, top_k = true, min_p = true, typical_p = true,
+  epsilon_cutoff = true, eta_cutoff = true, top_h = true }
+
+-- Returns "name = value, ..." of the options in the directory's file that change something and are
+-- not as in `sampling`, a table of the options that are used; nil if there are none.  chosen(name)
+-- tells whether the user has given an option, which the model's then has to make way for.
+function generation_options.not_followed(dir, sampling, chosen)
+  local own, list = model_paths.read_json(dir .. "/generation_config.json"), {}
+  local greedy = own.do_sample == false
+  for _, name in ipairs(names) do
+    local value, used = own[name], sampling[name]
+    if name == "do_sample" and sampling.temperature == 0 then used = false end
+    local odd = type(value) == type(neutral[name]) and value ~= neutral[name]
+      and not (greedy and shaping[name])
+    if odd and value ~= used and not chosen(name) then
+      list[#list + 1] = ("%s = %s"):format(name, value)
+    end
+  end
+  for _, name in ipairs(lists) do
+    local value = own[name]
+    if type(value) == "table" and next(value) or type(value) == "number" then
+      list[#list + 1] = name
+    end
+  end
+  return #list > 0 and table.concat(list, ", ") or nil
+end
+
+-- The sentence about them, or nil.  instead: what says how tokens are sampled.
+function generation_options.note(dir, sampling, chosen, instead)
+  local odd = generation_options.not_followed(dir, sampling, chosen)
+  return odd and ("of the model's generation_config.json this is not followed: %s; %s says how "
+    .. "tokens are sampled"):format(odd, instead)
+end
+
+return generation_options
