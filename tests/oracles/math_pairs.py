@@ -52,7 +52,7 @@ def families():
                                                                              r"\frac{1}{8}"]
     yield "decimal", [r"0.1\overline{6}", "1/6", "0.1(6)", "0.1666..."], ["0.16", "0.17", "1/60"]
     yield "percent", [r"12.5\%", "12.5%", "12.5 percent", r"12.5\text{ percent}", "12.5 %",
-                      r"\frac{25}{2}\%"], [r"125\%", r"1.25\%", "13%"]
+                      r"\frac{25}{2}\%", "0.125"], ["12.5e3", r"125\%", r"1.25\%", "13%"]
     yield "percent", ["50%", "1/2", "0.5"], ["5%", "0.05", "500%"]
     yield "percent", ["50%", "50"], ["51", "5", "500"]
     yield "money", ["42", "$42", r"\$42", "42$", "\u20ac42", "42 \u20ac", "\u00a342", "\u00a542",
@@ -202,7 +202,23 @@ def families():
     yield "choice", ["B", "(B)", r"\text{B}", r"\textbf{(B)}", r"\text{(B)}", r"\mathbf{B}",
                      r"\mathrm{(B)}", "**B**", "B.", r"\textbf{(B)}\ 12", "(B) 12", "b"], [
         "C", "(C)", r"\textbf{(C)}\ 12", "AB", "8", "B+1"]
-    yield "ratio", ["5:3", "5 : 3", r"5\colon 3"], ["3:5", "5:4", "5"]
+    yield "choice", ["(C) 7", "C", r"\textbf{(C) }7", "C. 7", "C: 7"], ["(C) 8", "(B) 7", "(A) or (C)"]
+    yield "choice", ["A", "(A) Paris", r"(A)"], ["(A) or (B)", "A, B", "(A)(B)", "A and B", "not A"]
+    yield "ratio", ["5:3", "5 : 3", r"5\colon 3", "10:6", "5/3"], ["3:5", "5:4", "5"]
+    yield "words", ["5", "5 more", "5 in total"], ["5 squared", "5 thirds", "5 and a half", "5 dozens",
+                                                   "5 feet 6 inches", "5 times 3", "5 or more"]
+    yield "words", ["2000000", "2 million", "2 millions", r"2\text{ million}", "$2 million"], [
+        "2", "2 thousand", "2 billion"]
+    yield "left side", ["0", "x = 0", "f(0) = 0"], ["(x-2)(x-3) = 0", "x(x-1) = 0", "x^2 = 0",
+                                                   "x > 0", r"x \ne 0", "1/x = 0", "-x = 0 + 1"]
+    yield "left side", ["5", "f^{-1}(3) = 5", "P(A) = 5", "f(-1) = 5", "|AB| = 5", "S_n = 5",
+                        "BC = 5", "f'(2) = 5"], ["|x| = 5", "x(x+1) = 5", "x^{-1} = 5", "-x = 5"]
+    yield "percent", ["0.05", r"5\%"], [r"0.05\%", r"0.5\%"]
+    yield "counting", [r"\frac{n(n-1)}{2}", r"\binom{n}{2}", r"\frac{n!}{2(n-2)!}"], [
+        r"\binom{n}{3}", r"\frac{n(n+1)}{2}", "n!", r"\frac{n^2}{2}"]
+    yield "counting", ["n!", "n(n-1)!", " n! "], ["n", "(n+1)!", "n^n", "n!!"]
+    yield "approximate", [r"\frac{\pi}{2}", r"\frac{\pi}{2} \approx 1.57",
+                          r"x = \frac{\pi}{2} \approx 1.57"], ["1.57", r"x \approx 1.57"]
     yield "subscript", ["1234_5", r"1234_{5}"], ["1234_6", "1243_5"]
     yield "subscript", ["a_1+a_2", "a_2+a_1", r"a_{1}+a_{2}"], ["a_1+a_3", "a_1", "2a_1"]
 

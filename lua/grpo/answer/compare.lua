@@ -15,7 +15,12 @@ local POINTS = 6
 
 local leaves = { num = true, pi = true, e = true, i = true, inf = true, word = true, choice = true }
 
+local counting = { fact = true, fact2 = true, binom = true }
+
+-- Sets names.NAME for each variable, and names[1] where a variable must be a whole number.
 local function collect(node, names)
+  rational.spend(1)
+  if counting[node[1]] then names[1] = true end
   if node[1] == "var" then names[node[2]] = true end
   if leaves[node[1]] or node[1] == "var" then return end
   for k = 2, #node do
@@ -30,17 +35,19 @@ local function collect(node, names)
   end
 end
 
--- The names of the variables of several nodes, in order.
+-- The names of the variables of several nodes, in order; `whole` if they are to be whole numbers.
 local function variables(...)
   local names, list = {}, {}
   for _, node in ipairs { ... } do collect(node, names) end
+  list.whole, names[1] = names[1], nil
   for name in pairs(names) do list[#list + 1] = name end
   table.sort(list)
   return list
 end
 
 -- Values that no usual formula has as a root; in the last two points they are below 1.
-local function coordinate(i, k)
+local function coordinate(i, k, whole)
+  if whole then return rational.integer(3 * i + 5 * k - 4) end
   local upper, lower = 6 * i + 7 * k + 4, 11 + 2 * k
   if k > POINTS - 2 then upper, lower = 3 * i + k, 101 + 13 * i + k end
   local negative = k == 2 or (k == 3 and i % 2 == 1) or (k == 4 and i % 2 == 0)
@@ -50,7 +57,7 @@ end
 
 local function point(names, k)
   local p = { variables = {} }
-  for i, name in ipairs(names) do p.variables[name] = coordinate(i, k) end
+  for i, name in ipairs(names) do p.variables[name] = coordinate(i, k, names.whole) end
   return p
 end
 
@@ -177,7 +184,9 @@ local function value_given(rel)
     if op ~= "=" and op ~= "in" and op ~= "~" then return nil end
   end
   local last = #items
-  while last > 2 and ops[last - 1] == "~" do last = last - 1 end -- x = 1/3 ~ 0.33
+  while last > (rel.named and 2 or 1) and ops[last - 1] == "~" do -- x = 1/3 ~ 0.33
+    last = last - 1
+  end
   if rel.named then return items[last] end
   for k = 2, last do
     if #variables(items[k - 1], items[k]) > 0 or not is_formula(items[k]) then return nil end
@@ -335,6 +344,13 @@ local function same_matrices(a, b)
   return true
 end
 
+-- 5:3 as 5/3, or nil.
+local function quotient(ratio)
+  local items = ratio[2]
+  if #items ~= 2 or not is_formula(items[1]) or not is_formula(items[2]) then return nil end
+  return { "/", items[1], items[2] }
+end
+
 local pairs_of_kinds = {
   ["list list"] = same_lists, ["set set"] = same_lists, ["list set"] = same_lists,
   ["rel rel"] = same_relations, ["matrix matrix"] = same_matrices,
@@ -342,7 +358,11 @@ local pairs_of_kinds = {
   ["group group"] = function(a, b)
     return a[2] == b[2] and a[3] == b[3] and in_order(a[4], b[4])
   end,
-  ["ratio ratio"] = function(a, b) return in_order(a[2], b[2]) end,
+  ["ratio ratio"] = function(a, b)
+    local x, y = quotient(a), quotient(b)
+    if x and y then return same_formula(x, y) end
+    return in_order(a[2], b[2])
+  end,
   ["cup cup"] = function(a, b) return without_order(a[2], b[2]) end,
   ["cap cap"] = function(a, b) return without_order(a[2], b[2]) end,
   ["setminus setminus"] = function(a, b) return in_order(a[2], b[2]) end,
@@ -367,12 +387,16 @@ local function amount(node)
   return node, nil
 end
 
--- 5% is 0.05 and, beside a number without a sign, 5.
+local function is_whole(v) return v ~= nil and v.n ~= nil and rational.is_whole(v) end
+
+-- 5% is 0.05 and, beside a whole number without a sign, 5.
 local function same_percent(a, b)
   if a[1] == "pct" and b[1] == "pct" then return same_formula(a[2], b[2]) end
   local percent, other = a, b
   if b[1] == "pct" then percent, other = b, a end
-  return same_formula(percent, other) or same_formula(percent[2], other)
+  if same_formula(percent, other) then return true end
+  return #variables(other) == 0 and is_whole(evaluate.value(other, point({}, 1)))
+    and same_formula(percent[2], other)
 end
 
 local function same_formulas(a, b)
@@ -415,11 +439,28 @@ function same(a, b)
   if rule then return rule(a, b) end
   rule = pairs_of_kinds[b[1] .. " " .. a[1]]
   if rule then return rule(b, a) end
+  if a[1] == "ratio" or b[1] == "ratio" then
+    local x, y = a[1] == "ratio" and quotient(a) or a, b[1] == "ratio" and quotient(b) or b
+    if is_formula(x) and is_formula(y) then return same_formula(x, y) end
+  end
   if a[1] == "rel" then return relation_beside(a, b) end
   if b[1] == "rel" then return relation_beside(b, a) end
   return (is_list(a) or is_list(b)) and beside_list(a, b)
 end
 
-compare.same = same
+-- Whether two trees are one: what has no value, as n! and 1/0, equals itself.
+local function identical(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+  rational.spend(1)
+  if a.n then return b.n ~= nil and rational.equal(a, b) end
+  if #a ~= #b then return false end
+  for k = 1, #a do
+    if not identical(a[k], b[k]) then return false end
+  end
+  return true
+end
+
+--- Whether two trees are the same answer.
+function compare.same(a, b) return same(a, b) or identical(a, b) end
 
 return compare

@@ -436,7 +436,7 @@ end
 
 function Parser:power()
   local base, before = self:primary()
-  if self:is("op", "!") or self:is("op", "'") then base = self:factorial(base) end
+  if self:is("op", "!") then base = self:factorial(base) end
   if self:degree() then
     base = { "deg", base }
   elseif self:accept("op", "^") then

@@ -22,12 +22,15 @@ local function fail(what) error("not read: " .. what, 0) end
 
 -- ---- units ----------------------------------------------------------------------------
 
+-- The number that million or dozens stands for, in digits, or nil.
+local function multiplier(word) return symbols.multipliers[(word:lower():gsub("s$", ""))] end
+
 -- Whether the letters of a token behind a number are a unit and not variables.
 local function is_unit(token, after_number)
   if token.t == "money" then return true end
   if token.t ~= "name" then return false end
   local v = token.v
-  if symbols.multipliers[v] then return false end
+  if multiplier(v) or symbols.not_units[v:lower()] then return false end
   if #v == 1 then
     return symbols.short_units[v] == true and (token.text or token.spaced and after_number)
   end
@@ -148,7 +151,7 @@ end
 
 function Parser:multiplier()
   local token = self:peek()
-  local value = token and token.t == "name" and symbols.multipliers[token.v:lower()]
+  local value = token and token.t == "name" and multiplier(token.v)
   if not value then return nil end
   self.at = self.at + 1
   return { "num", rational.new(value) }
@@ -231,24 +234,64 @@ end
 local relations = { ["="] = true, ["<"] = true, [">"] = true, ["<="] = true, [">="] = true,
   ["!="] = true, ["~"] = true, ["in"] = true }
 
+local in_names = { ["'"] = true, ["_"] = true, ["{"] = true, ["}"] = true, ["."] = true }
+local in_brackets = { [","] = true, ["|"] = true, ["'"] = true, ["_"] = true }
+
+-- The position behind the brackets of a name at `at`: (x, y), (A \cap B), (-1), |AB|; nil if they
+-- hold more than names and numbers, or one thing that no name stands before.
+function Parser:behind_brackets(at, close, bare)
+  local first, several = at + 1, false
+  if close == "|" and not tostring(self.tokens[first] and self.tokens[first].v):find("^%u") then
+    return nil
+  end
+  for k = first, #self.tokens do
+    local token = self.tokens[k]
+    local op = token.t == "op" and token.v
+    several = several or op == ","
+    if op == close then return (several or not bare) and k + 1 or nil end
+    if op and not in_brackets[op] and not (op == "-" and k == first)
+      or token.t == "cmd" and token.v ~= "cap" and token.v ~= "cup" then return nil end
+  end
+end
+
+-- The position behind ^{-1} of a function, or nil.
+function Parser:behind_inverse(at)
+  local spelling = ""
+  for k = at, at + 5 do spelling = spelling .. (self.tokens[k] and self.tokens[k].v or "") end
+  return spelling == "^{-1}(" and at + 5 or nil
+end
+
+-- The position behind one piece of a name, or nil: a letter, a subscript, brackets.
+function Parser:behind_piece(at)
+  local token = self.tokens[at]
+  if token.t == "name" or token.t == "letter" or token.t == "num" and self:is_subscript(at) then
+    return at + 1
+  end
+  if token.t ~= "op" then return nil end
+  if token.v == "(" or token.v == "|" then
+    local close = token.v == "(" and ")" or "|"
+    local after = self:behind_brackets(at, close, at == self.at and close == ")")
+    local next_token = after and self.tokens[after]
+    return next_token and next_token.t == "op" and relations[next_token.v] and after or nil
+  end
+  if token.v == "^" then return self:behind_inverse(at) end
+  return in_names[token.v] and at + 1 or nil
+end
+
 -- The spelling of a name at the left of a relation, and the position of the relation; nil if it is
--- more than a name.  Numbers and operators may stand within its brackets only.
+-- more than a name: x, x_1, f(x), AB, \text{Area}.
 function Parser:name_before_relation()
-  local parts, depth, at = {}, 0, self.at
+  local at = self.at
   while true do
     local token = self.tokens[at]
     if not token then return nil end
-    local op = token.t == "op" and token.v
-    if depth == 0 and op and relations[op] then break end
-    if op == "(" or op == "|" and parts[#parts] ~= "|" and depth == 0 then depth = depth + 1
-    elseif op == ")" or op == "|" then depth = depth - 1
-    elseif token.t == "begin" or op == "," and depth == 0 then return nil
-    elseif depth == 0 and (op and op ~= "'" and op ~= "_" and op ~= "{" and op ~= "}" and op ~= "."
-      or token.t == "cmd" or token.t == "money"
-      or token.t == "num" and not self:is_subscript(at)) then return nil end
-    parts[#parts + 1], at = token.v, at + 1
+    if token.t == "op" and relations[token.v] then break end
+    at = self:behind_piece(at)
+    if not at then return nil end
   end
-  if #parts == 0 then return nil end
+  if at == self.at then return nil end
+  local parts = {}
+  for k = self.at, at - 1 do parts[#parts + 1] = self.tokens[k].v end
   return table.concat(parts, " "), at
 end
 

@@ -29,9 +29,11 @@ local function choice_of(tokens)
   if not is(first, "name") or not tokens[first].v:find("^[A-J]$") then return nil end
   local mark = tokens[first + 1]
   if not mark or mark.t ~= "op" then return nil end
-  if mark.v == ")" or first == 1 and (mark.v == "." or mark.v == ":") then
-    return tokens[first].v, first + 2
+  if mark.v ~= ")" and not (first == 1 and (mark.v == "." or mark.v == ":")) then return nil end
+  for k = first + 2, #tokens do
+    if is(k, "name") and tokens[k].v:find("^[A-J]$") then return nil end -- (B) or (C)
   end
+  return tokens[first].v, first + 2
 end
 
 local function run(tokens, from)
@@ -55,10 +57,10 @@ local function tree(s, commas)
   local tokens, merged = attempt(lex.tokens, s, commas)
   if not tokens then return nil, merged end
   if #tokens == 0 then return nil, "empty" end
-  if is_words(tokens) then
+  local letter, from = choice_of(tokens)
+  if is_words(tokens) and not (letter and tokens[from - 1].v == ")") then
     return nil, "words", (attempt(run, tokens, 1))
   end
-  local letter, from = choice_of(tokens)
   if letter and not tokens[from] then return { "choice", letter } end
   local node, reason = attempt(run, tokens, from or 1)
   if letter then return { "choice", letter, node } end

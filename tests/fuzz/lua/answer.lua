@@ -42,7 +42,7 @@ local function check_equal(a, b)
   local fine, ba = expect.within_limits("equal", answer.equal, b, a)
   if not ok or not fine then error(ok and ba or ab, 0) end
   expect.equal(ab, ba, "symmetric")
-  expect.truth(answer.equal(a, a), "an answer differs from itself")
+  expect.truth(not a:find("%S") or answer.equal(a, a), "an answer differs from itself")
 end
 
 return function(input)
