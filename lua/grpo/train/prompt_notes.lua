@@ -21,6 +21,11 @@ local function template_of(config, tokenizer)
   return template or nil
 end
 
+-- A name from a row, which may be any text, as a line can show it.
+local function shown(name)
+  return (tostring(name):sub(1, 40):gsub("%c", "?"))
+end
+
 local function trimmed(text) return spaces.rstrip(spaces.lstrip(text)) end
 
 -- ---- one row -----------------------------------------------------------------------------------
@@ -106,7 +111,7 @@ local function hidden_message(_, _, prompt, messages)
     if not rewritten[role] and not prompt.text:find(text_of(messages[i]), 1, true) then
       return { kind = "hidden_message", text = ("does not show message %d, because the chat "
         .. "template leaves out the role %s; use roles that it knows, or another template"):format(
-        i, role) }
+        i, shown(role)) }
     end
   end
 end
@@ -118,7 +123,7 @@ local function other_parts(_, _, _, messages)
       if type(content[k].map.text) ~= "string" then
         return { kind = "other_parts", text = ("has a part of type %s in message %d, of which the "
           .. "model sees nothing, because it reads text alone"):format(
-          tostring(content[k].map.type), i) }
+          shown(content[k].map.type), i) }
       end
     end
   end
