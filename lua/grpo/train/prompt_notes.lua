@@ -95,8 +95,8 @@ end
 local function second_answer(_, _, prompt, messages)
   local last = messages and messages[messages.n]
   if not last or last.map.role ~= "assistant" then return nil end
-  local text, shown = text_of(last), trimmed(prompt.text)
-  if text ~= "" and shown:sub(-#text) == text then return nil end
+  local text, whole = text_of(last), trimmed(prompt.text)
+  if text ~= "" and whole:sub(-#text) == text then return nil end
   return { kind = "second_answer", text = "ends with a message of the assistant, behind which the "
     .. "model begins a second one; leave it out (data.target is what is to be learned), or return "
     .. "the ids tokenizer:encode(tokenizer:chat(messages, { continue_final_message = true }))" }
