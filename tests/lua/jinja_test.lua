@@ -70,10 +70,10 @@ local hostile = {
   { "{{ x", "not closed" }, { "{% if x %}", "not closed" }, { "{# x", "not closed" },
     { "{% raw %}", "not closed" },
   { "{{ 'x }}", "not closed" }, { "{% endif %}", "without its beginning" },
-    { "{% include 'x' %}", "no statement" },
+    { "{% include 'x' %}", "single file" },
   { "{{ ''.__class__.__mro__ }}", "undefined" }, { "{{ os.execute('x') }}", "'os' is undefined" },
   { "{{ x | nothing }}", "no filter" }, { "{{ 1 // 0 }}", "division by zero" },
-  { "{{ 9223372036854775807 + 1 }}", "out of range" }, { "{{ '%1000000d' % 1 }}", "format" },
+  { "{{ 9223372036854775807 + 1 }}", "out of range" }, { "{{ '%100000000d' % 1 }}", "too long" },
   { "{{ messages.foo.bar }}", "'messages' is undefined" }, { "{{ 'a' + 1 }}", "str and a int" },
 }
 

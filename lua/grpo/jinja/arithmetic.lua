@@ -1,5 +1,6 @@
 -- Python's operators: arithmetic[sign](ctx, left, right).
 
+local format = require "grpo.jinja.format"
 local values = require "grpo.jinja.values"
 
 local fail, kind, plain_number = values.fail, values.kind, values.plain_number
@@ -87,7 +88,7 @@ end
 
 arithmetic["%"] = function(ctx, a, b)
   if type(a) == "string" then
-    return values.format(ctx, a, kind(b) == "tuple" and b or values.list({ b }, 1))
+    return format.percent(ctx, a, b)
   end
   local x, y = divisible(ctx, "%", a, b)
   return x % y
@@ -98,7 +99,12 @@ arithmetic["**"] = function(ctx, a, b)
   if not (x and y) then return wrong(ctx, "**", a, b) end
   if math.type(x) ~= "integer" or math.type(y) ~= "integer" or y < 0 then
     if x == 0 and y < 0 then fail(ctx, "division by zero") end
-    return x ^ y
+    local z = x ^ y
+    if z ~= z and x == x and y == y then fail(ctx, "a power is a complex number") end
+    if math.abs(z) == math.huge and math.abs(x) < math.huge and math.abs(y) < math.huge then
+      fail(ctx, "a power is out of range")
+    end
+    return z
   end
   checked(ctx, 0, x ^ y)
   local whole, base = 1, x
@@ -126,13 +132,9 @@ local function contains(ctx, v, container)
     return values.search(ctx, container, v, 1) ~= nil
   end
   if k == "dict" then
-    local x = plain_number(v) or v
-    values.charge_key(ctx, x)
-    return (type(x) == "string" or type(x) == "number") and container.map[x] ~= nil
-  end
-  if k == "namespace" or k == "loop" or k == "callable" or k == "number" or k == "boolean"
-      or k == "none" then
-    fail(ctx, "'in' does not work with a %s", values.type_name(container))
+    local key = values.key(ctx, v)
+    if key == nil and v == v then fail(ctx, "a %s cannot be a key", values.type_name(v)) end
+    return key ~= nil and container.map[key] ~= nil
   end
   local items, n = values.items(ctx, container)
   for i = 1, n do

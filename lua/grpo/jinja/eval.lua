@@ -76,23 +76,25 @@ function E.name(ctx, node, scope)
 end
 
 local function assign(ctx, target, value, scope)
-  if target.kind == "attribute_target" then
-    local object = find(ctx, target.object, scope)
+  if target.attribute then
+    local object = find(ctx, target.name, scope)
     if object == nil or kind(object) ~= "namespace" then
-      fail(ctx, "%s.%s cannot be set: only a namespace() takes attributes", target.object,
-        target.name)
+      fail(ctx, "%s.%s cannot be set: only a namespace() takes attributes", target.name,
+        target.attribute)
     end
-    object.map[target.name] = value
-    return
+    if target.attribute:find "^_" then
+      fail(ctx, "%s.%s cannot be set: the name begins with _", target.name, target.attribute)
+    end
+    values.set(ctx, object, target.attribute, value)
+  elseif target.name then
+    scope.vars[target.name] = value
+  else
+    local items, n = values.items(ctx, value)
+    if n ~= #target.targets then
+      fail(ctx, "%d names are assigned %d values", #target.targets, n)
+    end
+    for i, inner_target in ipairs(target.targets) do assign(ctx, inner_target, items[i], scope) end
   end
-  local names = target.names
-  if #names == 1 then
-    scope.vars[names[1]] = value
-    return
-  end
-  local items, n = values.items(ctx, value)
-  if n ~= #names then fail(ctx, "%d names are assigned %d values", #names, n) end
-  for i, name in ipairs(names) do scope.vars[name] = items[i] end
 end
 
 -- ---- expressions --------------------------------------------------------------------------------
@@ -103,12 +105,30 @@ local function all(ctx, nodes, scope)
   return items, #nodes
 end
 
+local function name_argument(ctx, named, name, value)
+  if type(name) ~= "string" then fail(ctx, "the name of an argument must be a string") end
+  if named[name] ~= nil then fail(ctx, "the argument '%s' is given twice", name) end
+  named[#named + 1], named[name] = name, value
+end
+
+-- Returns the positional arguments of a call, and its named ones: named[name], named[1..n] are the
+-- names in order.  After *list and **dict come what they hold.
 local function arguments(ctx, node, scope)
   local args = all(ctx, node.args, scope)
   local named = {}
   for _, arg in ipairs(node.named) do
-    if named[arg.name] ~= nil then fail(ctx, "the argument '%s' is given twice", arg.name) end
-    named[arg.name] = value_of(ctx, arg.value, scope)
+    local value = value_of(ctx, arg.value, scope)
+    if arg.name then
+      name_argument(ctx, named, arg.name, value)
+    elseif arg.list then
+      local items, n = values.items(ctx, value)
+      values.charge(ctx, n)
+      table.move(items, 1, n, #args + 1, args)
+    else
+      if kind(value) ~= "dict" then fail(ctx, "** wants a mapping") end
+      values.charge(ctx, #value.keys)
+      for _, key in ipairs(value.keys) do name_argument(ctx, named, key, value.map[key]) end
+    end
   end
   return args, named
 end
@@ -120,11 +140,7 @@ function E.dict(ctx, node, scope)
   local dict = values.dict()
   for i, key in ipairs(node.keys) do
     local k = value_of(ctx, key, scope)
-    if type(k) ~= "string" and type(k) ~= "number" then
-      fail(ctx, "a %s cannot be a key", values.type_name(k))
-    end
-    if k ~= k then fail(ctx, "nan cannot be a key") end
-    values.put(dict, k, value_of(ctx, node.items[i], scope))
+    values.set(ctx, dict, k, value_of(ctx, node.items[i], scope))
   end
   return dict
 end
@@ -213,7 +229,7 @@ end
 local function call_value(ctx, callee, args, named, what)
   local k = kind(callee)
   if k == "undefined" then fail(ctx, "'%s' is undefined", callee.name) end
-  if (k ~= "callable" and k ~= "loop") or not callee.call then
+  if type(callee) ~= "table" or not callee.call then
     fail(ctx, "%s cannot be called: it is a %s", what, values.type_name(callee))
   end
   return callee.call(ctx, args, named)
@@ -255,9 +271,9 @@ end
 
 function E.test(ctx, node, scope)
   local object = value_of(ctx, node.object, scope)
-  local args = arguments(ctx, node, scope)
+  local args, named = arguments(ctx, node, scope)
   ctx.line = node.line
-  return tests.apply(ctx, node.name, object, args) ~= node.negated
+  return tests.apply(ctx, node.name, object, args, named) ~= node.negated
 end
 
 -- ---- statements ---------------------------------------------------------------------------------
@@ -357,7 +373,14 @@ local loop_fields = {
     end)
   end,
 }
-methods.set_loop_fields(loop_fields)
+
+-- Makes the fields of a loop, which are computed when they are asked for.
+local function fields_of(loop)
+  return setmetatable({}, { __index = function(_, name)
+    local field = loop_fields[name]
+    return field and field(loop)
+  end })
+end
 
 -- Returns the items of a loop that meet its condition.
 local function selected(ctx, node, scope, items, n)
@@ -378,6 +401,7 @@ local function loop_over(ctx, node, scope, over, depth)
   local items, n = values.items(ctx, over)
   items, n = selected(ctx, node, scope, items, n)
   local loop = values.new { kind = "loop", items = items, n = n, at = 0, depth = depth }
+  loop.fields = fields_of(loop)
   if node.recursive then
     loop.call = function(c, args)
       local outer = c.out
@@ -405,13 +429,27 @@ end
 
 -- ---- macros
 
+-- Returns the named arguments that a macro has no parameter for, as a dict.
+local function other_names(ctx, node, named)
+  local known, kwargs = {}, values.dict()
+  for _, name in ipairs(node.names) do known[name] = true end
+  for _, name in ipairs(named) do
+    if name == "caller" and not node.uses.kwargs then
+      known.caller = true
+    end
+    if not known[name] then
+      if not node.uses.kwargs then fail(ctx, "%s has no parameter '%s'", node.name, name) end
+      values.set(ctx, kwargs, name, named[name])
+    end
+  end
+  return kwargs
+end
+
 -- Returns the scope of one call: its arguments by position, by name, then defaults.
 local function bind(ctx, node, args, named, scope)
   local own = inner(scope)
-  local known = { caller = true }
-  charge(ctx, #node.names)
+  charge(ctx, #node.names + #args)
   for i, name in ipairs(node.names) do
-    known[name] = true
     local value = args[i]
     if value ~= nil and named[name] ~= nil then
       fail(ctx, "%s: '%s' is given twice", node.name, name)
@@ -421,24 +459,31 @@ local function bind(ctx, node, args, named, scope)
     if value == nil then value = values.undefined(name) end
     own.vars[name] = value
   end
-  if #args > #node.names and not node.takes_more then
+  if #args > #node.names and not node.uses.varargs then
     fail(ctx, "%s: %d arguments, it takes %d", node.name, #args, #node.names)
   end
-  for name in pairs(named) do
-    if not known[name] then fail(ctx, "%s has no parameter '%s'", node.name, name) end
+  local caller = named.caller
+  local kwargs = other_names(ctx, node, named)
+  own.vars.caller = own.vars.caller or caller or values.undefined "caller"
+  if node.uses.varargs then
+    own.vars.varargs = values.tuple(table.move(args, #node.names + 1, #args, 1, {}))
   end
-  if named.caller then own.vars.caller = named.caller end
+  if node.uses.kwargs then own.vars.kwargs = kwargs end
   return own
 end
 
 local function macro(node, scope)
-  return values.callable(node.name, function(ctx, args, named)
+  local made = values.callable(node.name, function(ctx, args, named)
     local line = ctx.line
     deeper(ctx, node.name)
     local text = captured(ctx, node.body, bind(ctx, node, args, named, scope))
     ctx.depth, ctx.line = ctx.depth - 1, line
     return text
   end)
+  made.macro = true
+  made.fields = { name = node.name, arguments = values.tuple(node.names),
+    caller = node.uses.caller, catch_kwargs = node.uses.kwargs, catch_varargs = node.uses.varargs }
+  return made
 end
 
 function S.macro(_, node, scope) scope.vars[node.name] = macro(node, scope) end
@@ -446,8 +491,15 @@ function S.macro(_, node, scope) scope.vars[node.name] = macro(node, scope) end
 function S.call_block(ctx, node, scope)
   local callee = value_of(ctx, node.call.callee, scope)
   local args, named = arguments(ctx, node.call, scope)
-  named.caller = macro(node.macro, scope)
+  name_argument(ctx, named, "caller", macro(node.macro, scope))
   write(ctx, values.text(ctx, call_value(ctx, callee, args, named, "{% call %}'s macro")))
+end
+
+-- A block sees the variables of the template's top level; self.NAME() writes it again.
+function S.block(ctx, node, scope)
+  local top = scope
+  while top.parent and top.parent.parent and not node.scoped do top = top.parent end
+  return run(ctx, node.body, inner(top))
 end
 
 -- Runs a tree in ctx.  Returns the text and the byte ranges of its {% generation %} bodies.

@@ -1,218 +1,162 @@
--- The filters, which follow `|` in a template: known[name](ctx, value, args, named).
+-- The filters, which follow `|` in a template: those of any value, of numbers and of lists.
+-- text_filters.lua has those of texts.
 
 local arithmetic = require "grpo.jinja.arithmetic"
+local bind = require "grpo.jinja.bind"
 local json = require "grpo.jinja.json"
 local letters = require "grpo.jinja.letters"
 local methods = require "grpo.jinja.methods"
 local tests = require "grpo.jinja.tests"
 local values = require "grpo.jinja.values"
 
-local fail, kind = values.fail, values.kind
+local int, optional = bind.int, bind.optional
+local fail, kind, truthy = values.fail, values.kind, values.truthy
 
 local filters = {}
-local known = {}
+local known = require "grpo.jinja.text_filters"
+tests.exists("filter", known)
+
+local function filter(spec, call) bind.define(known, spec, call) end
 
 function filters.apply(ctx, name, v, args, named)
-  local filter = known[name]
-  if not filter then fail(ctx, "there is no filter '%s'", tostring(name):sub(1, 40)) end
-  return filter(ctx, v, args, named)
-end
-
-local function given(args, named, i, name, default)
-  local v = args[i]
-  if v == nil then v = named[name] end
-  if v == nil then return default end
-  return v
-end
-
-local function none_to_nil(v)
-  if v ~= nil and kind(v) == "none" then return nil end
-  return v
-end
-
--- ---- text
-
-function known.trim(ctx, v, args, named)
-  local set = none_to_nil(given(args, named, 1, "chars"))
-  return methods.strip(ctx, values.text(ctx, v), set and values.text(ctx, set), true, true)
-end
-
-for _, name in ipairs { "upper", "lower", "capitalize", "title" } do
-  known[name] = function(ctx, v)
-    local s = values.text(ctx, v)
-    values.charge(ctx, #s)
-    return letters[name](s)
-  end
-end
-
-function known.string(ctx, v) return values.text(ctx, v) end
-known.safe = known.string
-
-function known.replace(ctx, v, args, named)
-  local old, new = given(args, named, 1, "old"), given(args, named, 2, "new")
-  if old == nil or new == nil then fail(ctx, "replace: want the old and the new text") end
-  local count = none_to_nil(given(args, named, 3, "count"))
-  return methods.replace(ctx, values.text(ctx, v), values.text(ctx, old), values.text(ctx, new),
-    methods.int_arg(ctx, count, "replace", -1))
-end
-
-local html = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ["'"] = "&#39;", ['"'] = "&#34;" }
-function known.escape(ctx, v)
-  local s = values.text(ctx, v)
-  values.charge_text(ctx, 5 * #s)
-  return (s:gsub("[&<>'\"]", html))
-end
-known.e = known.escape
-
-function known.indent(ctx, v, args, named)
-  local width = given(args, named, 1, "width", 4)
-  local pad = type(width) == "string" and width
-  if not pad then
-    width = math.max(0, methods.int_arg(ctx, width, "indent", 4))
-    values.charge_text(ctx, width)
-    pad = (" "):rep(width)
-  end
-  local first = values.truthy(given(args, named, 2, "first", false))
-  local blank = values.truthy(given(args, named, 3, "blank", false))
-  local s = values.text(ctx, v)
-  local _, lines = s:gsub("\n", "")
-  values.charge_text(ctx, #s + (lines + 1.0) * #pad)
-  local n = 0
-  return (s:gsub("[^\n]*", function(line)
-    n = n + 1
-    if n == 1 and not first or n > 1 and line == "" and not blank then return line end
-    return pad .. line
-  end))
-end
-
-function known.wordcount(ctx, v)
-  local s = values.text(ctx, v)
-  values.charge(ctx, #s)
-  return select(2, s:gsub("[%w_\128-\255]+", ""))
-end
-
--- Formats like Python's % operator on a string, for the conversions that are safe.
-function values.format(ctx, format, args)
-  local at, size = 0, #format
-  values.charge_text(ctx, size)
-  return (format:gsub("%%([-+ #0]*%d*%.?%d*)(.)", function(flags, c)
-    if c == "%" then return "%" end
-    at = at + 1
-    local v = args[at]
-    if v == nil then fail(ctx, "format: not enough arguments") end
-    if c == "s" or c == "r" then
-      v = c == "s" and values.text(ctx, v) or values.repr(ctx, v)
-      size = size + #v
-      values.charge_text(ctx, size > ctx.max_text and size or #v)
-      if flags == "" then return v end
-    elseif not c:find "[dixXofeEgG]" or not values.plain_number(v) then
-      fail(ctx, "format: %%%s cannot write a %s", c, values.type_name(v))
-    else
-      v = values.plain_number(v)
-      if c:find "[dixXo]" then v = math.tointeger(v >= 0 and v // 1 or -(-v // 1)) end
-    end
-    local ok, text = pcall(string.format, "%" .. flags .. c, v)
-    if not ok then fail(ctx, "format: cannot write this as %%%s%s", flags, c) end
-    return text
-  end))
-end
-
-function known.format(ctx, v, args)
-  return values.format(ctx, values.text(ctx, v), values.list(args))
+  local call = known[name]
+  if not call then fail(ctx, "there is no filter '%s'", tostring(name):sub(1, 40)) end
+  return call(ctx, v, args, named)
 end
 
 -- ---- numbers
 
-known["int"] = function(ctx, v, args, named)
-  local default = given(args, named, 1, "default", 0)
+-- Returns what an int in a text means, in a base of 2 to 36 (0: by its prefix), or nil.
+local function int_of_text(text, base)
+  local sign, digits = text:lower():match "^%s*([+-]?)(%w[%w_]*)%s*$"
+  if not digits or digits:find "__" or digits:sub(-1) == "_" then return nil end
+  local prefix = ({ ["0x"] = 16, ["0o"] = 8, ["0b"] = 2 })[digits:sub(1, 2)]
+  if prefix and (base == prefix or base == 0) and #digits > 2 then
+    base, digits = prefix, digits:sub(3)
+  elseif base == 0 and digits:find "^0+[^0_]" then
+    return nil
+  end
+  base, digits = base == 0 and 10 or base, digits:gsub("_", "")
+  if base < 2 or base > 36 then return nil end
+  local x = tonumber(digits, base)
+  return x and (sign == "-" and -x or x)
+end
+
+local function float_of_text(text)
+  local bare = text:lower():match "^%s*(.-)%s*$"
+  local sign, word = bare:match "^([+-]?)(%a+)$"
+  if word == "inf" or word == "infinity" then return sign == "-" and -math.huge or math.huge end
+  if word == "nan" then return 0.0 / 0.0 end
+  if bare:find "[xX]" or bare:find "__" or bare:find "_$" or bare:find "^_" then return nil end
+  local x = tonumber((bare:gsub("^%+", ""):gsub("(%d)_(%d)", "%1%2")))
+  return x and x + 0.0
+end
+
+local function float_of(v)
+  if type(v) == "string" then return #v < 400 and float_of_text(v) or nil end
   local x = values.plain_number(v)
-  if type(v) == "string" and #v < 400 then
-    local digits = v:gsub("_", ""):match "^%s*([+-]?%d+%.?%d*[eE]?[+-]?%d*)%s*$"
-    x = digits and tonumber((digits:gsub("^%+", "")))
+  return x and x + 0.0
+end
+
+-- Fails for what int() and float() of Python fail for: the default is for texts and other types.
+local function defined(ctx, v)
+  if kind(v) == "undefined" then fail(ctx, "'%s' is undefined", v.name) end
+  return v
+end
+
+filter("int default? base?", function(ctx, v, default, base)
+  if default == nil then default = 0 end
+  if type(defined(ctx, v)) == "string" then
+    local x = #v < 400 and int_of_text(v, int(ctx, base, "int", 10))
+    if x then return x end
+  end
+  local x = values.plain_number(v)
+  if math.type(x) == "integer" then return x end
+  x = x or float_of(v)
+  if x == math.huge or x == -math.huge then
+    return type(v) == "string" and default or fail(ctx, "int: the number is infinite")
   end
   if not x or x ~= x then return default end
-  local whole = math.tointeger(x) or math.tointeger(x >= 0 and math.floor(x) or math.ceil(x))
-  if not whole then fail(ctx, "int: the number is out of range") end
-  return whole
-end
+  return values.whole(ctx, x)
+end)
 
-function known.float(_, v, args, named)
-  local x = values.plain_number(v)
-  if type(v) == "string" and #v < 400 and not v:find "[xX]" then x = tonumber(v) end
-  return x and x + 0.0 or given(args, named, 1, "default", 0.0)
-end
+filter("float default?", function(ctx, v, default)
+  return float_of(defined(ctx, v)) or (default == nil and 0.0 or default)
+end)
 
-function known.abs(ctx, v)
+filter("abs", function(ctx, v)
   local x = values.plain_number(v) or fail(ctx, "abs: want a number, got a %s", values.type_name(v))
   return math.abs(x)
+end)
+
+-- Rounds half to even, as Python does.
+local function rounded(ctx, x, digits)
+  if digits > 99 then return x end
+  if digits >= 0 then
+    return math.type(x) == "integer" and x or tonumber(("%." .. digits .. "f"):format(x)) + 0.0
+  end
+  if digits < -300 then return x * 0 end
+  local scale = 10.0 ^ -digits
+  local made = tonumber(("%.0f"):format(x / scale)) * scale
+  return math.type(x) == "integer" and values.whole(ctx, made) or made
 end
 
-function known.round(ctx, v, args, named)
+filter("round precision? method?", function(ctx, v, precision, method)
   local x = values.plain_number(v)
     or fail(ctx, "round: want a number, got a %s", values.type_name(v))
-  local digits = methods.int_arg(ctx, given(args, named, 1, "precision"), "round", 0)
-  local method = given(args, named, 2, "method", "common")
-  if digits < 0 or digits > 15 then fail(ctx, "round: the precision must be 0 to 15") end
-  local scale = 10.0 ^ digits
-  if method == "ceil" then return math.ceil(x * scale) / scale end
-  if method == "floor" then return math.floor(x * scale) / scale end
-  if digits > 0 then return tonumber(("%." .. digits .. "f"):format(x)) + 0.0 end
-  return tonumber(("%.0f"):format(x)) + 0.0
-end
+  local digits = int(ctx, precision, "round", 0)
+  if method == nil or method == "common" then return rounded(ctx, x, digits) end
+  local turn = ({ ceil = math.ceil, floor = math.floor })[method]
+  if not turn then fail(ctx, "round: the method must be common, ceil or floor") end
+  local scale = 10 ^ digits
+  return turn(x * scale) / scale
+end)
 
 -- ---- any value
 
-function known.default(_, v, args, named)
-  local empty = values.truthy(given(args, named, 2, "boolean", false))
-  if kind(v) == "undefined" or (empty and not values.truthy(v)) then
-    return given(args, named, 1, "default_value", "")
+filter("default default_value? boolean?", function(_, v, default, boolean)
+  if kind(v) ~= "undefined" and not (boolean ~= nil and truthy(boolean) and not truthy(v)) then
+    return v
   end
-  return v
-end
+  if default == nil then return "" end
+  return default
+end)
 known.d = known.default
 
-function known.length(ctx, v)
-  local k = kind(v)
-  if k == "loop" or k == "none" or k == "number" or k == "boolean" or k == "callable"
-      or k == "namespace" then
-    fail(ctx, "a %s has no length", values.type_name(v))
-  end
+filter("length", function(ctx, v)
+  if kind(v) == "generator" then fail(ctx, "a generator has no length; put |list before it") end
   return select(2, values.items(ctx, v))
-end
+end)
 known.count = known.length
 
-function known.tojson(ctx, v, args, named)
-  local o = { comma = ", ", colon = ": ", ascii = false }
-  local indent = none_to_nil(given({}, named, 1, "indent"))
-  o.ascii = values.truthy(given({}, named, 1, "ensure_ascii", false))
-  if args[1] ~= nil then
-    if type(args[1]) == "boolean" then o.ascii = args[1] else indent = none_to_nil(args[1]) end
+local function indentation(ctx, indent)
+  if indent == nil then return nil end
+  if type(indent) ~= "string" then
+    indent = int(ctx, indent, "tojson")
+    indent = (" "):rep(math.min(101, indent))
   end
-  if args[2] ~= nil then indent = none_to_nil(args[2]) end
-  if indent ~= nil then
-    if type(indent) ~= "string" then
-      indent = methods.int_arg(ctx, indent, "tojson", 0)
-      if indent > 100 then fail(ctx, "tojson: indent is at most 100") end
-      indent = (" "):rep(indent)
-    elseif #indent > 100 then
-      fail(ctx, "tojson: indent is at most 100")
-    end
-    o.indent, o.comma = indent, ","
-  end
-  local separators = none_to_nil(named.separators)
-  if separators ~= nil then
-    if not values.is_list(separators) or type(separators[1]) ~= "string"
-        or type(separators[2]) ~= "string" then
-      fail(ctx, "tojson: separators wants two strings")
-    end
-    o.comma, o.colon = separators[1], separators[2]
-    if #o.comma > 100 or #o.colon > 100 then
-      fail(ctx, "tojson: separators have at most 100 bytes")
-    end
-  end
-  o.sorted = values.truthy(given({}, named, 1, "sort_keys", false))
-  return json.write(ctx, v, o)
+  if #indent > 100 then fail(ctx, "tojson: indent is at most 100") end
+  return indent
 end
+
+filter("tojson ensure_ascii? indent? separators? sort_keys?",
+  function(ctx, v, ascii, indent, separators, sorted)
+    local o = { ascii = ascii ~= nil and truthy(ascii), indent = indentation(ctx, optional(indent)),
+      sorted = sorted ~= nil and truthy(sorted), colon = ": " }
+    o.comma = o.indent and "," or ", "
+    separators = optional(separators)
+    if separators ~= nil then
+      if not values.is_list(separators) or type(separators[1]) ~= "string"
+          or type(separators[2]) ~= "string" or separators.n ~= 2 then
+        fail(ctx, "tojson: separators wants two strings")
+      end
+      o.comma, o.colon = separators[1], separators[2]
+      if #o.comma > 100 or #o.colon > 100 then
+        fail(ctx, "tojson: separators have at most 100 bytes")
+      end
+    end
+    return json.write(ctx, v, o)
+  end)
 
 -- ---- lists
 
@@ -222,105 +166,124 @@ local function list_copy(ctx, v)
   return table.move(items, 1, n, 1, {}), n
 end
 
-function known.list(ctx, v) return values.list(list_copy(ctx, v)) end
+filter("list", function(ctx, v) return values.list(list_copy(ctx, v)) end)
 
-function known.first(ctx, v)
+filter("first", function(ctx, v)
   local items, n = values.items(ctx, v)
   if n == 0 then return values.undefined "the first of no items" end
+  if kind(v) == "generator" then -- the second item is the next
+    v.make = function() return table.move(items, 2, n, 1, {}), n - 1 end
+  end
   return items[1]
-end
+end)
 
-function known.last(ctx, v)
+filter("last", function(ctx, v)
+  if kind(v) == "generator" then fail(ctx, "last: want a list, got a generator") end
   local items, n = values.items(ctx, v)
   if n == 0 then return values.undefined "the last of no items" end
   return items[n]
-end
+end)
 
-function known.reverse(ctx, v)
+filter("reverse", function(ctx, v)
   local items, n = list_copy(ctx, v)
   for i = 1, n // 2 do items[i], items[n + 1 - i] = items[n + 1 - i], items[i] end
   if type(v) == "string" then return table.concat(items) end
-  return values.list(items, n)
-end
+  if kind(v) == "generator" then return values.list(items, n) end
+  return values.generator(function() return items, n end)
+end)
 
--- Returns the value at a path such as "function.name".
-local function attribute_of(ctx, v, path)
-  if math.type(path) == "integer" then return methods.item(ctx, v, path) end
+-- Returns the value at a path such as "function.name"; nil as a path is the value itself.
+local function attribute_of(ctx, v, path, default)
+  if path == nil then return v end
+  if math.type(path) == "integer" then path = tostring(path) end
   if type(path) ~= "string" then fail(ctx, "an attribute's name must be a string") end
   values.charge(ctx, 1 + #path)
   for name in path:gmatch "[^.]+" do
-    v = methods.item(ctx, v, math.tointeger(tonumber(name)) or name)
+    v = methods.item(ctx, v, name:find "^%d+$" and math.tointeger(tonumber(name)) or name)
+    if default ~= nil and kind(v) == "undefined" then v = default end
   end
   return v
 end
 
-function known.attr(ctx, v, args)
-  return methods.attribute(ctx, v, methods.text_arg(ctx, args, 1, "attr"))
-end
+filter("attr name", function(ctx, v, name)
+  return methods.attribute(ctx, v, bind.str(ctx, name, "attr"), true)
+end)
 
-function known.join(ctx, v, args, named)
-  local separator = values.text(ctx, given(args, named, 1, "d", ""))
-  local path = none_to_nil(given(args, named, 2, "attribute"))
+filter("join d? attribute?", function(ctx, v, separator, path)
+  separator, path = separator == nil and "" or values.text(ctx, separator), optional(path)
   local items, n = values.items(ctx, v)
   local parts, size = {}, 0
   for i = 1, n do
-    local item = items[i]
-    if path then item = attribute_of(ctx, item, path) end
-    parts[i] = values.text(ctx, item)
+    parts[i] = values.text(ctx, attribute_of(ctx, items[i], path))
     size = size + #parts[i] + #separator
   end
   values.charge_text(ctx, size)
   return table.concat(parts, separator, 1, n)
+end)
+
+-- Returns the items of what filters read that take anything without items for an empty list.
+local function items_if_any(ctx, v)
+  if not truthy(v) then return {}, 0 end
+  return values.items(ctx, v)
+end
+
+-- Returns the function of each item that map's arguments describe.
+local function mapping(ctx, args, named)
+  if #args == 0 and named.attribute ~= nil then
+    for _, name in ipairs(named) do
+      if name ~= "attribute" and name ~= "default" then
+        fail(ctx, "map has no argument '%s'", name)
+      end
+    end
+    local default = optional(named.default)
+    return function(item) return attribute_of(ctx, item, named.attribute, default) end
+  end
+  if type(args[1]) ~= "string" then fail(ctx, "map: want a filter's name or attribute=") end
+  local rest = table.move(args, 2, #args, 1, {})
+  return function(item) return filters.apply(ctx, args[1], item, rest, named) end
 end
 
 function known.map(ctx, v, args, named)
-  local items, n = values.items(ctx, v)
-  local out = {}
-  local name = args[1]
-  if not named.attribute and type(name) ~= "string" then
-    fail(ctx, "map: want a filter's name or attribute=")
-  end
-  local rest = table.move(args, 2, math.max(#args, 1), 1, {})
-  for i = 1, n do
-    values.charge(ctx, 1)
-    if named.attribute then
-      out[i] = attribute_of(ctx, items[i], named.attribute)
-      if kind(out[i]) == "undefined" and named.default ~= nil then out[i] = named.default end
-    else
-      out[i] = filters.apply(ctx, name, items[i], rest, named)
+  return values.generator(function()
+    local out, items, n = {}, items_if_any(ctx, v)
+    local call = n > 0 and mapping(ctx, args, named)
+    for i = 1, n do
+      values.charge(ctx, 1)
+      out[i] = call(items[i])
     end
-  end
-  return values.list(out, n)
+    return out, n
+  end)
 end
 
 -- Makes select, reject, selectattr or rejectattr.
 local function selecting(wanted, by_attribute)
-  return function(ctx, v, args)
-    local items, n = values.items(ctx, v)
+  return function(ctx, v, args, named)
+    local path = by_attribute and args[1] or nil
     local first = by_attribute and 2 or 1
-    local name, argument = args[first], args[first + 1]
-    if by_attribute and args[1] == nil then fail(ctx, "want an attribute's name") end
-    local out, m = {}, 0
-    for i = 1, n do
-      values.charge(ctx, 1)
-      local tested = items[i]
-      if by_attribute then tested = attribute_of(ctx, tested, args[1]) end
-      local good
-      if name == nil then good = values.truthy(tested) else good = tests.apply(ctx, name, tested,
-        { argument }) end
-      if good == wanted then
-        m = m + 1
-        out[m] = items[i]
+    local rest = table.move(args, first + 1, math.max(#args, first), 1, {})
+    return values.generator(function()
+      local out, m, items, n = {}, 0, items_if_any(ctx, v)
+      if n > 0 and by_attribute and path == nil then fail(ctx, "want an attribute's name") end
+      for i = 1, n do
+        values.charge(ctx, 1)
+        local tested = attribute_of(ctx, items[i], path)
+        local good
+        if args[first] == nil then
+          good = truthy(tested)
+        else
+          good = tests.apply(ctx, args[first], tested, rest, named)
+        end
+        if good == wanted then m, out[m + 1] = m + 1, items[i] end
       end
-    end
-    return values.list(out, m)
+      return out, m
+    end)
   end
 end
 known.select, known.reject = selecting(true, false), selecting(false, false)
 known.selectattr, known.rejectattr = selecting(true, true), selecting(false, true)
 
 local function folded(ctx, v, sensitive)
-  if type(v) ~= "string" or sensitive then return v end
+  if type(v) ~= "string" or sensitive ~= nil and truthy(sensitive) then return v end
   values.charge(ctx, #v)
   return letters.lower(v)
 end
@@ -329,6 +292,7 @@ end
 local function sorted_by(ctx, items, n, reverse, key)
   local rows = {}
   for i = 1, n do rows[i] = { key(items[i]), items[i] } end
+  reverse = reverse ~= nil and truthy(reverse)
   rows = values.sort(ctx, rows, n, function(a, b)
     if reverse then a, b = b, a end
     return values.less(ctx, a[1], b[1])
@@ -338,101 +302,156 @@ local function sorted_by(ctx, items, n, reverse, key)
   return values.list(out, n)
 end
 
-function known.sort(ctx, v, args, named)
-  local reverse = values.truthy(given(args, named, 1, "reverse", false))
-  local sensitive = values.truthy(given(args, named, 2, "case_sensitive", false))
-  local path = none_to_nil(given(args, named, 3, "attribute"))
+-- Returns the keys that "a,b.c" asks of an item, as a tuple.
+local function keys_of(ctx, item, paths, sensitive)
+  local keys = {}
+  for i, path in ipairs(paths) do
+    keys[i] = folded(ctx, attribute_of(ctx, item, path ~= "" and path or nil), sensitive)
+  end
+  return values.tuple(keys)
+end
+
+filter("sort reverse? case_sensitive? attribute?", function(ctx, v, reverse, sensitive, path)
+  local paths = {}
+  path = optional(path)
+  if path == nil then path = "" end
+  if type(path) ~= "string" then paths = { path } else
+    for name in (path .. ","):gmatch "([^,]*)," do paths[#paths + 1] = name end
+  end
   local items, n = list_copy(ctx, v)
-  return sorted_by(ctx, items, n, reverse, function(item)
-    if path then item = attribute_of(ctx, item, path) end
-    return folded(ctx, item, sensitive)
+  return sorted_by(ctx, items, n, reverse,
+    function(item) return keys_of(ctx, item, paths, sensitive) end)
+end)
+
+filter("dictsort case_sensitive? by? reverse?", function(ctx, v, sensitive, by, reverse)
+  if kind(v) ~= "dict" then fail(ctx, "dictsort: want a mapping, got a %s", values.type_name(v)) end
+  local place = ({ key = 1, value = 2 })[by == nil and "key" or by]
+    or fail(ctx, "dictsort: by must be 'key' or 'value'")
+  local items = values.view(ctx, "dict_items", v)
+  return sorted_by(ctx, items, items.n, reverse,
+    function(pair) return folded(ctx, pair[place], sensitive) end)
+end)
+
+filter("items", function(ctx, v)
+  return values.generator(function()
+    if kind(v) == "undefined" then return {}, 0 end
+    if kind(v) ~= "dict" then fail(ctx, "items: want a mapping, got a %s", values.type_name(v)) end
+    return values.items(ctx, values.view(ctx, "dict_items", v))
+  end)
+end)
+
+filter("groupby attribute default? case_sensitive?", function(ctx, v, path, default, sensitive)
+  local items, n = list_copy(ctx, v)
+  default = optional(default)
+  local function key(item) return attribute_of(ctx, item, path, default) end
+  local function fold(item) return folded(ctx, key(item), sensitive) end
+  local sorted = sorted_by(ctx, items, n, nil, fold)
+  local groups, last = {}, nil
+  for i = 1, n do
+    local item = sorted[i]
+    local now = fold(item)
+    local group = groups[#groups]
+    if not group or not values.equal(ctx, last, now) then
+      group = values.tuple { key(item), values.list({}, 0) }
+      group.fields = { grouper = group[1], list = group[2] }
+      groups[#groups + 1], last = group, now
+    end
+    local list = group[2]
+    list.n = list.n + 1
+    list[list.n] = item
+  end
+  return values.list(groups)
+end)
+
+filter("unique case_sensitive? attribute?", function(ctx, v, sensitive, path)
+  local items, n = values.items(ctx, v)
+  path = optional(path)
+  return values.generator(function()
+    local out, m, seen = {}, 0, {}
+    for i = 1, n do
+      values.charge(ctx, 1)
+      local key = values.key(ctx, folded(ctx, attribute_of(ctx, items[i], path), sensitive))
+      if key == nil then
+        fail(ctx, "unique: a %s cannot be compared", values.type_name(items[i]))
+      end
+      if not seen[key] then
+        seen[key] = true
+        m, out[m + 1] = m + 1, items[i]
+      end
+    end
+    return out, m
+  end)
+end)
+
+filter("sum attribute? start?", function(ctx, v, path, start)
+  local total = start == nil and 0 or start
+  path = optional(path)
+  if type(total) == "string" then fail(ctx, "sum: texts are not summed; use |join") end
+  local items, n = values.items(ctx, v)
+  for i = 1, n do total = arithmetic["+"](ctx, total, attribute_of(ctx, items[i], path)) end
+  return total
+end)
+
+for name, greatest in pairs { min = false, max = true } do
+  filter(name .. " case_sensitive? attribute?", function(ctx, v, sensitive, path)
+    local items, n = values.items(ctx, v)
+    path = optional(path)
+    if n == 0 then return values.undefined "the extreme of no items" end
+    local best, at
+    for i = 1, n do
+      local key = folded(ctx, attribute_of(ctx, items[i], path), sensitive)
+      local a, b = key, best
+      if greatest then a, b = best, key end
+      if i == 1 or values.less(ctx, a, b) then best, at = key, i end
+    end
+    return items[at]
   end)
 end
 
-function known.dictsort(ctx, v, args, named)
-  if kind(v) ~= "dict" then fail(ctx, "dictsort: want a mapping, got a %s", values.type_name(v)) end
-  local sensitive = values.truthy(given(args, named, 1, "case_sensitive", false))
-  local by = given(args, named, 2, "by", "key") == "value" and 2 or 1
-  local reverse = values.truthy(given(args, named, 3, "reverse", false))
-  local items = values.pairs_of(ctx, v)
-  return sorted_by(ctx, items, items.n, reverse,
-    function(pair) return folded(ctx, pair[by], sensitive) end)
+-- Adds `fill` to a row until it has `size` items.
+local function fill_up(ctx, row, m, size, fill)
+  if fill == nil then return m end
+  size = int(ctx, size, "batch")
+  values.charge(ctx, math.max(0, size - m))
+  for at = m + 1, size do row[at] = fill end
+  return math.max(m, size)
 end
 
-function known.items(ctx, v)
-  if kind(v) == "undefined" then return values.list({}, 0) end
-  if kind(v) ~= "dict" then fail(ctx, "items: want a mapping, got a %s", values.type_name(v)) end
-  return values.pairs_of(ctx, v)
-end
-
-function known.unique(ctx, v, args, named)
-  local sensitive = values.truthy(given(args, named, 1, "case_sensitive", false))
+filter("batch linecount fill_with?", function(ctx, v, size, fill)
+  fill = optional(fill)
   local items, n = values.items(ctx, v)
-  local out, m, seen, tables = {}, 0, {}, {}
-  for i = 1, n do
-    values.charge(ctx, 1)
-    local key = folded(ctx, items[i], sensitive)
-    key = values.plain_number(key) or key
-    values.charge_key(ctx, key)
-    local old = seen[key]
-    if type(key) == "table" then
-      for _, other in ipairs(tables) do old = old or values.equal(ctx, other, key) end
-      tables[#tables + 1] = key
-    end
-    if not old then
-      m = m + 1
-      seen[key], out[m] = true, items[i]
-    end
-  end
-  return values.list(out, m)
-end
-
-function known.sum(ctx, v, args, named)
-  local path = none_to_nil(given(args, named, 1, "attribute"))
-  local total = given(args, named, 2, "start", 0)
-  local items, n = values.items(ctx, v)
-  for i = 1, n do
-    local item = items[i]
-    if path then item = attribute_of(ctx, item, path) end
-    total = arithmetic["+"](ctx, total, item)
-  end
-  return total
-end
-
-local function extreme(greatest)
-  return function(ctx, v, args, named)
-    local sensitive = values.truthy(given(args, named, 1, "case_sensitive", false))
-    local items, n = values.items(ctx, v)
-    if n == 0 then return values.undefined "the extreme of no items" end
-    local best = items[1]
-    for i = 2, n do
-      local a, b = folded(ctx, items[i], sensitive), folded(ctx, best, sensitive)
-      if greatest then a, b = b, a end
-      if values.less(ctx, a, b) then best = items[i] end
-    end
-    return best
-  end
-end
-known.min, known.max = extreme(false), extreme(true)
-
-function known.batch(ctx, v, args, named)
-  local size = methods.int_arg(ctx, given(args, named, 1, "linecount"), "batch", 0)
-  if size < 1 then fail(ctx, "batch: want a size of at least 1") end
-  local items, n = list_copy(ctx, v)
-  local out, fill = {}, given(args, named, 2, "fill_with")
-  for at = 1, n, size do
-    local row = table.move(items, at, math.min(n, at + size - 1), 1, {})
-    local m = math.min(size, n - at + 1)
-    if none_to_nil(fill) ~= nil and m < size then
-      values.charge(ctx, size)
-      while m < size do
-        m = m + 1
-        row[m] = fill
+  return values.generator(function()
+    local rows, row, m = {}, {}, 0
+    values.charge(ctx, n)
+    for i = 1, n do
+      if m == values.plain_number(size) then
+        rows[#rows + 1], row, m = values.list(row, m), {}, 0
       end
+      m = m + 1
+      row[m] = items[i]
     end
-    out[#out + 1] = values.list(row, m)
-  end
-  return values.list(out)
-end
+    if m > 0 then rows[#rows + 1] = values.list(row, fill_up(ctx, row, m, size, fill)) end
+    return rows, #rows
+  end)
+end)
+
+filter("slice slices fill_with?", function(ctx, v, slices, fill)
+  local items, n = values.items(ctx, v)
+  fill = optional(fill)
+  return values.generator(function()
+    slices = int(ctx, slices, "slice")
+    if slices == 0 then fail(ctx, "slice: division by zero") end
+    values.charge(ctx, n + math.max(0, slices))
+    local rows, from = {}, 1
+    for at = 1, slices do
+      local m = n // slices + (at <= n % slices and 1 or 0)
+      local row = table.move(items, from, from + m - 1, 1, {})
+      from = from + m
+      if fill ~= nil and at > n % slices then m, row[m + 1] = m + 1, fill end
+      rows[at] = values.list(row, m)
+    end
+    return rows, #rows
+  end)
+end)
 
 return filters

@@ -16,12 +16,12 @@
 -- jinja.dict { { key, value }, ... } or jinja.from_json(text).
 -- json.null is none.
 
+local bind = require "grpo.jinja.bind"
 local errors = require "grpo.base.errors"
 local eval = require "grpo.jinja.eval"
 local json = require "grpo.jinja.json"
 local methods = require "grpo.jinja.methods"
 local parser = require "grpo.jinja.parser"
-local sorted_pairs = require "grpo.base.sorted"
 local values = require "grpo.jinja.values"
 
 local jinja = {}
@@ -33,59 +33,93 @@ jinja.limits = { steps = 4000000, text = 16 << 20, source = 1 << 20 }
 
 local globals = {}
 
-local function global(name, call) globals[name] = values.callable(name, call) end
+local function global(spec, call) globals[spec:match "^%S+"] = bind.callable(spec, call) end
 
-global("raise_exception", function(ctx, args)
-  values.fail(ctx, "%s", args[1] == nil and "the template refuses" or values.text(ctx, args[1]))
+global("raise_exception message", function(ctx, message)
+  values.fail(ctx, "%s", values.text(ctx, message))
 end)
 
-global("namespace", function(ctx, args, named)
-  local map = {}
-  if args[1] ~= nil then
-    if values.kind(args[1]) ~= "dict" then
-      values.fail(ctx, "namespace: want a mapping or names")
-    end
-    values.charge(ctx, #args[1].keys)
-    for key, value in pairs(args[1].map) do map[key] = value end
-  end
-  for key, value in pairs(named) do map[key] = value end
-  return values.new { kind = "namespace", map = map }
-end)
-
-global("dict", function(ctx, args, named)
+-- Makes a dict of what dict() and namespace() take: a mapping or pairs, and names.
+local function dict_of(ctx, args, named, what)
   local dict = values.dict()
+  if #args > 1 then values.fail(ctx, "%s: want a mapping or names", what) end
   if args[1] ~= nil then
-    if values.kind(args[1]) ~= "dict" then values.fail(ctx, "dict: want a mapping or names") end
-    values.charge(ctx, #args[1].keys)
-    for _, key in ipairs(args[1].keys) do values.put(dict, key, args[1].map[key]) end
+    local from = args[1]
+    if values.kind(from) == "dict" then from = values.view(ctx, "dict_items", from) end
+    local items, n = values.items(ctx, from)
+    values.charge(ctx, n)
+    for i = 1, n do
+      local pair, m = values.items(ctx, items[i])
+      if m ~= 2 then values.fail(ctx, "%s: want pairs", what) end
+      values.set(ctx, dict, pair[1], pair[2])
+    end
   end
-  for name, value in sorted_pairs(named) do values.put(dict, name, value) end
+  for _, name in ipairs(named) do values.set(ctx, dict, name, named[name]) end
+  return dict
+end
+
+globals.dict = values.callable("dict", function(ctx, args, named)
+  return dict_of(ctx, args, named, "dict")
+end)
+globals.dict.fields = { fromkeys = values.callable("fromkeys", function(ctx, args, named)
+  return methods.fromkeys(ctx, values.dict(), args, named)
+end) }
+
+globals.namespace = values.callable("namespace", function(ctx, args, named)
+  local dict = dict_of(ctx, args, named, "namespace")
+  for _, key in ipairs(dict.keys) do
+    if type(key) == "string" and key:find "^_" then
+      values.fail(ctx, "namespace: the name '%s' begins with _", key)
+    end
+  end
+  dict.kind = "namespace"
   return dict
 end)
 
-global("range", function(ctx, args)
-  local from, to, step = args[1], args[2], args[3]
+global("range start stop? step? /", function(ctx, from, to, step)
+  from, step = bind.int(ctx, from, "range"), bind.int(ctx, step, "range", 1)
   if to == nil then from, to = 0, from end
-  for _, v in ipairs { from or false, to or false, step or 1 } do
-    if math.type(v) ~= "integer" then values.fail(ctx, "range: want whole numbers") end
+  return values.range(ctx, from, bind.int(ctx, to, "range"), step)
+end)
+
+global("joiner sep?", function(ctx, separator)
+  local used = false
+  separator = separator == nil and ", " or values.text(ctx, separator)
+  return bind.callable("joiner", function()
+    local text = used and separator or ""
+    used = true
+    return text
+  end)
+end)
+
+globals.cycler = values.callable("cycler", function(ctx, args)
+  local at, n = 0, #args
+  if n == 0 then values.fail(ctx, "cycler: want at least one value") end
+  local fields = { current = args[1] }
+  local function go(to)
+    at = to % n
+    fields.current = args[at + 1]
   end
-  step = step or 1
-  if step == 0 then values.fail(ctx, "range: the step is 0") end
-  local count = (to + 0.0 - from) / step
-  if count > 100000 then
-    values.fail(ctx, "range: %.0f numbers are too many, the limit is 100000", count)
-  end
-  values.charge(ctx, math.max(0, count))
-  local items = {}
-  if count > 0 then
-    for i = from, to - (step > 0 and 1 or -1), step do items[#items + 1] = i end
-  end
-  return values.list(items)
+  fields.next = bind.callable("next", function()
+    local now = args[at + 1]
+    go(at + 1)
+    return now
+  end)
+  fields.reset = bind.callable("reset", function()
+    go(0)
+    return values.none
+  end)
+  return values.new { kind = "object", fields = fields }
+end)
+
+globals.lipsum = values.callable("lipsum", function(ctx)
+  values.fail(ctx, "lipsum() is not supported, because its text is random")
 end)
 
 -- Works like Python's strftime: "%-d" has no leading zero.
-global("strftime_now", function(ctx, args)
-  local now, format = os.time(), methods.text_arg(ctx, args, 1, "strftime_now")
+global("strftime_now format", function(ctx, format)
+  local now = os.time()
+  bind.str(ctx, format, "strftime_now")
   values.charge(ctx, #format)
   return (format:gsub("%%(%-?)(.?)", function(minus, c)
     if c == "%" then return "%" end

@@ -33,7 +33,16 @@ end
 local put
 
 local function key_text(ctx, key, o)
-  if type(key) ~= "string" then key = number_text(key) end
+  local k = values.kind(key)
+  if k == "number" then
+    key = number_text(key)
+  elseif k == "boolean" then
+    key = tostring(key)
+  elseif k == "none" then
+    key = "null"
+  elseif k ~= "string" then
+    values.fail(ctx, "tojson: a %s cannot be a key", values.type_name(key))
+  end
   values.charge(ctx, 1 + #key // 32)
   return string_text(key, o)
 end
@@ -54,7 +63,7 @@ local function put_all(ctx, v, o, out, depth)
     if keys then
       out[#out + 1] = (key_text(ctx, keys[i], o))
       out[#out + 1] = o.colon
-      put(ctx, v.map[keys[i]], o, out, depth)
+      put(ctx, values.value_at(ctx, v, keys[i]), o, out, depth)
     else
       put(ctx, v[i], o, out, depth)
     end

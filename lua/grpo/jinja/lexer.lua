@@ -38,6 +38,8 @@ local function unescape(s, line)
       local code = #digits == hex_digits[c] and not digits:find "%X" and tonumber(digits, 16)
       if not code or code > 0x10FFFF then fail(line, "a string has a bad \\%s escape", c) end
       out[#out + 1], at = utf8.char(code), slash + 2 + #digits
+    elseif c == "N" then
+      fail(line, "a string has \\N, a character by its name; write \\u and its number")
     else
       out[#out + 1], at = "\\" .. c, slash + 2
     end
@@ -131,8 +133,9 @@ local function number(self)
     return advance(self, at + 2 + #digits)
   end
   local text = s:match("^%d[%d_]*", at)
-  local fraction = s:match("^%.%d[%d_]*", at + #text) or ""
-  local exponent = s:match("^[eE][+-]?%d+", at + #text + #fraction) or ""
+  local part = s:sub(at - 1, at - 1) == "." -- of a path such as rows.0.1
+  local fraction = not part and s:match("^%.%d[%d_]*", at + #text) or ""
+  local exponent = not part and s:match("^[eE][+-]?%d+", at + #text + #fraction) or ""
   push(self, "number", tonumber(((text .. fraction .. exponent):gsub("_", ""))))
   advance(self, at + #text + #fraction + #exponent)
 end

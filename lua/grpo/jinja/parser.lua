@@ -120,16 +120,23 @@ local function primary(self)
   return fail(self, "unexpected %s", describe(token))
 end
 
+-- Parses the arguments of a call: the positional ones, and those with a name, *list and **dict.
 local function arguments(self)
   local args, named = {}, {}
+  local function behind(fields)
+    fields.value = expression(self)
+    named[#named + 1] = fields
+  end
   each_item(self, ")", function()
     local following = self.tokens[self.at + 1]
     if is(self, "name") and following.type == "op" and following.value == "=" then
       local name = advance(self).value
       advance(self)
-      named[#named + 1] = { name = name, value = expression(self) }
-    elseif is(self, "op", "*") or is(self, "op", "**") then
-      fail(self, "arguments with * are not supported")
+      behind { name = name }
+    elseif op(self, "*") then
+      behind { list = true }
+    elseif op(self, "**") then
+      behind {}
     else
       if #named > 0 then fail(self, "a positional argument follows a named one") end
       args[#args + 1] = expression(self)
@@ -160,9 +167,8 @@ local function postfix(self, object)
     if op(self, ".") then
       local token = self.token
       if token.type == "number" and math.type(token.value) == "integer" then
-        advance(self)
         object = node(self, "item", { object = object, line = line,
-          key = node(self, "constant", { value = token.value }) })
+          key = node(self, "constant", { value = advance(self).value }) })
       else
         local name = expect(self, "name", nil, "a name after '.'").value
         object = node(self, "attribute", { object = object, name = name, line = line })
@@ -354,24 +360,38 @@ local body
 
 local function close_tag(self) expect(self, "end", nil, "'%}'") end
 
--- Parses the left side of an assignment: a name, an attribute of a name, or several names.
-local function target(self, attributes)
-  local names, line = {}, self.token.line
-  local brackets = op(self, "(")
-  repeat
-    if #names > 0 and (is(self, "op", ")") or is(self, "op", "=")) then break end
-    names[#names + 1] = expect(self, "name", nil, "a name to assign to").value
-    if constants[names[#names]] ~= nil then
-      fail(self, "'%s' cannot be assigned to", names[#names])
+-- Parses the left side of an assignment: a name, name.attribute, or several with commas, also in
+-- brackets.  Returns { name, attribute } or { targets }.
+local target
+
+local function one_target(self, attributes)
+  local line = self.token.line
+  for open, close in pairs { ["("] = ")", ["["] = "]" } do
+    if op(self, open) then
+      local inner = target(self, attributes)
+      expect(self, "op", close)
+      return inner
     end
-    if attributes and #names == 1 and op(self, ".") then
-      return node(self, "attribute_target", { object = names[1], line = line,
-        name = expect(self, "name", nil, "an attribute's name").value })
-    end
-    local comma = op(self, ",")
-  until not comma
-  if brackets then expect(self, "op", ")") end
-  return node(self, "target", { names = names, line = line })
+  end
+  local name = expect(self, "name", nil, "a name to assign to").value
+  if constants[name] ~= nil then fail(self, "'%s' cannot be assigned to", name) end
+  local attribute
+  if attributes and op(self, ".") then
+    attribute = expect(self, "name", nil, "an attribute's name").value
+  end
+  return node(self, "target", { name = name, attribute = attribute, line = line })
+end
+
+function target(self, attributes)
+  deeper(self)
+  local first = one_target(self, attributes)
+  self.depth = self.depth - 1
+  if not is(self, "op", ",") then return first end
+  local targets = { first }
+  while op(self, ",") and (is(self, "name") or is(self, "op", "(") or is(self, "op", "[")) do
+    targets[#targets + 1] = one_target(self, attributes)
+  end
+  return node(self, "target", { targets = targets, line = first.line })
 end
 
 local statements = {}
@@ -444,21 +464,26 @@ local function parameters(self)
   return names, defaults
 end
 
--- Parses the body of a macro, which {% break %} cannot leave.
-local function function_body(self, name, ending)
-  local loops = self.loops
+-- Parses a macro, which {% break %} cannot leave.  `uses` says which of the names varargs, kwargs
+-- and caller its body has.
+local function macro(self, name, kind, line, names, defaults)
+  local loops, from = self.loops, self.at
   close_tag(self)
   self.loops = 0
-  local inner = body(self, name, ending)
+  local inner = body(self, kind, "end" .. kind)
   self.loops = loops
-  return inner
+  local uses = { varargs = false, kwargs = false, caller = false }
+  for at = from, self.at do
+    local token = self.tokens[at]
+    if token.type == "name" and uses[token.value] ~= nil then uses[token.value] = true end
+  end
+  return node(self, "macro",
+    { name = name, names = names, defaults = defaults, line = line, body = inner, uses = uses })
 end
 
 statements.macro = function(self, line)
   local name = expect(self, "name", nil, "a macro's name").value
-  local names, defaults = parameters(self)
-  return node(self, "macro", { name = name, names = names, defaults = defaults, line = line,
-    body = function_body(self, "macro", "endmacro") })
+  return macro(self, name, "macro", line, parameters(self))
 end
 
 statements.call = function(self, line)
@@ -467,8 +492,33 @@ statements.call = function(self, line)
   local what = expression(self)
   if what.kind ~= "call" then fail(self, "{%% call %%} wants the call of a macro") end
   return node(self, "call_block", { call = what, line = line,
-    macro = node(self, "macro", { name = "caller", names = names, defaults = defaults, line = line,
-      body = function_body(self, "call", "endcall") }) })
+    macro = macro(self, "caller", "call", line, names, defaults) })
+end
+
+-- Chat templates are one file: a block is written where it stands.
+statements.block = function(self, line)
+  local name = expect(self, "name", nil, "a block's name").value
+  local scoped = word(self, "scoped") ~= nil
+  close_tag(self)
+  local inner = body(self, "block", "endblock")
+  word(self, name)
+  return node(self, "block", { body = inner, scoped = scoped, line = line })
+end
+
+statements.autoescape = function(self, line)
+  local value = expression(self)
+  if value.kind ~= "constant" or value.value ~= false then
+    fail(self, "{%% autoescape %%} is supported with false only: a chat template writes plain text")
+  end
+  close_tag(self)
+  return node(self, "with",
+    { sets = {}, body = body(self, "autoescape", "endautoescape"), line = line })
+end
+
+for _, name in ipairs { "include", "import", "from", "extends" } do
+  statements[name] = function(self)
+    fail(self, "{%% %s %%} is not supported, because a chat template is a single file", name)
+  end
 end
 
 statements.filter = function(self, line)
@@ -483,7 +533,7 @@ statements.with = function(self, line)
   local sets = {}
   while not is(self, "end") do
     if #sets > 0 then expect(self, "op", ",") end
-    local where = target(self)
+    local where = one_target(self)
     expect(self, "op", "=")
     sets[#sets + 1] = { target = where, value = expression(self) }
   end

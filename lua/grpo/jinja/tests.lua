@@ -1,63 +1,72 @@
--- The tests, which follow `is` in a template: tests[name](ctx, value, args).
+-- The tests, which follow `is` in a template.
 
 local arithmetic = require "grpo.jinja.arithmetic"
+local bind = require "grpo.jinja.bind"
 local methods = require "grpo.jinja.methods"
 local values = require "grpo.jinja.values"
 
 local kind = values.kind
 
-local tests = {}
+local tests = { known = {} }
 
-function tests.defined(_, v) return kind(v) ~= "undefined" end
-function tests.undefined(_, v) return kind(v) == "undefined" end
-function tests.none(_, v) return kind(v) == "none" end
-function tests.string(_, v) return type(v) == "string" end
-function tests.mapping(_, v) return kind(v) == "dict" end
-function tests.boolean(_, v) return type(v) == "boolean" end
-tests["true"] = function(_, v) return v == true end
-tests["false"] = function(_, v) return v == false end
-function tests.number(_, v) return values.plain_number(v) ~= nil end
-function tests.integer(_, v) return math.type(v) == "integer" end
-function tests.float(_, v) return math.type(v) == "float" end
-function tests.callable(_, v) return kind(v) == "callable" end
+local function test(spec, call) bind.define(tests.known, spec, call) end
 
-local many = { string = true, list = true, tuple = true, dict = true, undefined = true }
-function tests.iterable(_, v) return many[kind(v)] == true end
-tests.sequence = tests.iterable
+test("defined", function(_, v) return kind(v) ~= "undefined" end)
+test("undefined", function(_, v) return kind(v) == "undefined" end)
+test("none", function(_, v) return kind(v) == "none" end)
+test("string", function(_, v) return type(v) == "string" end)
+test("mapping", function(_, v) return kind(v) == "dict" end)
+test("boolean", function(_, v) return type(v) == "boolean" end)
+test("true", function(_, v) return v == true end)
+test("false", function(_, v) return v == false end)
+test("number", function(_, v) return values.plain_number(v) ~= nil end)
+test("integer", function(_, v) return math.type(v) == "integer" end)
+test("float", function(_, v) return math.type(v) == "float" end)
+test("escaped", function() return false end)
+test("iterable", function(_, v) return values.is_iterable(v) end)
 
-function tests.sameas(ctx, v, other)
+local sequences = { string = true, list = true, tuple = true, range = true, dict = true,
+  undefined = true }
+test("sequence", function(_, v) return sequences[kind(v)] == true end)
+test("callable", function(_, v)
+  return type(v) == "table" and (v.call ~= nil or kind(v) == "undefined" or kind(v) == "loop")
+end)
+
+test("sameas other", function(ctx, v, other)
   values.charge_key(ctx, v)
-  return rawequal(v, other)
+  return rawequal(v, other) and math.type(v) == math.type(other)
+end)
+test("odd", function(ctx, v) return arithmetic["%"](ctx, v, 2) == 1 end)
+test("even", function(ctx, v) return arithmetic["%"](ctx, v, 2) == 0 end)
+test("divisibleby num", function(ctx, v, n) return arithmetic["%"](ctx, v, n) == 0 end)
+test("in seq", function(ctx, v, seq) return arithmetic.contains(ctx, v, seq) end)
+for name, method in pairs { lower = "islower", upper = "isupper" } do
+  test(name, function(ctx, v)
+    local text = values.text(ctx, v)
+    return methods.find(text, method)(ctx, text, {}, {})
+  end)
 end
-function tests.odd(ctx, v) return arithmetic["%"](ctx, v, 2) == 1 end
-function tests.even(ctx, v) return arithmetic["%"](ctx, v, 2) == 0 end
-function tests.divisibleby(ctx, v, n) return arithmetic["%"](ctx, v, n) == 0 end
-tests["in"] = arithmetic.contains
-function tests.lower(ctx, v) return type(v) == "string" and methods.find(v, "islower")(ctx, v) end
-function tests.upper(ctx, v) return type(v) == "string" and methods.find(v, "isupper")(ctx, v) end
 
-for sign, names in pairs { ["=="] = { "eq", "equalto", "==" }, ["!="] = { "ne", "!=" },
-  ["<"] = { "lt", "lessthan", "<" }, ["<="] = { "le", "<=" }, [">"] = { "gt", "greaterthan", ">" },
-  [">="] = { "ge", ">=" } } do
-  for _, name in ipairs(names) do
-    tests[name] = function(ctx, a, b) return arithmetic.compare(ctx, sign, a, b) end
+for sign, names in pairs { ["=="] = "== eq equalto", ["!="] = "!= ne", ["<"] = "< lt lessthan",
+    ["<="] = "<= le", [">"] = "> gt greaterthan", [">="] = ">= ge" } do
+  for name in names:gmatch "%S+" do
+    test(name .. " other", function(ctx, a, b) return arithmetic.compare(ctx, sign, a, b) end)
   end
 end
 
-local two_sided = { sameas = true, divisibleby = true, ["in"] = true, eq = true, equalto = true,
-  ne = true, lt = true, lessthan = true, le = true, gt = true, greaterthan = true, ge = true,
-  ["=="] = true, ["!="] = true, ["<"] = true, ["<="] = true, [">"] = true, [">="] = true }
+-- Makes the test whether there is a filter, or a test, of a name.
+function tests.exists(name, known)
+  test(name, function(ctx, v)
+    if values.key(ctx, v) == nil then values.fail(ctx, "%s: want a name", name) end
+    return type(v) == "string" and known[v] ~= nil
+  end)
+end
+tests.exists("test", tests.known)
 
-local known = {}
-for name, test in pairs(tests) do known[name] = test end
-
-function tests.apply(ctx, name, v, args)
-  local test = known[name]
-  if not test then values.fail(ctx, "there is no test '%s'", tostring(name):sub(1, 40)) end
-  if two_sided[name] and args[1] == nil then
-    values.fail(ctx, "the test '%s' wants an argument", name)
-  end
-  return test(ctx, v, args[1])
+function tests.apply(ctx, name, v, args, named)
+  local known = tests.known[name]
+  if not known then values.fail(ctx, "there is no test '%s'", tostring(name):sub(1, 40)) end
+  return known(ctx, v, args, named)
 end
 
 return tests

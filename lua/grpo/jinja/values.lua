@@ -2,9 +2,11 @@
 --
 -- Numbers, strings and booleans are Lua's own.  Every other value is a table whose metatable is
 -- values.meta, with a field `kind`:
---   none, undefined (name), list and tuple (n, [1..n]), dict (keys = list of keys in order, map),
---   namespace (map), callable (call, name), loop.
--- Lists and dicts never change once a template can see them.
+--   none, undefined (name), list, tuple and range (n, [1..n]), dict and namespace (keys = list of
+--   keys in order, map: values.key(key) -> value), dict_keys, dict_values, dict_items (n, [1..n]),
+--   generator (make), callable (call, name), object, loop.
+-- `fields` holds further attributes of a value, by their names.  Lists and dicts never change once
+-- a template can see them.
 
 local core = require "grpo.core"
 
@@ -24,10 +26,9 @@ function values.tuple(items, n) items.kind, items.n = "tuple", n or #items retur
 function values.dict(keys, map) return new { kind = "dict", keys = keys or {}, map = map or {} } end
 function values.callable(name, call) return new { kind = "callable", name = name, call = call } end
 
-function values.put(dict, key, value)
-  if dict.map[key] == nil then dict.keys[#dict.keys + 1] = key end
-  dict.map[key] = value
-end
+-- A sequence that can be read once; make(ctx) -> items, n is called when it is.
+function values.generator(make) return new { kind = "generator", make = make } end
+
 
 local lua_kinds = { string = "string", boolean = "boolean", number = "number" }
 
@@ -43,7 +44,7 @@ function values.is_list(v)
 end
 
 local python_names = { string = "str", boolean = "bool", none = "NoneType", undefined = "Undefined",
-  namespace = "namespace", callable = "function", loop = "loop" }
+  namespace = "Namespace", callable = "function", loop = "LoopContext" }
 
 -- Returns Python's name of the type, for messages.
 function values.type_name(v)
@@ -98,6 +99,56 @@ function values.search(ctx, s, what, at)
   return found
 end
 
+-- ---- keys of dicts -----------------------------------------------------------------------------
+
+local tuples = setmetatable({}, { __mode = "v" }) -- text of a tuple's keys -> what stands for it
+
+local function tuple_key(ctx, v)
+  local parts = {}
+  for i = 1, v.n do
+    local key = values.key(ctx, v[i])
+    if key == nil then return nil end
+    parts[i] = ("%s:%s"):format(type(key), tostring(key))
+    parts[i] = #parts[i] .. parts[i]
+  end
+  local text = table.concat(parts)
+  charge(ctx, #text // 32)
+  tuples[text] = tuples[text] or { text = text }
+  return tuples[text]
+end
+
+-- Returns what stands for a value in the map of a dict; nil if it cannot be a key, like a list.
+function values.key(ctx, v)
+  if type(v) == "string" then
+    values.charge_key(ctx, v)
+    return v
+  end
+  if type(v) ~= "table" then return v == true and 1 or v == false and 0 or v == v and v or nil end
+  if v.kind == "tuple" then return tuple_key(ctx, v) end
+  if v.kind == "undefined" then return python_names end -- all are equal
+  if v.kind ~= "list" and v.kind ~= "dict" then return v end
+end
+
+function values.set(ctx, dict, key, value)
+  local k = values.key(ctx, key)
+  if k == nil then fail(ctx, "a %s cannot be a key", values.type_name(key)) end
+  if dict.map[k] == nil then dict.keys[#dict.keys + 1] = key end
+  dict.map[k] = value
+end
+
+-- Sets the value of a key that is a string or a number, which costs no step.
+function values.put(dict, key, value)
+  if dict.map[key] == nil then dict.keys[#dict.keys + 1] = key end
+  dict.map[key] = value
+end
+
+-- Returns the value of a dict's key, which is one of its keys.
+local function value_at(ctx, dict, key)
+  if type(key) == "string" then return dict.map[key] end
+  return dict.map[values.key(ctx, key)]
+end
+values.value_at = value_at
+
 -- ---- truth, equality, order -----------------------------------------------------------------
 
 function values.truthy(v)
@@ -107,9 +158,8 @@ function values.truthy(v)
   if t == "number" then return v ~= 0 end
   local k = v.kind
   if k == "none" or k == "undefined" then return false end
-  if k == "list" or k == "tuple" then return v.n > 0 end
   if k == "dict" then return #v.keys > 0 end
-  return true
+  return v.n ~= 0 or k == "loop"
 end
 
 -- Returns a value as a number, or nil; in Python True is 1 and False is 0.
@@ -118,6 +168,12 @@ local function plain_number(v)
   return type(v) == "number" and v or nil
 end
 values.plain_number = plain_number
+
+-- Returns the whole number that a float is or is cut to.
+function values.whole(ctx, x)
+  return math.tointeger(x >= 0 and math.floor(x) or math.ceil(x))
+    or fail(ctx, "a whole number is out of range")
+end
 
 local equal
 
@@ -132,7 +188,8 @@ end
 local function equal_dicts(ctx, a, b, depth)
   if #a.keys ~= #b.keys then return false end
   for _, key in ipairs(a.keys) do
-    if b.map[key] == nil or not equal(ctx, a.map[key], b.map[key], depth) then return false end
+    local other = value_at(ctx, b, key)
+    if other == nil or not equal(ctx, value_at(ctx, a, key), other, depth) then return false end
   end
   return true
 end
@@ -149,7 +206,7 @@ function equal(ctx, a, b, depth)
   if type(a) ~= "table" or type(b) ~= "table" then return a == b end
   if a == b then return true end
   if a.kind ~= b.kind then return false end
-  if a.kind == "list" or a.kind == "tuple" then return equal_lists(ctx, a, b, depth) end
+  if a.n and a.kind ~= "dict_values" then return equal_lists(ctx, a, b, depth) end
   if a.kind == "dict" then return equal_dicts(ctx, a, b, depth) end
   return a.kind == "undefined"
 end
@@ -277,36 +334,56 @@ local repr
 local function repr_list(ctx, v, depth)
   local parts = {}
   for i = 1, v.n do parts[i] = repr(ctx, v[i], depth) end
-  local text = table.concat(parts, ", ")
-  if v.kind == "list" then return "[" .. text .. "]" end
-  return "(" .. text .. (v.n == 1 and ",)" or ")")
+  return "[" .. table.concat(parts, ", ") .. "]"
 end
+
+local function repr_dict(ctx, v, depth)
+  local parts = {}
+  for i, key in ipairs(v.keys) do
+    parts[i] = repr(ctx, key, depth) .. ": " .. repr(ctx, value_at(ctx, v, key), depth)
+  end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+local function repr_view(ctx, v, depth)
+  return ("%s(%s)"):format(v.kind, repr_list(ctx, v, depth))
+end
+
+-- How values other than texts, numbers and booleans print.
+local reprs = {
+  none = function() return "None" end,
+  undefined = function() return "Undefined" end,
+  list = repr_list,
+  tuple = function(ctx, v, depth)
+    return "(" .. repr_list(ctx, v, depth):sub(2, -2) .. (v.n == 1 and ",)" or ")")
+  end,
+  range = function(_, v)
+    local step = v.step == 1 and "" or (", %d"):format(v.step)
+    return ("range(%d, %d%s)"):format(v.from, v.to, step)
+  end,
+  dict = repr_dict,
+  dict_keys = repr_view,
+  dict_values = repr_view,
+  dict_items = repr_view,
+  namespace = function(ctx, v, depth) return "<Namespace " .. repr_dict(ctx, v, depth) .. ">" end,
+  loop = function(_, v) return ("<LoopContext %d/%d>"):format(v.at, v.n) end,
+  callable = function(_, v)
+    return v.macro and ("<Macro '%s'>"):format(v.name) or "<function>"
+  end,
+}
 
 function repr(ctx, v, depth)
   charge(ctx, 1)
   depth = (depth or 0) + 1
   if depth > 150 then fail(ctx, "a value is nested too deep to be written") end
   local k = kind(v)
-  local text
   if k == "string" then
     values.charge_text(ctx, #v)
     return quoted(v)
   end
   if k == "boolean" then return v and "True" or "False" end
   if k == "number" then return values.number_text(v) end
-  if k == "none" then return "None" end
-  if k == "undefined" then return "Undefined" end
-  if k == "list" or k == "tuple" then
-    text = repr_list(ctx, v, depth)
-  elseif k == "dict" then
-    local parts = {}
-    for i, key in ipairs(v.keys) do
-      parts[i] = repr(ctx, key, depth) .. ": " .. repr(ctx, v.map[key], depth)
-    end
-    text = "{" .. table.concat(parts, ", ") .. "}"
-  else
-    return "<" .. k .. ">"
-  end
+  local text = reprs[k] and reprs[k](ctx, v, depth) or "<" .. k .. ">"
   values.charge_text(ctx, #text)
   return text
 end
@@ -342,19 +419,49 @@ end
 -- Returns items, n of anything that can be looped over.
 function values.items(ctx, v)
   local k = kind(v)
-  if k == "list" or k == "tuple" then return v, v.n end
   if k == "dict" then return v.keys, #v.keys end
   if k == "undefined" then return {}, 0 end
   if k == "string" then return values.characters(ctx, v) end
+  if k == "generator" then
+    local make = v.make
+    v.make = nil
+    if make then return make(ctx) end
+    return {}, 0
+  end
+  if k ~= "loop" and type(v) == "table" and v.n then return v, v.n end
   return fail(ctx, "a %s cannot be looped over", values.type_name(v))
 end
 
--- Returns a list of the (key, value) tuples of a dict.
-function values.pairs_of(ctx, dict)
-  charge(ctx, #dict.keys)
-  local items = {}
-  for i, key in ipairs(dict.keys) do items[i] = values.tuple({ key, dict.map[key] }, 2) end
-  return values.list(items, #dict.keys)
+local many = { string = true, dict = true, undefined = true, generator = true, loop = true }
+
+function values.is_iterable(v)
+  return many[kind(v)] or type(v) == "table" and v.n ~= nil
+end
+
+-- Makes what dict.keys(), dict.values() and dict.items() return, by the name of its kind.
+function values.view(ctx, name, dict)
+  local n = #dict.keys
+  charge(ctx, n)
+  local view = new { kind = name, n = n }
+  for i, key in ipairs(dict.keys) do
+    view[i] = key
+    if name ~= "dict_keys" then view[i] = value_at(ctx, dict, key) end
+    if name == "dict_items" then view[i] = values.tuple({ key, view[i] }, 2) end
+  end
+  return view
+end
+
+-- Makes the numbers from `from` to before `to`.
+function values.range(ctx, from, to, step)
+  if step == 0 then fail(ctx, "range: the step is 0") end
+  local count = math.max(0, math.ceil((to + 0.0 - from) / step))
+  if count > 100000 then
+    fail(ctx, "range: %.0f numbers are too many, the limit is 100000", count)
+  end
+  charge(ctx, count)
+  local range = new { kind = "range", n = count, from = from, to = to, step = step }
+  for i = 1, count do range[i] = from + (i - 1) * step end
+  return range
 end
 
 -- ---- Lua values in and out --------------------------------------------------------------------
