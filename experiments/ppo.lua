@@ -18,11 +18,6 @@ local schedule = require "grpo.schedule"
 local wordmath = require "tasks.wordmath"
 
 local args  = grpo.args
-for name in pairs(args) do
-  if not (" mode from steps seed critic "):find(" " .. name .. " ", 1, true) then
-    error(("--arg %s: unknown; see the head of the script"):format(name), 0)
-  end
-end
 local mode  = args.mode or "ppo"
 local seed  = math.tointeger(tonumber(args.seed or 0))
 local steps = math.tointeger(tonumber(args.steps or 200))

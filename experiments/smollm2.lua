@@ -17,11 +17,6 @@ local schedule  = require "grpo.schedule"
 local toolcalls = require "tasks.toolcalls"
 
 local args = grpo.args
-for name in pairs(args) do
-  if not (" model steps seed lr full "):find(" " .. name .. " ", 1, true) then
-    error(("--arg %s: unknown; see the head of the script"):format(name), 0)
-  end
-end
 local full  = args.full ~= nil
 local seed  = math.tointeger(tonumber(args.seed or 0))
 local steps = math.tointeger(tonumber(args.steps or 30))

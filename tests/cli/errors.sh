@@ -48,7 +48,7 @@ refused "bench: runs is a number" 2 "bench: --runs: 'x' is not a whole number of
 refused "bench: sharing is a word" 2 "bench: --sharing: 'maybe' is not on, off or both; .*" "$GRPO" bench --sharing maybe
 refused "bench: no file to check against" 3 "--check: nowhere.json: .*" "$GRPO" bench --workload smoke --json --check nowhere.json
 
-refused "experiments/ppo.lua: an argument that it does not have" 2 "--arg stpes: unknown; see the head of the script" \
+refused "experiments/ppo.lua: an argument that it does not have" 2 "--arg stpes=10: .*ppo\.lua asks for no such argument, did you mean .steps.\?" \
   run "$root/experiments/ppo.lua" --arg stpes=10
 
 at='bad\.lua:[0-9]+: '

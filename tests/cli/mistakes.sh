@@ -122,10 +122,18 @@ LIMIT=10 says "a pipe as a dataset" 3 'cannot read pipe\.json: it is a named pip
   "$GRPO" check <(sed 's/train = grpo.data.list(rows)/train = grpo.data.jsonl("pipe.json")/' good.lua)
 LIMIT=10 says "a pipe as a model" 3 'pipe\.json: ' "$GRPO" generate pipe.json '1+1='
 rm -rf pipe.* folder.lua grpo
-says "an argument that the script does not ask for" 0 '^note: --arg modle=x: good\.lua does not ask for grpo\.args\.modle' \
+says "an argument that the script does not ask for" 2 '^grpo: --arg modle=x: good\.lua asks for no such argument, there are none$' \
   "$GRPO" check good.lua --arg modle=x
+{ echo 'local steps, lr = grpo.args.steps, grpo.args["lr"]'; sed 's/^local grpo = .*//' good.lua; } | sed '1i local grpo = require "grpo"' >asks.lua
+for command in check run; do
+  says "an argument that is like another one, $command" 2 "^grpo: --arg stpes=1: asks\.lua asks for no such argument, did you mean 'steps'\?$" \
+    "$GRPO" $command asks.lua --arg lr=1 --arg stpes=1
+done
+sed 's/^local rows/if not grpo.args.model then error("no model") end\n&/' asks.lua >needs.lua
+says "a misspelt argument that is needed" 2 "^grpo: --arg modle=1: needs\.lua asks for no such argument, did you mean 'model'\?$" "$GRPO" check needs.lua --arg modle=1
+says "an argument that has the name of an option" 2 '^grpo: --arg prompt=1: asks\.lua asks for no such argument, known: lr, steps$' "$GRPO" check asks.lua --arg prompt=1
 "$GRPO" run <(sed 's/return grpo.experiment {/&\n  hooks = { on_start = function() return grpo.args.late end },/' good.lua) --quiet --steps 1 --as late --arg late=x >out 2>err
-result "an argument for which a hook asks gets no note" "$(grep 'does not ask' err)"
+result "an argument for which a hook asks is taken" "$(grep 'asks for no such' err; ls runs | grep -q late || show err)"
 says "reward = { function }" 2 "did you mean 'rewards'" "$GRPO" check <(sed 's/rewards = {.*/reward = { function() return 1 end },/' good.lua)
 says "a row without a prompt: what it has" 1 '^finding: .*row\.prompt is (nil|nothing) for a row \(it has answer, question\)' \
   "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)

@@ -24,9 +24,9 @@ function degenerate_texts.texts(huge)
     { name = "digits of other scripts", text = "٤٢ ４２ 四十二 ½ Ⅻ" },
     { name = "nested tags", text = nested("<answer>", "</answer>", times(2000, 17)) },
     { name = "tags that are never closed", text = ("<answer><thinking>"):rep(times(2000, 18)) },
-    { name = "tags that were never opened", text = ("</answer></thinking>"):rep(times(2000, 20)) },
-    { name = "nested brackets", text = nested("(", ")", times(5000, 4))
-      .. nested("\\boxed{", "}", times(500, 16)) },
+    { name = "tags that were never opened", text = ("</answer></thinking>"):rep(times(2000, 21)) },
+    { name = "nested brackets", text = nested("(", ")", times(5000, 5))
+      .. nested("\\boxed{", "}", times(500, 17)) },
     { name = "magic characters of patterns",
       text = "%d+ [%a-] (.-)%1 %b() ^$ .*.*.* (a+)+$ \\d{99999}" },
     { name = "format directives", text = "%s%n%d %1000000d {} ${x} $(x) `x`" },

@@ -37,8 +37,8 @@ function context.restorer()
   return function() current = before end
 end
 
--- grpo.args.  Arguments that were given and never asked for are likely misspelt: reading a field or
--- all of them is asking.
+-- grpo.args.  Arguments that were given and never asked for are likely misspelt, and are refused
+-- (script.lua): reading a field or all of them is asking.
 context.args = setmetatable({}, {
   __index = function(_, name)
     current.asked[name] = true

@@ -139,13 +139,28 @@ local function execute(chunk, text, path, limits)
   error(e, 0)
 end
 
--- Arguments that the script has not asked for and does not name: hooks and rewards may ask later.
-local function note_unasked(given, path, text)
+-- May a function of these texts ask for an argument later, as hooks and rewards do?
+local function may_ask(texts, name)
+  local word = name:gsub("%p", "%%%0")
+  for _, text in ipairs(texts) do
+    if text:find("args%s*%.%s*" .. word .. "%f[^%w_]") or text:find("([\"'])" .. word .. "%1") then
+      return true
+    end
+  end
+  return false
+end
+
+-- Refuses arguments that neither the script nor its modules have asked for or may ask for.  failed:
+-- the script has raised, so that only one that is misspelt may be the cause.
+local function refuse_unasked(given, path, text, failed)
+  local asked, texts, names = context.current().asked, { text }, {}
+  for _, file in pairs((loaded_sources.met())) do texts[#texts + 1] = file.text end
+  for name in sorted_pairs(asked) do names[#names + 1] = name end
   for name, value in sorted_pairs(given) do
-    local word = "%f[%w_]" .. name:gsub("%p", "%%%0") .. "%f[^%w_]"
-    if not context.current().asked[name] and not text:find(word) then
-      core.err(("note: --arg %s=%s: %s does not ask for grpo.args.%s\n"):format(name, value, path,
-        name))
+    local near = not failed or options.nearest(name, names)
+    if near and not asked[name] and not may_ask(texts, name) then
+      errors.raise_plain("EARG", "--arg %s=%s: %s asks for no such argument, %s", name, value, path,
+        options.advice(name, names))
     end
   end
 end
@@ -206,14 +221,18 @@ function script.load(path, o)
   -- rows made of random numbers are the same in every run
   if not core.is_guest() then math.randomseed(0) end
   take_saved(o.saved)
-  local result = script_files.noted(execute, chunk, text, path, o.limits)
+  local ok, result = pcall(script_files.noted, execute, chunk, text, path, o.limits)
+  if not ok then
+    if o.words then refuse_unasked(o.args or {}, path, text, true) end
+    error(result, 0)
+  end
   if not experiment.is(result) then
     error(core.error("EARG",
       ("%s: returned %s; end the script with: return grpo.experiment { ... }"):format(path,
       result == nil and "nothing" or "a " .. type(result))), 0)
   end
   if o.words then
-    note_unasked(o.args or {}, path, text)
+    refuse_unasked(o.args or {}, path, text)
     note_replaced(path)
   end
   return result
