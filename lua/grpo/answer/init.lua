@@ -20,7 +20,7 @@ local answer = {
   last_number = find.last_number, extract = find.answer,
 }
 
-local WORK = 1000000 -- steps of a comparison
+local WORK = 400000 -- steps of a comparison
 
 -- ---- what a dataset gives -------------------------------------------------------------
 

@@ -36,7 +36,7 @@ local function from_digits(s)
 end
 
 local function multiply(a, b)
-  rational.spend(#a * #b)
+  rational.spend(#a * #b + 4)
   local product = {}
   for k = 1, #a + #b do product[k] = 0 end
   for i = 1, #a do

@@ -95,7 +95,7 @@ local function answer_of(row, i, faults, seen)
     note(faults, "blank_answer", i)
     return nil
   end
-  if type(value) ~= "string" then return type(value) == "number" and tostring(value) or nil end
+  if type(value) ~= "string" then return type(value) == "number" and answer.gold(value) or nil end
   if value:find("####", 1, true) then seen.hashes = seen.hashes + 1 end
   local number = answer.hashed(value)
   if not number or number == "" then note(faults, "no_number", i) end

@@ -27,7 +27,8 @@ function row_texts.of(rows)
   for i, row in ipairs(rows) do
     each_field(row, nil, 0, function(path, value)
       for k, form in ipairs(forms) do
-        local text = k == 1 and tostring(value) or form:format(answer.gold(value))
+        local whole = k == 1 and type(value) == "string"
+        local text = whole and value or form:format(answer.gold(value))
         list[#list + 1] = { name = ("%s of row %d"):format(path, i), text = text, row = row }
       end
     end)
