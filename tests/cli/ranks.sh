@@ -75,7 +75,7 @@ for kind in openmpi mpich; do
     if text:find("3") then return { { name = "f", arguments = { g = print } } } end end } }'
   ranks 3 "$GRPO" run form.lua --quiet --dir x --threads 1 >out 2>err; status=$?
   result "$kind: a tool's call that other ranks cannot be told of is an error" "$(
-    { [ $status != 0 ] && [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -q 'turns.value.*arguments.g is a function' err; } || show err)"
+    { [ $status != 0 ] && [ "$(grep -v '^grpo: note: ' err | grep -c '^grpo: ')" = 1 ] && grep -q 'turns.value.*arguments.g is a function' err; } || show err)"
   experiment killed.lua '' '{ name = "kill", fn = function(_, row)
     if row.answer == "3" then os.execute("kill -9 $PPID") end return 1 end }'
   ranks 3 "$GRPO" run killed.lua --quiet --dir x --threads 1 >out 2>err; status=$?

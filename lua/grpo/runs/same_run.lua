@@ -89,7 +89,7 @@ end
 local function add_options(list, described)
   for _, row in ipairs(stage_options.rows { { stages = stage_options.stages(described) } }) do
     local text = row.name:match("[^.]*$") ~= "threads" and stage_options.text(row[1])
-    if text then list[row.name] = shown(text) end
+    if text then list[row.name] = shown((text:gsub(": 0x%x+", ""))) end -- an address in memory
   end
 end
 

@@ -25,8 +25,10 @@ local function plain(v)
     return ("function (%s:%d)"):format(info.short_src, info.linedefined)
   end
   if type(v) ~= "table" then return type(v) == "userdata" and tostring(v) or v end
-  if getmetatable(v) and getmetatable(v).__name then return tostring(v) end
-  local copy = {}
+  local meta = getmetatable(v)
+  local is_object = meta and meta.__name == "grpo.JsonObject" -- an option of the command line
+  if meta and meta.__name and not is_object then return tostring(v) end
+  local copy = is_object and setmetatable({}, meta) or {}
   for k, x in pairs(v) do copy[type(k) == "number" and k or tostring(k)] = plain(x) end
   return copy
 end
