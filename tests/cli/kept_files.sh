@@ -136,6 +136,15 @@ echo "return $answer" >lib.lua; echo 'train: {lr: 0.01}' >base.yaml
 rm lib.lua base.yaml; resumed hotkill
 result "a resume repeats that with the copies" "$([ $status = 0 ] || show err; different runs/hot runs/hotkill)"
 
+# ---- replay says what has changed -------------------------------------------------------------------
+experiment n.lua "$tail" '{ name = "n", fn = function(text) return #text * n end }'
+sed -i '1i local n = tonumber(io.open("n.txt"):read("a"))' n.lua
+rm -rf runs; echo 1 >n.txt; whole n.lua n; echo 2 >n.txt
+"$GRPO" replay n 3 --regenerate --count 0 >out 2>err
+result "replay names an input that has changed" "$(grep -q 'note: n.txt has changed, since the run began' err || show out err)"
+rm n.txt; "$GRPO" replay n 3 --regenerate --count 0 >out 2>err
+result "and one that is gone" "$(grep -q 'note: n.txt is missing, since the run began' err || show out err)"
+
 # ---- models ------------------------------------------------------------------------------------------
 # changed NAME : a byte of the weights in a directory of that name is another
 changed() { printf '\252' | dd of="$1/model.safetensors" bs=1 seek=$(($(stat -c %s "$1/model.safetensors") - 3)) conv=notrunc 2>/dev/null; }

@@ -336,10 +336,10 @@ local function regenerate(run, step, n)
   refuse_crossing(run, at, step, start)
   local changed = inputs.changed(run.dir)
   inputs.refuse_elsewhere(run.dir, run.info, changed, "replay it")
-  local e = script.of_run(run.dir, run.info, { at = at })
   for _, file in ipairs(changed) do
-    core.notice(("note: %s since the run began"):format(inputs.told(file)))
+    core.notice(("note: %s, since the run began"):format(inputs.told(file)))
   end
+  local e = script.of_run(run.dir, run.info, { at = at })
   local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
   services.follow(tr, run.dir, run.info)
   while tr.step_count < step do
