@@ -98,11 +98,18 @@ local function show_metrics(metrics, common)
   end
 end
 
+-- judged: a completion of the same text with other rewards
+local function judged_text(judged)
+  return ("rewards differ from step %d, prompt %d (%s), completion %d: %s"):format(judged.step,
+    judged.prompt_index, short(judged.prompt, 40), judged.index, differences(judged.names))
+end
+
 local function show_completions(text, common, judged)
   if common == 0 then
     core.out("completions: no common step\n")
   elseif not text and judged then
-    core.out(("completions: the same texts on all %d common steps\n"):format(common))
+    core.out(("completions: the same texts on all %d common steps, but %s\n"):format(common,
+      judged_text(judged)))
   elseif not text then
     core.out(("completions: equal on all %d common steps\n"):format(common))
   elseif text.count then
@@ -122,13 +129,6 @@ local function show_completions(text, common, judged)
   end
 end
 
--- judged: a completion of the same text with other rewards
-local function show_judged(judged)
-  if not judged then return end
-  core.out(("rewards: differ from step %d, prompt %d (%s), completion %d: %s\n"):format(judged.step,
-    judged.prompt_index, short(judged.prompt, 40), judged.index, differences(judged.names)))
-end
-
 function command.run(o)
   local a, b = history.open(o.words[1]), history.open(o.words[2])
   local settings, sources = run_diff.settings(a, b), run_diff.sources(a, b)
@@ -144,7 +144,7 @@ function command.run(o)
   show_settings(settings, sources, changes, a, b)
   show_metrics(metrics, common)
   show_completions(text, common_texts, judged)
-  show_judged(judged)
+  if text and judged then core.out("of the same texts, " .. judged_text(judged) .. "\n") end
   if #ends > 0 then
     core.out("ends:\n")
     show_table(ends, a.name, b.name, end_text)
