@@ -564,11 +564,11 @@ end)
 describe("log", function()
   -- Returns the text that a view writes to standard error in a run.
   local function written(log)
-    local real, text = core.err, {}
-    core.err = function(s) text[#text + 1] = s end
+    local real, text = core.draw, {}
+    core.draw = function(_, s) text[#text + 1] = s end
     local ok, err = pcall(run, function(t) t.train.steps, t.log = 6, log end,
       { view = require("grpo.runs.display").new {} })
-    core.err = real
+    core.draw = real
     if not ok then error(err, 0) end
     return table.concat(text)
   end

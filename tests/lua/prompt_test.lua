@@ -147,7 +147,7 @@ describe("a value at the prompt", function()
     assert.matches("rewards/digits/mean", text)
     local _, lines = text:gsub("\n", "")
     assert.is_true(select(2, pretty.format(tr.metrics, { width = 200 }):gsub("\n", "")) < lines)
-    assert.matches("model%.layers%.%*%.self_attn%.q_proj%.weight +2 +%[16, 16%]",
+    assert.matches("\n    layers %(2%)\n      self_attn\n        q_proj%.weight %[16, 16%]\n",
       pretty.format(model, plain))
     assert.matches("eos %d+ \"<|endoftext|>\"", pretty.format(tok, plain))
     assert.matches("%[1%] = { prompt = \"p\" }",
