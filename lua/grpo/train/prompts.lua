@@ -33,14 +33,16 @@ end
 
 -- The ids of a list, as integers.
 local function ids_of(config, option, list)
+  local ids, whole = {}, true
   for i, v in ipairs(list) do
-    local id = type(v) == "number" and math.tointeger(v)
-    if not id or id < 0 or id > MOST_ID then
+    ids[i] = math.tointeger(type(v) == "number" and v or nil)
+    whole = whole and math.type(v) == "integer"
+    if not ids[i] or ids[i] < 0 or ids[i] > MOST_ID then
       complain(config, option, "item %d of the list for a row is %s, want the id of a token: 0, 1 "
         .. "...", i, type(v) == "number" and ("%.17g"):format(v) or "a " .. type(v))
     end
   end
-  return list
+  return whole and list or ids -- the row's own table, where nothing is to be converted
 end
 
 -- The first observation stands behind the prompt: in the last message, when that is the user's,
