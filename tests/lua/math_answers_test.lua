@@ -19,6 +19,22 @@ for line in io.lines("tests/cases/math/pairs.jsonl") do
   table.insert(by_kind[row[1]], row)
 end
 
+describe("numeric.equal on answers in prose", function()
+  for want, name in pairs { [1] = "finds them", [0] = "is not deceived" } do
+    it(name, function()
+      local count = 0
+      for line in io.lines("tests/cases/math/prose.jsonl") do -- [text, gold, want], by hand
+        local row = grpo.json.decode(line)
+        if row[3] == want then
+          assert.equal(want, numeric.equal(row[1], { answer = row[2] }), where(row[2], row[1]))
+          count = count + 1
+        end
+      end
+      assert.is_true(count > 35)
+    end)
+  end
+end)
+
 describe("numeric.equal on pairs of answers", function()
   for _, kind in ipairs(kinds) do
     it(("%s: %d pairs"):format(kind, #by_kind[kind]), function()

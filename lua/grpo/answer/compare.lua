@@ -448,7 +448,7 @@ function same(a, b)
   return (is_list(a) or is_list(b)) and beside_list(a, b)
 end
 
--- Whether two trees are one: what has no value, as n! and 1/0, equals itself.
+-- Whether two trees are one: what has no value, as 1/0, or takes too much work equals itself.
 local function identical(a, b)
   if type(a) ~= "table" or type(b) ~= "table" then return a == b end
   rational.spend(1)
@@ -461,6 +461,6 @@ local function identical(a, b)
 end
 
 --- Whether two trees are the same answer.
-function compare.same(a, b) return same(a, b) or identical(a, b) end
+function compare.same(a, b) return identical(a, b) or same(a, b) end
 
 return compare

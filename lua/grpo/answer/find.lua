@@ -4,6 +4,7 @@
 -- patterns in a window of WINDOW bytes.
 
 local parse = require "grpo.answer.parse"
+local symbols = require "grpo.answer.symbols"
 
 local find = {}
 
@@ -129,7 +130,8 @@ function find.headed(text)
   local back = text:reverse():find("####", 1, true)
   local stop = text:find("\n", #text - back + 2, true)
   local start = stop and text:find("%S", stop)
-  if not start or is_answer(line) then return line end
+  if not start then return line ~= "" and line or nil end
+  if is_answer(line) then return line end
   local below = text:sub(start, (text:find("\n", start, true) or #text + 1) - 1)
   if is_answer(below) then return trim(below) end
   local rest = text:sub(start)
@@ -159,57 +161,86 @@ local function in_delimiters(before, after)
   return rest and line:sub(open) .. rest
 end
 
--- The brackets that close right behind the number: (3, 4], with what is in them.
+-- The brackets that close right behind the number, with what is in them: (3, 4], {1, 2}.
 local function in_brackets(before, after)
   local close = after:match("^[%)%]]")
   local inside = close and before:match("[%(%[][^()%[%]]*$")
-  return inside and inside:find(",", 1, true) and inside .. close or nil
+  if inside and inside:find(",", 1, true) then return inside .. close end
+  close = after:match("^\\?}")
+  inside = close and before:match("\\?{[^{}]*$")
+  return inside and inside:find(",%s") and inside .. close or nil
 end
 
 local function unbalanced(s)
   return select(2, s:gsub("{", "")) ~= select(2, s:gsub("}", ""))
 end
 
--- The signs of a formula in what stands around a number without a space.
-local formula_signs = { "\\", "%^", "\u{221A}", "\u{3C0}", "\u{B1}", "%d:%d", "\xC2[\xB2\xB3\xB9]",
-  "\xE2\x81[\xB0-\xBF]", "\xC2[\xBC-\xBE]", "\xE2\x85[\x90-\x9E]" }
+-- The signs of a formula around a number.
+local formula_signs = { "\\", "%^", "|", "\u{221A}", "\u{3C0}", "\u{B1}", "%d:%d",
+  "\xC2[\xB2\xB3\xB9]", "\xE2\x81[\x84\xB0-\xBF]", "\xC2[\xBC-\xBE]", "\xE2\x85[\x90-\x9E]",
+  "%f[%a]%a/%d", "%d/%a%f[^%w]", "%d[a-fijn-rt-z]%f[^%w]", "%d [x-z]%f[^%w]" }
 
-local function is_formula(chunk, after)
+-- Puts spaces in place of commands and names of functions.
+local function without_names(piece)
+  return (piece:gsub("\\?%a+", function(name)
+    local is_name = name:find("^\\") or symbols.functions[name] or symbols.constants[name]
+    return is_name and " " or nil
+  end))
+end
+
+local function is_formula(chunk)
   for _, sign in ipairs(formula_signs) do
     if chunk:find(sign) then return true end
   end
-  return after:find("^%a%f[^%w]") ~= nil and not after:find("^[mgshlL]")
+  return without_names(chunk) ~= chunk
 end
 
-local mantissas = { "[%d.,]+%s*\\times%s*$", "[%d.,]+%s*\\cdot%s*$", "[%d.,]+%s*[xX*]%s*$",
-  "[%d.,]+%s*\u{D7}%s*$", "[%d.,]+%s*\u{B7}%s*$" }
+-- Whether a piece between spaces may belong to a formula: it has no words, nor ends a sentence.
+local function is_mathematical(piece)
+  return not without_names(piece):find("%a%a") and not piece:find("[.,;:!?]$")
+    and piece ~= "a" and piece ~= "I"
+end
 
--- Returns what stands before a formula and belongs to it: 1.5 x before 10^3, 2 before \frac{1}{2}.
-local function before_formula(left, chunk)
-  local found
-  if chunk:find("^10") then
-    for _, form in ipairs(mantissas) do found = found or left:match(form) end
-  elseif chunk:find("^\\[dtc]?frac") then
-    found = left:match("%f[%w]%d+%s$")
+-- The start of the pieces at the end of a line that may belong to one formula.
+local function formula_start(line)
+  local starts, pieces = {}, {}
+  for start, piece in line:gmatch("()(%S+)") do
+    starts[#starts + 1], pieces[#pieces + 1] = start, piece
   end
-  if not found then return "" end
-  local sign = left:sub(1, #left - #found)
-  return ((sign == "-" or sign:find("[^%w)]%-$")) and "-" or "") .. found
+  local k = #pieces
+  while k > 1 and is_mathematical(pieces[k - 1]) do k = k - 1 end
+  return starts[k] or 1
 end
 
--- The formula without spaces that the number is in, and what belongs to it.
-local function around(before, after)
-  local left, right = before:match("%S*$"), after:match("^%S*")
+-- Takes what stands behind the last equals sign, and no marks of Markdown or of a sentence.
+local function bare_formula(chunk)
+  chunk = chunk:match(".*=%s*(.*)$") or chunk
+  return (chunk:gsub("[.,;:!?*%s]+$", ""):gsub("^[*%s]+", ""):gsub("%$", ""))
+end
+
+-- The part of `after` that belongs to a formula: up to a space, or a letter or command behind one.
+local function formula_end(before, after)
+  local right = after:match("^%S*")
   for _ = 1, 4 do
-    if not unbalanced(left .. right) then break end
-    left = before:sub(1, #before - #left):match("%S*%s*$") .. left
-    right = right .. after:sub(#right + 1):match("^%s*%S*")
+    if not unbalanced(before:match("%S*$") .. right) then break end
+    right = right .. after:sub(#right + 1):match("^[^%S\n]*%S*")
   end
-  local chunk = (left .. right):gsub("[.,;:!?*]+$", ""):gsub("^%*+", ""):gsub("%$", "")
-  if unbalanced(chunk) or not is_formula(chunk, after) then return nil end
-  chunk = before_formula(before:sub(1, #before - #left), chunk) .. chunk
-  if chunk:find("\\text", 1, true) and not parse.answer(chunk) then return nil end
-  return chunk
+  if right ~= "" then return right end
+  return after:match("^ [x-z]%f[^%w]") or after:match("^ \u{3C0}")
+    or after:match("^ \u{221A}%S+") or after:match("^ \\pi%f[%A]")
+    or after:match("^ \\sqrt%S+") or ""
+end
+
+-- The formula that the number is in, or nil if it stands alone.
+local function around(before, after)
+  local line = before:match("[^\n]*$")
+  local right = formula_end(line, after)
+  local chunk = bare_formula(line:sub(formula_start(line)) .. right)
+  if is_formula(chunk) and not unbalanced(chunk) and parse.answer(chunk) then return chunk end
+  local short = bare_formula(line:match("%S*$") .. right)
+  if unbalanced(short) or not is_formula(short) then return nil end
+  if short:find("\\text", 1, true) and not parse.answer(short) then return nil end
+  return short
 end
 
 local joints = { "(%d%d?%d?)\u{A0}$", "(%d%d?%d?)\u{202F}$", "(%d%d?%d?)\u{2009}$",
@@ -250,6 +281,12 @@ local function with_sign(number, left)
   return sign == "-" and "-" .. number or number
 end
 
+-- A percent sign behind a number.  Million and dozen are left out, as the unit that was asked for.
+local function behind(after)
+  local is_percent = symbols.percent[after:match("^%s(%a+)") or ""] or after:find("^%s?\\?%%")
+  return is_percent and "%" or ""
+end
+
 --- The last number in a text with its sign, or the formula that it stands in: 3/4, 2 2/3, 1e3,
 --- 1.5 x 10^3, \frac{1}{2}, 2\sqrt{3}, $x = 5$, 5%.
 ---@param text string
@@ -272,7 +309,7 @@ function find.last_number(text)
   local left = before:sub(1, #before - #number)
   number, left = with_thousands(number, left)
   number, left = with_fraction(number, left)
-  return with_sign(number, left) .. (after:match("^%s?\\?%%") or "")
+  return with_sign(number, left) .. behind(after)
 end
 
 --- The answer that a text gives: in the last \boxed, behind the last ####, in the last <answer>, or
