@@ -1,7 +1,7 @@
 /* fuzz_tokenizer.c - tokenizer files and texts that nobody meant.
  *
- * The input is a tokenizer.json (or a tiktoken rank file), and behind NULs a text and a
- * tokenizer_config.json.  Whatever it is, loading ends with a tokenizer or an error, and a
+ * The input is a tokenizer.json (or a tiktoken rank file), and behind NULs a text, a
+ * tokenizer_config.json, a special_tokens_map.json and an added_tokens.json.  Whatever it is, loading ends with a tokenizer or an error, and a
  * tokenizer encodes to ids that exist and that decode.
  */
 #include <string.h>
@@ -43,6 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   file[FILE_TOKENIZER] = part(&data, &size);
   Buf text = part(&data, &size);
   file[FILE_CONFIG] = part(&data, &size);
+  file[FILE_MAP] = part(&data, &size);
+  file[FILE_ADDED] = part(&data, &size);
   const Buf *main = &file[FILE_TOKENIZER];
   Status s;
   if (rankfile_is(main->data, main->len)) {

@@ -158,7 +158,8 @@ describe("a model's generation_config.json", function()
       .. '"bos_token_id": 1, "max_length": 4096, "suppress_tokens": []}'))
     assert.matches("followed: no_repeat_ngram_size = 3, num_beams = 4, suppress_tokens; X",
       said('{"num_beams": 4, "no_repeat_ngram_size": 3, "suppress_tokens": [1]}'))
-    assert.matches("followed: do_sample = false; X", said('{"do_sample": false, "temperature": 0.6}'))
+    assert.matches("followed: do_sample = false; X",
+      said('{"do_sample": false, "temperature": 0.6}'))
     assert.is_nil(said('{"do_sample": false}', { temperature = 0 }))
     assert.is_nil(said("[1"))
     assert.is_nil(note(dir .. "/nowhere", none, function() end, "X"))
