@@ -1,8 +1,9 @@
 /* fuzz_tokenizer.c - tokenizer files and texts that nobody meant.
  *
  * The input is a tokenizer.json (or a tiktoken rank file), and behind NULs a text, a
- * tokenizer_config.json, a special_tokens_map.json and an added_tokens.json.  Whatever it is, loading ends with a tokenizer or an error, and a
- * tokenizer encodes to ids that exist and that decode.
+ * tokenizer_config.json, a special_tokens_map.json and an added_tokens.json.  Whatever it is,
+ * loading ends with a tokenizer or an error, and a tokenizer encodes to ids that exist and that
+ * decode.
  */
 #include <string.h>
 
