@@ -374,14 +374,14 @@ local function time_stage(tr, index, o)
   if not ok then error(one, 0) end
   local planned = planned_steps(spec.config)
   out("%-8s %10d %16.3f %14s%s", spec.kind, planned, one.seconds,
-    display.seconds_text(math.floor(one.seconds * planned)), one.group_seconds
-    and (" (at most: one of its %d groups took %.1f s)"):format(
-      spec.config.train.prompts_per_step, one.group_seconds) or "")
+    display.seconds_text(math.floor(one.seconds * planned)), one.few
+    and (" (estimated from %d of its %d groups)"):format(one.few,
+      spec.config.train.prompts_per_step) or "")
   if o.ranks then show_ranks(stage, one.seconds, one.metrics, o) end
   o.timed[#o.timed + 1] = one
   if index == 1 and spec.config.data.eval then
     say("evaluating held-out rows")
-    tr:evaluate(math.min(one.group_seconds and 2 or 64, #spec.config.data.eval))
+    tr:evaluate(math.min(one.few and 2 or 64, #spec.config.data.eval))
   end
 end
 

@@ -1,5 +1,5 @@
 -- Measures what a step of a stage costs, for `grpo check`, at learning rate 0.  Where a whole step
--- takes long, one group of it is enough.
+-- takes long, one or two groups of it are enough.
 
 local core = require "grpo.core"
 local scoring = require "grpo.train.scoring"
@@ -45,21 +45,35 @@ local function scaled(seconds, metrics, groups)
   local function whole(v) return v and optimizer + (v - optimizer) * groups end
   return whole(seconds), { ["time/optimizer"] = optimizer,
     ["time/train"] = whole(metrics["time/train"]), num_tokens = metrics.num_tokens
-      and metrics.num_tokens * groups, ["time/reward"] = (metrics["time/reward"] or 0.0) * groups,
+      and metrics.num_tokens * groups // 1,
+    ["time/reward"] = (metrics["time/reward"] or 0.0) * groups,
     ["time/slowest_reward"] = metrics["time/slowest_reward"] }
 end
 
+-- Estimates a step of n times as many groups from steps of `few` and of twice as many, because
+-- groups that are sampled together take less time than one after the other.  first: the seconds of
+-- the first step of `few`, which warmed up; if that took long, it is all that is known, and each
+-- group is taken to cost as much.  Returns seconds, metrics.
+local function estimated(stage, few, n, first, part, seen)
+  if first > 3 * BUDGET or n < 2 then return scaled(first, part, n) end
+  local one, metrics = step(stage, few, seen)
+  local two = step(stage, 2 * few, seen)
+  local _, whole = scaled(one, metrics, n)
+  return one + math.max(two - one, 0.0) * (n - 1), whole
+end
+
 -- Times a stage that has begun.  seen(completions) is called with what its steps sample; say(text)
--- shows what is being done.  Returns { seconds = of a step, metrics =, group_seconds = what one
--- group took if no whole step was made }.
+-- shows what is being done.  Returns { seconds = of a step, metrics =, few = the groups from which
+-- they are estimated, if no whole step was made }.  A minibatch takes whole groups.
 function step_times.of(stage, seen, say)
-  local groups = stage.config.train.prompts_per_step
+  local train = stage.config.train
+  local groups, few = train.prompts_per_step, stage.method.critic and train.ppo.minibatches or 1
   say("timing a step")
-  if groups > 1 and stage.method.samples and not stage.source.sampler:is_used() then
-    local one, part = step(stage, 1, seen)
-    if one * groups > BUDGET then
-      local seconds, whole = scaled(one, part, groups)
-      return { seconds = seconds, metrics = whole, group_seconds = one }
+  if groups > few and stage.method.samples and not stage.source.sampler:is_used() then
+    local first, part = step(stage, few, seen)
+    if first * groups / few > BUDGET then
+      local seconds, whole = estimated(stage, few, groups / few, first, part, seen)
+      if seconds > BUDGET then return { seconds = seconds, metrics = whole, few = few } end
     end
   end
   local times, begun = {}, core.clock()
