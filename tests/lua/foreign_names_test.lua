@@ -191,6 +191,12 @@ and remove or write by hand:
     assert.matches('in your section model:\n    dtype = "bf16",',
       said { torch_dtype = "bfloat16", model = { lora = {} }, bf16 = true })
   end)
+  it("may be misspelt itself", function()
+    assert.equal("script: train.num_generation: unknown option, did you mean 'num_generations', "
+      .. "which is sampling.group_size here?", said { train = { num_generation = 1 } })
+    assert.equal("command line: learning_rte: unknown option, did you mean 'learning_rate', "
+      .. "which is train.lr here?", said_on_command_line("learning_rte=1"))
+  end)
   it("may not hide a misspelt section", function()
     assert.equal("script: trian.lr: unknown option, did you mean 'train.lr'?",
       said { trian = { lr = 1 } })

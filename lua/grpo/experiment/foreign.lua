@@ -62,6 +62,15 @@ function foreign.row(path)
   end
 end
 
+-- The names of all programs that have no dots, sorted.
+function foreign.names()
+  if not by_name then index() end
+  local names = {}
+  for name in pairs(by_name) do names[#names + 1] = not name:find(".", 1, true) and name or nil end
+  table.sort(names)
+  return names
+end
+
 -- ---- values as Lua source ----------------------------------------------------------------------
 
 local function number_source(v)

@@ -130,16 +130,17 @@ end
 local function as_it_is(code) return code end
 
 -- The path of the option that a path with misspelt names may mean, as far as there is one; nil if
--- its first name is like none.
+-- no name of it is misspelt so.
 local function near_path(path)
-  local node, names = option_tree.root(), {}
+  local node, names, mended = option_tree.root(), {}, false
   for part in path:gmatch("[^.]+") do
     local name = option_tree.child(node, part) and part
       or options.nearest(part, option_tree.child_names(node))
     if not name then break end
     node, names[#names + 1] = option_tree.child(node, name), name
+    mended = mended or name ~= part
   end
-  return #names > 0 and table.concat(names, ".") or nil
+  return mended and table.concat(names, ".") or nil
 end
 
 -- The text of a suggestion by spelling, or "".
@@ -148,7 +149,10 @@ local function by_spelling(path, parent)
   local in_section = head and option_tree.find(head) == parent
   local near = option_tree.whole_name(path)
     or in_section and options.nearest(key, option_tree.child_names(parent)) or near_path(path)
-  return near and (", did you mean '%s'?"):format(near) or ""
+  if near then return (", did you mean '%s'?"):format(near) end
+  local other = options.nearest(key or path, foreign.names())
+  local ours = other and foreign.row(other)[2]
+  return ours and (", did you mean '%s', which is %s here?"):format(other, ours) or ""
 end
 
 -- The line about an unknown option.
