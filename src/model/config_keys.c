@@ -20,7 +20,7 @@ static const Others others[] = {
 
 static bool is_among(const char *keys, const char *key) {
   const size_t n = strlen(key);
-  for (const char *at = keys; (at = strstr(at, key)); at += n)
+  for (const char *at = keys; n && (at = strstr(at, key)); at += n)
     if ((at == keys || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
   return false;
 }

@@ -214,6 +214,9 @@ TEST(values_that_are_not_used_are_fine) {
   CHECK(parse_with("llama", "\"hiden_size\":64,\"a\":\"b\"") == GRPO_OK);
   CHECK(strstr(noted, "not known for llama models and ignored: hiden_size, a"));
   noted[0] = 0;
+  CHECK(parse_with("llama", "\"\":2,\" \":\" \"") == GRPO_OK);
+  CHECK(parse_with("llama", "\"hiden_size\":64,\"a\":\"b\"") == GRPO_OK);
+  noted[0] = 0;
   CHECK(parse_with("llama", "\"hiden_size\":64,\"a\":\"b\"") == GRPO_OK); /* said already */
   CHECK_STR(noted, "");
   log_set_sink(NULL, NULL);
