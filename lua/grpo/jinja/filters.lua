@@ -27,7 +27,7 @@ end
 -- ---- numbers
 
 -- Returns what an int in a text means, in a base of 2 to 36 (0: by its prefix), or nil.
-local function int_of_text(text, base)
+local function int_of_text(ctx, text, base)
   local sign, digits = text:lower():match "^%s*([+-]?)(%w[%w_]*)%s*$"
   if not digits or digits:find "__" or digits:sub(-1) == "_" then return nil end
   local prefix = ({ ["0x"] = 16, ["0o"] = 8, ["0b"] = 2 })[digits:sub(1, 2)]
@@ -39,6 +39,8 @@ local function int_of_text(text, base)
   base, digits = base == 0 and 10 or base, digits:gsub("_", "")
   if base < 2 or base > 36 then return nil end
   local x = tonumber(digits, base)
+  digits = digits:gsub("^0+", "")
+  if x and #digits * math.log(base, 2) > 63 then fail(ctx, "int: the number is out of range") end
   return x and (sign == "-" and -x or x)
 end
 
@@ -67,7 +69,7 @@ end
 filter("int default? base?", function(ctx, v, default, base)
   if default == nil then default = 0 end
   if type(defined(ctx, v)) == "string" then
-    local x = #v < 400 and int_of_text(v, int(ctx, base, "int", 10))
+    local x = #v < 400 and int_of_text(ctx, v, int(ctx, base, "int", 10))
     if x then return x end
   end
   local x = values.plain_number(v)

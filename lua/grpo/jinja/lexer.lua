@@ -136,7 +136,11 @@ local function number(self)
   local part = s:sub(at - 1, at - 1) == "." -- of a path such as rows.0.1
   local fraction = not part and s:match("^%.%d[%d_]*", at + #text) or ""
   local exponent = not part and s:match("^[eE][+-]?%d+", at + #text + #fraction) or ""
-  push(self, "number", tonumber(((text .. fraction .. exponent):gsub("_", ""))))
+  local value = tonumber(((text .. fraction .. exponent):gsub("_", "")))
+  if fraction .. exponent == "" and math.type(value) == "float" then
+    fail(self.line, "the whole number %s is out of range", text:sub(1, 40))
+  end
+  push(self, "number", value)
   advance(self, at + #text + #fraction + #exponent)
 end
 

@@ -122,8 +122,12 @@ end
 
 -- Parses the arguments of a call: the positional ones, and those with a name, *list and **dict.
 local function arguments(self)
-  local args, named = {}, {}
+  local args, named, lists, dicts = {}, {}, 0, 0
   local function behind(fields)
+    if dicts > 0 or fields.list and lists > 0 then
+      fail(self, "an argument stands behind *list or **dict")
+    end
+    if fields.list then lists = 1 elseif not fields.name then dicts = 1 end
     fields.value = expression(self)
     named[#named + 1] = fields
   end
@@ -366,12 +370,10 @@ local target
 
 local function one_target(self, attributes)
   local line = self.token.line
-  for open, close in pairs { ["("] = ")", ["["] = "]" } do
-    if op(self, open) then
-      local inner = target(self, attributes)
-      expect(self, "op", close)
-      return inner
-    end
+  if op(self, "(") then
+    local inner = target(self, attributes)
+    expect(self, "op", ")")
+    return inner
   end
   local name = expect(self, "name", nil, "a name to assign to").value
   if constants[name] ~= nil then fail(self, "'%s' cannot be assigned to", name) end
@@ -388,7 +390,7 @@ function target(self, attributes)
   self.depth = self.depth - 1
   if not is(self, "op", ",") then return first end
   local targets = { first }
-  while op(self, ",") and (is(self, "name") or is(self, "op", "(") or is(self, "op", "[")) do
+  while op(self, ",") and (is(self, "name") or is(self, "op", "(")) do
     targets[#targets + 1] = one_target(self, attributes)
   end
   return node(self, "target", { targets = targets, line = first.line })
@@ -475,7 +477,16 @@ local function macro(self, name, kind, line, names, defaults)
   local uses = { varargs = false, kwargs = false, caller = false }
   for at = from, self.at do
     local token = self.tokens[at]
-    if token.type == "name" and uses[token.value] ~= nil then uses[token.value] = true end
+    if token.type == "name" and uses[token.value] ~= nil
+        and self.tokens[at - 1].value ~= "." then
+      uses[token.value] = true
+    end
+  end
+  for i, parameter in ipairs(names) do
+    if parameter == "caller" and defaults[i] == nil then
+      fail(self, "the parameter 'caller' wants a default")
+    end
+    uses[parameter] = nil
   end
   return node(self, "macro",
     { name = name, names = names, defaults = defaults, line = line, body = inner, uses = uses })

@@ -67,7 +67,7 @@ filter("indent width? first? blank?", function(ctx, v, width, first, blank)
     values.charge_text(ctx, width)
     pad = (" "):rep(width)
   end
-  local lines = methods.lines(ctx, str(ctx, kind(v) == "undefined" and v or v, "indent") .. "\n")
+  local lines = methods.lines(ctx, str(ctx, v, "indent") .. "\n")
   values.charge_text(ctx, #v + #lines * (#pad + 1.0))
   for i = 2, #lines do
     if lines[i] ~= "" or yes(blank, false) then lines[i] = pad .. lines[i] end
