@@ -40,7 +40,7 @@ def families():
                        r"\cfrac{8}{3}", "8 / 3", r"\frac{16}{6}", r"2\frac{2}{3}", "2 2/3",
                        r"2\ \frac{2}{3}", r"2\,\frac23", "2\u2154", r"\left(\frac{8}{3}\right)",
                        r"2.\overline{6}", "2.(6)", "2.666...", r"\frac{-8}{-3}", r"8 \div 3",
-                       r"8\cdot\frac13", r"\displaystyle\frac{8}{3}", "2.666\u2026",
+                       r"8\cdot\frac13", r"\displaystyle\frac{8}{3}", "2.666\u2026", r"{8 \over 3}", r"8 \over 3", r"2.\dot{6}",
                        "2+2/3"], ["22/3", "3/8", "-8/3", "2.67", "2.6", "4/3", "2",
                                    "2/3", r"2\cdot\frac{2}{3}", "2.6666666666"]
     yield "fraction", ["-7/2", r"-\frac{7}{2}", r"\frac{-7}{2}", r"\frac{7}{-2}", r"-3\frac{1}{2}",
@@ -62,7 +62,7 @@ def families():
     yield "money", ["1234.5", "$1,234.50", r"\$1{,}234.50", "1,234.50 dollars"], ["$1,234.05",
                                                                                "$1,235"]
     yield "unit", ["12", r"12\text{ cm}", r"12\ \mathrm{cm}", "12 cm", "12cm", r"12\text{ cm}^2",
-                   r"12\,\mathrm{cm}^{2}", r"12\text{ square units}", "12 apples", "12 km/h",
+                   r"12\,\mathrm{cm}^{2}", r"12\text{ square units}", "12 apples", "12 sq ft", "12 square feet", "12 km/h",
                    r"12\text{ km/h}", r"12\text{ miles per hour}", r"12^\circ", r"12^{\circ}",
                    "12\u00b0", "12 degrees", r"12\text{ m}", r"12\,\text{m/s}^2", "12 m",
                    r"12\ \text{sq. ft}"], [r"13\text{ cm}", r"1.2\text{ cm}", r"12x", r"12\pi",
@@ -102,7 +102,7 @@ def families():
     yield "factorial", ["120", "5!", r"\frac{6!}{6}", r"5 \cdot 4!", r"\binom{10}{3}",
                         r"\binom{16}{2}"], ["5", "6!", "5!!"]
     yield "factorial", ["3628800", "10!"], ["10", "9!"]
-    yield "factorial", ["10", r"\binom{5}{2}", r"\binom{5}{3}", r"\dbinom52"], ["20",
+    yield "factorial", ["10", r"\binom{5}{2}", r"\binom{5}{3}", r"\dbinom52", r"{5 \choose 2}"], ["20",
                                                                              r"\binom{5}{1}"]
     yield "logarithm", ["5", r"\log_2 32", r"\log_{2}{32}", r"\log_2(32)", r"\ln e^5",
                         r"\log 100000", r"\log_{10} 100000", r"\lg 100000",

@@ -34,7 +34,7 @@ local function is_unit(token, after_number)
   if #v == 1 then
     return symbols.short_units[v] == true and (token.text or token.spaced and after_number)
   end
-  if token.text then return true end
+  if token.text or token.spaced and symbols.unit_prefixes[v] then return true end
   if symbols.units[v] or symbols.units[v:lower()] then
     return token.spaced or #v > 2 or symbols.joined_units[v] == true
   end
@@ -54,7 +54,7 @@ function Parser:unit(node)
     local token = self:peek()
     if not token then break end
     if token.t == "name" or token.t == "money" then
-      first = first or unit_name(token)
+      if not symbols.unit_prefixes[token.v] then first = first or unit_name(token) end
       self.at = self.at + 1
     elseif token.t == "letter" and token.v == "circ" then self.at = self.at + 1
     elseif not self:unit_joint(token) then break end
@@ -216,6 +216,8 @@ end
 
 function Parser:ratio()
   local node = self:sum()
+  if self:accept("cmd", "over") then return { "/", node, self:sum(), fraction = true } end
+  if self:accept("cmd", "choose") then return { "binom", node, self:sum() } end
   if not self:is("op", ":") then return node end
   local items = { node }
   while self:accept("op", ":") do items[#items + 1] = self:sum() end

@@ -141,7 +141,7 @@ local function read_number(s, at, commas)
   if s:find("^%d", at) then whole, at, merged = whole_number(s, at, commas) end
   local part, after = s:match("^%.(%d*)()", at)
   if part and part == "" and not s:find("^\\overline", after) and not s:find("^%(%d+%)", after)
-    and not s:find("^\\bar", after) then
+    and not s:find("^\\bar", after) and not s:find("^\\dot%f[%A]", after) then
     part = nil
   end
   if not part then

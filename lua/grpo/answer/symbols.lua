@@ -104,6 +104,9 @@ symbols.currencies = pairs_of [[euro=euro pounds=pound yen=yen rupee=rupee cent=
 symbols.multipliers = pairs_of [[dozen=12 hundred=100 thousand=1000 million=1000000
   billion=1000000000 trillion=1000000000000]]
 
+-- Words before a unit that are not its name.
+symbols.unit_prefixes = set "sq square cu cubic"
+
 -- Words behind a number that change its value.
 symbols.not_units = set [[squared cubed times plus minus over divided by factorial half halves third
   thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth eighths
