@@ -16,7 +16,11 @@ static const char *skipped;
 static char tmp_dir[64];
 
 void test_register(const char *name, void (*fn)(void)) {
-  if (ntests < MAX_TESTS) tests[ntests].name = name, tests[ntests++].fn = fn;
+  if (ntests == MAX_TESTS) {
+    fprintf(stderr, "%s: more than %d tests in one program; raise MAX_TESTS\n", name, MAX_TESTS);
+    exit(1);
+  }
+  tests[ntests].name = name, tests[ntests++].fn = fn;
 }
 
 void test_fail(const char *file, int line, const char *fmt, ...) {

@@ -231,6 +231,7 @@ static int l_visible(lua_State *L) {
   Buf *b = push_buf(L);
   visible_put(b, s, n);
   push_bytes(L, b);
+  keep_buf(L, b); /* a page cleans thousands of texts before the collector runs */
   return 1;
 }
 

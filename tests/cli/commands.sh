@@ -129,7 +129,7 @@ return grpo.experiment {
 }
 LUA
 says "check: a reward that ignores what it is given" 1 '^finding: reward constant gives 1 to everything' "$GRPO" check suspicious.lua
-says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives [0-9]+ to degenerate text \(one letter, many times: ' "$GRPO" check suspicious.lua
+says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives [0-9]+ to degenerate text \((one letter, many times|a number of many digits): ' "$GRPO" check suspicious.lua
 says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
 result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
 cat >blind.lua <<'LUA'

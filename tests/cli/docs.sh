@@ -77,7 +77,8 @@ result "the loop in README.md is that of examples/loop_by_hand.lua" "$(
 # ---- examples: each runs, and those that train learn --------------------------------------------------------------------------------------
 rewards() { grep -oE '"reward": [-0-9.e]+' "$1" | grep -oE '[-0-9.e]+$'; }
 for example in custom_reward custom_loss schedule lora ppo; do
-  "$GRPO" run examples/$example.lua --arg base="$work/base" --quiet --dir "$work/runs" >"$work/out" 2>"$work/err"
+  base=(); grep -q 'args\.base' examples/$example.lua && base=(--arg base="$work/base")
+  "$GRPO" run examples/$example.lua "${base[@]}" --quiet --dir "$work/runs" >"$work/out" 2>"$work/err"
   result "examples/$example.lua runs and learns" "$(
     rewards "$work/runs/$example-001/metrics.jsonl" | awk '{ r[NR] = $1 } END { exit !(NR == 60 && r[60] > r[1] + 0.2) }' ||
     { cat "$work/err"; rewards "$work/runs/$example-001/metrics.jsonl" | tr '\n' ' '; })"

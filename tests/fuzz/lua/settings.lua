@@ -1,7 +1,7 @@
 -- Any file of settings, as JSON and as YAML: refused with one line that begins with the file, or
 -- options that grpo.experiment takes or refuses.
 local core = require "grpo.core"
-local data = require "grpo.data"
+local files_read = require "grpo.base.files_read"
 local expect = require "expect"
 local experiment = require "grpo.experiment"
 local settings = require "grpo.settings"
@@ -28,8 +28,8 @@ local function without_files(f, ...)
 end
 
 local function try(text, path, kind)
-  local inputs = data.inputs
-  data.inputs = {}
+  local read = files_read.paths
+  files_read.paths = {}
   local ok, fields = without_files(settings.fields, text, path, kind)
   if not ok then
     expect.refused(fields, nil, nil)
@@ -38,7 +38,7 @@ local function try(text, path, kind)
       overrides = {}, rewards = {} })
     if not fine then expect.refused(problem) end
   end
-  data.inputs = inputs
+  files_read.paths = read
 end
 
 return function(input)
