@@ -151,6 +151,13 @@ static double kl_term(const Problem *p, Span s, const real *l, const real *froze
   return kl * (o->kl_bias_correction ? ratio(p, s, l, frozen, t) : 1);
 }
 
+/* A sequence whose tokens are all masked has no term. */
+static bool counts(const Problem *p, Span s) {
+  double mass = 0;
+  for (int t = s.from; t < s.to; t++) mass += mask_of(p, t);
+  return mass > 0;
+}
+
 static double reference(const Problem *p, const real *l, const real *frozen, const real *entropy,
                         const real *full) {
   const LossOptions *o = &p->a.options;
@@ -169,7 +176,7 @@ static double reference(const Problem *p, const real *l, const real *frozen, con
                                              : 1 / (b * s.count);
     double kl_scale = scale;
     if (k == LOSS_luspo) kl_scale = 1 / (b * s.count);
-    if (whole && s.to > s.from)
+    if (whole && counts(p, s))
       loss += sequence_term(p, s, l, frozen) * correction(p, s, frozen, s.from) *
               off_policy(p, s, frozen, p->advantage[s.from]) / b;
     for (int t = s.from; t < s.to; t++) {
