@@ -51,8 +51,8 @@ local function with_run(f)
   end)
 end
 
--- Returns what f(...) returns, which must need less than MOST bytes at once.  The collector runs all
--- the time, because file:read raises where garbage has filled the bound, and collects nothing.
+-- Returns what f(...) returns, which must need less than MOST bytes at once.  The collector runs
+-- all the time, because file:read raises where garbage has filled the bound, and collects nothing.
 local function bounded(f, ...)
   collectgarbage("incremental", 100)
   local results = table.pack(core.limited({ memory = MOST }, "the reader", f, ...))
