@@ -101,7 +101,7 @@ describe("a long run", function()
       local bytes, last, out = 0, nil, core.out
       core.out = function(text)
         bytes, last = bytes + #text, text
-        collectgarbage() -- file:read raises where garbage has filled the bound, and collects nothing
+        collectgarbage() -- file:read raises where garbage fills the bound, and collects nothing
       end
       local ok, err = pcall(bounded, logs.run, { words = { dir }, flags = {} })
       local all = bytes
