@@ -226,11 +226,19 @@ void leave_thread(lua_State *L, lua_State *before) {
 
 /* ---- memory ------------------------------------------------------------------------- */
 
+/* A buffer of Lua's library is not asked for again after a collection: file:read would fail because
+ * of garbage.  So a block of that size may exceed the quota, and the next allocation collects. */
+static bool may_be_buffer(const Budget *b, size_t more) {
+  enum { LEAST = 1024, MOST = 128 << 10, SHARE = 32 };
+  return more >= LEAST && more <= MOST && b->quota / SHARE >= more && b->held <= b->quota;
+}
+
 /* After a refused allocation Lua collects all garbage and asks again.  If we refuse again, the
  * budget pays for the collection, so that a loop of failures ends. */
 bool budget_refuses(Budget *b, size_t more, size_t nsize) {
   enum { COLLECTION = 200000 };
-  if (!b->quota || b->lifted || (more <= b->quota && b->held <= b->quota - more)) {
+  if (!b->quota || b->lifted || (more <= b->quota && b->held <= b->quota - more) ||
+      may_be_buffer(b, more)) {
     b->wanted = 0;
     return false;
   }
