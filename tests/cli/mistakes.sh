@@ -131,6 +131,9 @@ for command in check run; do
 done
 sed 's/^local rows/if not grpo.args.model then error("no model") end\n&/' asks.lua >needs.lua
 says "a misspelt argument that is needed" 2 "^grpo: --arg modle=1: needs\.lua asks for no such argument, did you mean 'model'\?$" "$GRPO" check needs.lua --arg modle=1
+sed 's/^return grpo/local mine = grpo.args; local first = mine.first; local function later() return mine.second end\n&/' good.lua >alias.lua
+says "an argument that is asked for later, by another name of the table" 0 'findings' "$GRPO" check alias.lua --arg second=1
+says "an argument that is asked for by no name" 2 '^grpo: --arg third=1: alias\.lua asks for no such argument' "$GRPO" check alias.lua --arg third=1
 says "an argument that has the name of an option" 2 '^grpo: --arg prompt=1: asks\.lua asks for no such argument, known: lr, steps$' "$GRPO" check asks.lua --arg prompt=1
 "$GRPO" run <(sed 's/return grpo.experiment {/&\n  hooks = { on_start = function() return grpo.args.late end },/' good.lua) --quiet --steps 1 --as late --arg late=x >out 2>err
 result "an argument for which a hook asks is taken" "$(grep 'asks for no such' err; ls runs | grep -q late || show err)"

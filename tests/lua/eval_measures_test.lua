@@ -205,6 +205,42 @@ describe("held-out rows that cannot be judged", function()
     end
   end)
 
+  it("are those of a reward that fails, which is named", function()
+    for _, on_error in ipairs { "stop", "zero", "skip" } do
+      for _, value in ipairs { 0 / 0, "1", {}, error } do
+        local report = evaluated(function(t)
+          t.reward = { on_error = on_error }
+          t.rewards.correct = function(_, row)
+            if row.number <= 2 then return 1 end
+            return value == error and error("cannot judge") or value
+          end
+        end)
+        assert.equal(2, report.n)
+        assert.equal(2, report.unjudged)
+        assert.equal(1, report["eval/accuracy"])
+        assert.matches("rewards.correct: ", report.failure)
+      end
+    end
+  end)
+
+  it("are not those where another reward fails", function()
+    local report = evaluated(function(t)
+      t.rewards.correct = function() return 1 end
+      t.rewards.layout = function() error("no layout") end
+    end)
+    assert.equal(4, report.n)
+    assert.matches("no layout", report.failure)
+  end)
+
+  it("pass from 1 on, also where shares add up to a little less", function()
+    local report = evaluated(function(t)
+      t.rewards.correct = function() return 0.7 + 0.2 + 0.1 end
+    end)
+    assert.equal(1, report["eval/accuracy"])
+    report = evaluated(function(t) t.rewards.correct = function() return 0.999 end end)
+    assert.equal(0, report["eval/accuracy"])
+  end)
+
   it("differ from rows with the value false", function()
     local report = evaluated(function(t) t.eval.metric = function() return false end end)
     assert.equal(4, report.n)

@@ -116,6 +116,7 @@ local function show(report, samples)
   core.out(("%-28s %d\n"):format("rows", report.n))
   if (report.unjudged or 0) > 0 then
     core.out(("%-28s %d\n"):format("rows that cannot be judged", report.unjudged))
+    if report.failure then core.out(("a reward failed: %s\n"):format(report.failure)) end
   end
   for i = 1, math.min(samples, #report.samples) do
     local c = report.samples[i]

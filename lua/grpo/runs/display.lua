@@ -351,7 +351,8 @@ end
 local function rows_text(report)
   local text = ("%d held-out rows"):format(report.n)
   if (report.unjudged or 0) == 0 then return text end
-  return ("%s, and %d that cannot be judged"):format(text, report.unjudged)
+  local why = report.failure and (", because a reward failed: %s"):format(report.failure) or ""
+  return ("%s, and %d that cannot be judged%s"):format(text, report.unjudged, why)
 end
 
 function View:evaluation(_, report)

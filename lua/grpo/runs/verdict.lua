@@ -3,7 +3,8 @@
 local answer = require "grpo.answer"
 local sorted_pairs = require "grpo.base.sorted"
 
-local verdict = {}
+-- PASS: a measure from 1 on is a pass; weights such as 0.7, 0.2 and 0.1 add up to a little less.
+local verdict = { PASS = 1 - 1e-9 }
 
 local LONGEST = 60 -- characters shown
 
@@ -23,7 +24,7 @@ end
 local function is_right(c)
   if c.passed ~= nil then return c.passed end
   local correct = c.rewards and c.rewards.correct
-  if type(correct) == "number" then return correct >= 1 end
+  if type(correct) == "number" then return correct >= verdict.PASS end
 end
 
 -- The names of the rewards that keep(value) holds for, but for `correct`.
@@ -42,8 +43,8 @@ end
 local function reason(c)
   local correct = c.rewards and c.rewards.correct
   return names_where(c.rewards, function(value) return value < 0 end)
-    or names_where(c.rewards, function(value) return value < 1 end)
-    or type(correct) == "number" and correct < 1 and ("correct is %.4g"):format(correct) or nil
+    or names_where(c.rewards, function(value) return value < verdict.PASS end)
+    or type(correct) == "number" and correct < verdict.PASS and ("correct is %.4g"):format(correct) or nil
 end
 
 -- { prediction = text or nil, gold = text, right = true, false or nil, why = text or nil }; nil for

@@ -139,12 +139,14 @@ local function execute(chunk, text, path, limits)
   error(e, 0)
 end
 
--- May a function of these texts ask for an argument later, as hooks and rewards do?
+-- May a function of these texts ask for an argument later, as hooks and rewards do?  The table of
+-- arguments may have another name there: local a = grpo.args.
 local function may_ask(texts, name)
   local word = name:gsub("%p", "%%%0")
   for _, text in ipairs(texts) do
-    if text:find("args%s*%.%s*" .. word .. "%f[^%w_]") or text:find("([\"'])" .. word .. "%1") then
-      return true
+    if text:find("([\"'])" .. word .. "%1") then return true end
+    for table_name in ("args=args\n" .. text):gmatch("([%a_][%w_]*)%s*=%s*[^\n=]-args%f[^%w_]") do
+      if text:find(table_name .. "%s*%.%s*" .. word .. "%f[^%w_]") then return true end
     end
   end
   return false

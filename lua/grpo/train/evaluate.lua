@@ -14,6 +14,7 @@ local scoring = require "grpo.train.scoring"
 local rollout = require "grpo.train.rollout"
 local statistics = require "grpo.statistics"
 local turns = require "grpo.dialogue.turns"
+local verdict = require "grpo.runs.verdict"
 
 local evaluate = {}
 
@@ -32,6 +33,8 @@ local function measure(config, c, weights)
     value = result
   elseif c.rewards.correct ~= nil then
     value = c.rewards.correct
+  elseif c.errors then
+    return nil -- a reward has failed, which says nothing about the completion
   else
     value = total_of(config, c, weights)
   end
@@ -42,7 +45,7 @@ local function measure(config, c, weights)
       "eval.metric: the function returned %s, want a finite number, a boolean or nil",
       type(value) == "number" and number_text(value) or "a " .. type(value))
   end
-  return value, value >= 1
+  return value, value >= verdict.PASS
 end
 
 -- A stage's data.target is for its own rows; what it has nothing to say about is left out.
@@ -99,7 +102,7 @@ local function generate(tr, config, list, n, temperature, kl, visit)
     local cs = rollout.all(batch, part, n, context)
     if kl then add_kl(tr, batch, cs, kl) end
     ranks.score(config.reward_entries, cs, function(own)
-      return scoring.score(config.reward_entries, own, config.limits.reward, "zero")
+      return scoring.score(config.reward_entries, own, config.limits.reward, "skip")
     end)
     for _, c in ipairs(cs) do visit(c) end
     tr:check_interrupt()
@@ -129,6 +132,13 @@ local function report_accuracy(report, passed, values)
   report["eval/metric"] = statistics.mean(values)
 end
 
+-- The message of the first reward, by name, that has failed.
+local function first_of(messages)
+  local first
+  for name in pairs(messages) do first = (not first or name < first) and name or first end
+  return messages[first]
+end
+
 local function greedy(tr, config, list, weights, kl, report)
   local cs, passed, values, rewards = {}, 0, {}, {}
   generate(tr, config, list, 1, 0, kl, function(c)
@@ -137,6 +147,7 @@ local function greedy(tr, config, list, weights, kl, report)
     passed = passed + (pass and 1 or 0)
     c.passed = pass
     cs[#cs + 1] = c
+    if c.errors and not report.failure then report.failure = first_of(c.errors) end
   end)
   report_accuracy(report, passed, values)
   reward_means(config, cs, report)
