@@ -300,8 +300,9 @@ lists[2] = { program = "transformers", rows = {
     .. "gradient_accumulation_steps x processes / num_generations.",
     part = true, write = "train.prompts_per_step = {prompts}" },
   { "gradient_accumulation_steps", "train.prompts_per_step",
-    "A micro-batch is one group, or more with train.micro_batch_tokens, and never changes a "
-    .. "result.", part = true, write = "train.prompts_per_step = {prompts}" },
+    "A step counts prompts: per_device_train_batch_size x gradient_accumulation_steps x processes "
+    .. "/ num_generations. A micro-batch is one group, or more with train.micro_batch_tokens, and "
+    .. "never changes a result.", part = true, write = "train.prompts_per_step = {prompts}" },
   { "num_train_epochs", "train.epochs", "The default is 1 here, and 3 there." },
   { "max_steps", "train.steps",
     "A step here is one rollout with all its iterations, and transformers counts updates.",

@@ -44,7 +44,8 @@ local function reason(c)
   local correct = c.rewards and c.rewards.correct
   return names_where(c.rewards, function(value) return value < 0 end)
     or names_where(c.rewards, function(value) return value < verdict.PASS end)
-    or type(correct) == "number" and correct < verdict.PASS and ("correct is %.4g"):format(correct) or nil
+    or type(correct) == "number" and correct < verdict.PASS
+      and ("correct is %.4g"):format(correct) or nil
 end
 
 -- { prediction = text or nil, gold = text, right = true, false or nil, why = text or nil }; nil for
