@@ -230,6 +230,7 @@ describe("held-out rows that cannot be judged", function()
     end)
     assert.equal(4, report.n)
     assert.matches("no layout", report.failure)
+    assert.equal(nil, report["eval/rewards/layout"])
   end)
 
   it("pass from 1 on, also where shares add up to a little less", function()

@@ -109,10 +109,11 @@ local function generate(tr, config, list, n, temperature, kl, visit)
   end
 end
 
--- Mean of each reward entry over completions where it applies.
+-- Mean of each reward entry over completions where it applies; nothing where it applies to none.
 local function reward_means(config, cs, report)
   for _, entry in ipairs(config.reward_entries) do
-    report["eval/rewards/" .. entry.name] = statistics.mean(scoring.column(cs, entry.name))
+    local values = scoring.column(cs, entry.name)
+    if #values > 0 then report["eval/rewards/" .. entry.name] = statistics.mean(values) end
   end
 end
 

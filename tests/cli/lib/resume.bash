@@ -30,7 +30,7 @@ return grpo.experiment {
   sampling = { group_size = 4, max_new_tokens = 6 },
   rewards = {
     { name = "right", fn = function(text, row) return text == row.answer end },
-    { name = "noise", weight = schedule.linear { from = 0.2, to = 0.3 }, fn = function(_, _, c) return c.rng() + math.random() + c.state.count / 100 end },
+    { name = "noise", weight = schedule.linear { from = 0.2, to = 0.3 }, fn = function(_, _, c) return c.rng() + math.random() + (c.state.count or 0) / 100 end },
   },
   eval = { group_size = 2 },
   checkpoint = { every = 2 },
