@@ -90,6 +90,21 @@ upto_base := $(upto_formats)# whose tests read their vectors with JSON
 upto    = $(upto_$(1))
 libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
 
+# ---- extensions: ext/NAME, each with its C, lua/, tests/ and a README.  EXT= builds the core alone, EXT="gguf hub" what is named.
+EXT ?= $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md))
+UNKNOWN_EXT := $(filter-out $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md)),$(EXT))
+ifneq ($(UNKNOWN_EXT),)
+$(error there is no extension '$(firstword $(UNKNOWN_EXT))'; take names of ext/)
+endif
+EXT_OBJS := $(foreach e,$(EXT),$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard ext/$(e)/*.c)))
+# a file that changes when the list does: what is linked and embedded depends on it
+$(BUILD)/extensions: need
+	@mkdir -p $(@D)
+	@echo "$(EXT)" | cmp -s - $@ || echo "$(EXT)" >$@
+$(BUILD)/obj/ext/%.o: ext/%.c | need
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -Iext $(PKG_CFLAGS) -c $< -o $@
+
 PROGRAM := $(BUILD)/grpo
 # The MPIs whose header is here; each gets its libgrpo-KIND.so.
 MPI_openmpi := ompi-c
@@ -160,24 +175,24 @@ $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 # Only line editing is left out, because a host may have a library of the same names.
 WITH_EDITLINE := script/lua_edit.o script/lua_system.o
 PIC_OBJS = $(filter-out $(WITH_EDITLINE:%=$(BUILD)/obj/%),$(foreach l,$(LAYERS),$(call objs_of,$(l)))) \
-  $(WITH_EDITLINE:%=$(BUILD)/pic/%) $(BUILD)/obj/embedded.o
+  $(WITH_EDITLINE:%=$(BUILD)/pic/%) $(BUILD)/obj/embedded.o $(EXT_OBJS)
 $(BUILD)/pic/%.o: src/%.c | need
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -UGRPO_HAVE_EDITLINE -c $< -o $@
 
 # ---- Lua sources, embedded ----------------------------------------------------
-LUA_FILES := $(shell find lua rewards -name '*.lua' 2>/dev/null | LC_ALL=C sort)
+LUA_FILES := $(shell find lua rewards $(patsubst %,ext/%/lua,$(EXT)) -name '*.lua' 2>/dev/null | LC_ALL=C sort)
 $(BUILD)/embed: tools/embed.c | need
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) -std=c11 -O1 $(WARN) $< -o $@
 # what grpo help finds in the pages
-DOC_PAGES := README.md $(filter-out docs/options.md docs/from-trl.md,$(sort $(wildcard docs/*.md)))
+DOC_PAGES := README.md $(filter-out docs/options.md docs/from-trl.md,$(sort $(wildcard docs/*.md))) $(patsubst %,ext/%/README.md,$(EXT))
 DOC_INDEX := $(BUILD)/gen/docs.index
-$(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES)
+$(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)tools/doc-index src/rl/metrics.def $(DOC_PAGES) > $@.tmp && mv $@.tmp $@
 EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json configs/*/*.yaml) $(DOC_INDEX)
-$(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED)
+$(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
@@ -185,8 +200,8 @@ $(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/main.o: src/main.c
-$(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(call libs_upto,script)
-	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o \
+$(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) $(call libs_upto,script) $(BUILD)/extensions
+	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
 # ---- libgrpo-KIND.so: MPI, which comm.c loads when a launcher has started the program; one for each MPI that is here
@@ -198,7 +213,7 @@ $(BUILD)/libgrpo-%.so: src/mpi_module.c src/os/comm_module.h | need
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so
 $(BUILD)/obj/module.o: src/module.c
-$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS) src/module.map
+$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS) src/module.map $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -Wl,--version-script=src/module.map -o $@ $(filter %.o,$^) $(MODULE_LIBS)
 ## make lua-module      grpo.so for a stock lua5.4, in build/release/lua: package.cpath = "build/release/lua/?.so"
@@ -210,7 +225,7 @@ LIBGRPO_SO := $(BUILD)/libgrpo.so.1
 LIBGRPO_A  := $(BUILD)/libgrpo.a
 LIBGRPO_H  := include/grpo.h
 API_OBJS    = $(call objs_of,api) $(PIC_OBJS)
-$(BUILD)/libgrpo.o: $(API_OBJS) src/api/libgrpo.map
+$(BUILD)/libgrpo.o: $(API_OBJS) src/api/libgrpo.map $(BUILD)/extensions
 	$(Q)$(CC) -nostdlib -r -o $@ $(API_OBJS) && $(OBJCOPY) --localize-hidden $@
 $(LIBGRPO_A): $(BUILD)/libgrpo.o
 	@rm -f $@
@@ -267,6 +282,18 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call test_rule,$(l))))
 C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
 
+# Tests of an extension in C link all layers and it alone.
+define ext_test_rule
+$(BUILD)/tests/ext/$(1)/%.o: ext/$(1)/tests/%.c | need
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(BASE_CFLAGS) -Iext $$(PKG_CFLAGS) -Itests -c $$< -o $$@
+$(BUILD)/tests/ext/$(1)/%: $(BUILD)/tests/ext/$(1)/%.o $(BUILD)/tests/testing.o $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard ext/$(1)/*.c)) $(call libs_upto,script)
+	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $$(LIBS)
+EXT_TESTS += $(patsubst ext/$(1)/tests/%.c,$(BUILD)/tests/ext/$(1)/%,$(wildcard ext/$(1)/tests/test_*.c))
+endef
+EXT_TESTS :=
+$(foreach e,$(EXT),$(eval $(call ext_test_rule,$(e))))
+
 # Parts of the engine for Lua tests: a module with its own copy, whose Lua is that of whoever loads it.
 LUA_PARTS := $(BUILD)/tests/lua/engine_parts.so
 $(BUILD)/tests/lua/%.o: tests/lua/%.c | need
@@ -303,8 +330,8 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
-	@tools/run-tests "$(BUILD)" $(C_TESTS) $(API_TESTS) $(DBL)/check
+test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
+	@EXT="$(EXT)" tools/run-tests "$(BUILD)" $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api
 define layer_test
@@ -405,7 +432,7 @@ bench-expected: bench
 BENCH_LUA     := $(sort $(wildcard bench/lua/grpo/bench/*.lua))
 BENCH_OBJS     = $(BUILD)/obj/main.o $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
 BENCH_LINK     = $(Q)$(LINK) -o $@ $(filter %.o,$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
-$(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(EMBEDDED) $(BENCH_LUA)
+$(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(EMBEDDED) $(BENCH_LUA) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)$(BUILD)/embed $(EMBEDDED) $(BENCH_LUA) > $@.tmp && mv $@.tmp $@
 $(BUILD)/bench/obj/embedded.o: $(BUILD)/gen/bench_embedded.c
@@ -414,9 +441,9 @@ $(BUILD)/bench/obj/embedded.o: $(BUILD)/gen/bench_embedded.c
 $(BUILD)/bench/obj/%.o: bench/%.c | need
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -c $< -o $@
-$(BENCH_PROGRAM): $(BENCH_OBJS) $(call libs_upto,script)
+$(BENCH_PROGRAM): $(BENCH_OBJS) $(EXT_OBJS) $(call libs_upto,script)
 	$(BENCH_LINK)
-$(BUILD)/bench/grpo-profile: $(BUILD)/bench/obj/profile.o $(BENCH_OBJS) $(call libs_upto,script)
+$(BUILD)/bench/grpo-profile: $(BUILD)/bench/obj/profile.o $(BENCH_OBJS) $(EXT_OBJS) $(call libs_upto,script)
 	$(BENCH_LINK)
 ## make bench           what `grpo bench` hands over to: build/release/bench/grpo-bench
 .PHONY: bench
@@ -438,7 +465,7 @@ SHAREDIR     := $(DATADIR)/grpo
 DOCDIR       ?= $(DATADIR)/doc/grpo
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 LUA_CMOD     ?= $(LIBDIR)/lua/5.4
-PLACES = $(foreach v,STRIP DESTDIR PREFIX VERSION BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
+PLACES = $(foreach v,STRIP DESTDIR PREFIX VERSION EXT BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
 MANIFEST := $(SHAREDIR)/installed
 PCFILE   := $(BUILD)/grpo.pc
 INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)

@@ -1,8 +1,9 @@
 /* embed.c - turns files into one C source with a table of (name, bytes, length).
  *
  * usage: embed FILE... > embedded.c
- * The names are the paths as given, without a leading bench/ or what precedes gen/;
- * src/script/embedded.h declares the table.
+ * The names are the paths as given, without a leading bench/ or ext/NAME/, or what precedes gen/,
+ * so that the Lua of an extension lies over that of the core; src/script/embedded.h declares the
+ * table.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,8 @@ static int put_file(const char *path, int index) {
 static const char *name_of(const char *path) {
   const char *made = strstr(path, "/gen/");
   if (made) return made + 1;
+  const char *lua = strncmp(path, "ext/", 4) == 0 ? strstr(path, "/lua/") : NULL;
+  if (lua) return lua + 1;
   return strncmp(path, "bench/", 6) == 0 ? path + 6 : path;
 }
 
@@ -33,7 +36,8 @@ int main(int argc, char **argv) {
     if (put_file(argv[i], i)) return 1;
   puts("const EmbeddedFile embedded_files[] = {");
   for (int i = 1; i < argc; i++)
-    printf("  {\"%s\", (const char *)file_%d, sizeof file_%d - 1},\n", name_of(argv[i]), i, i);
-  puts("  {0, 0, 0}};");
+    printf("  {\"%s\", \"%s\", (const char *)file_%d, sizeof file_%d - 1},\n", name_of(argv[i]),
+           argv[i], i, i);
+  puts("  {0, 0, 0, 0}};");
   return 0;
 }

@@ -7,7 +7,8 @@
 #include <stddef.h>
 
 typedef struct EmbeddedFile {
-  const char *name; /* path in the source tree: "lua/grpo/init.lua" */
+  const char *name; /* "lua/grpo/init.lua", also of "ext/NAME/lua/grpo/init.lua" */
+  const char *path; /* in the source tree */
   const char *data; /* NUL-terminated */
   size_t size;
 } EmbeddedFile;

@@ -15,8 +15,9 @@ static const char *const roots[] = {"lua/", ""};
  * there is neither. */
 static bool push_source(lua_State *L, const char *path) {
   Script *s = script_of(L);
+  const EmbeddedFile *f = script_embedded(L, path, strlen(path));
   if (s->override) {
-    lua_pushfstring(L, "%s/%s", s->override, path);
+    lua_pushfstring(L, "%s/%s", s->override, f ? f->path : path);
     Buf *b = push_buf(L);
     if (file_exists(lua_tostring(L, -2)) && !file_read(lua_tostring(L, -2), 0, b)) {
       push_bytes(L, b);
@@ -24,7 +25,6 @@ static bool push_source(lua_State *L, const char *path) {
     }
     lua_pop(L, 2);
   }
-  const EmbeddedFile *f = script_embedded(L, path, strlen(path));
   if (f) lua_pushlstring(L, f->data, f->size);
   return f != NULL;
 }

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib/tiny.bash"
 cd "$root" || exit 1
 shopt -s nullglob
-documents=(README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md experiments/*.md bench/results/*.md)
+documents=(README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md ext/*/README.md experiments/*.md bench/results/*.md)
 
 # ---- Lua in the documents: a chunk, or fields of a table ---------------------------------------------------------------------
 cat >"$work/compile.lua" <<'LUA'
@@ -32,7 +32,7 @@ result "Lua in the documents compiles" "$([ "$answer" = fine ] || echo "$answer"
 # ---- commands, targets, links ------------------------------------------------------------------------------------------------------
 missing=''
 for command in $(grep -ohE '(^|`|\./)grpo [a-z]+' "${documents[@]}" | grep -oE '[a-z]+$' | sort -u); do
-  "$GRPO" help "$command" >/dev/null 2>&1 || case $command in is) ;; *) missing+="grpo $command " ;; esac
+  "$GRPO" help "$command" >/dev/null 2>&1 || [ -d "ext/$command" ] || case $command in is) ;; *) missing+="grpo $command " ;; esac
 done
 result "commands that the documents name exist" "$missing"
 missing=''

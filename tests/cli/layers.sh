@@ -44,6 +44,26 @@ may checkpoint base os formats kern grad text model checkpoint
 may rl         base os formats kern grad text model checkpoint rl
 may script     base os formats kern grad text model checkpoint rl script
 may api        base os formats kern grad text model checkpoint rl script api
+
+# ---- extensions use the core, and never the reverse; none uses another --------------------------
+result "the core includes no extension" "$(grep -rnE '#[[:space:]]*include[[:space:]]*"(\.\./)*ext/' src include /dev/null
+  for e in ext/*/; do grep -rnF "#include \"$(basename "$e")/" src include; done)"
+# modules DIR : the Lua modules below DIR/lua
+modules() { find "$1/lua" -name '*.lua' 2>/dev/null | sed -E 's|.*/lua/||; s|(/init)?\.lua$||; s|/|.|g'; }
+# requires MODULES FILE... : lines that require one of them
+requires() {
+  local list=$1; shift
+  [ -z "$list" ] || grep -rnE "require *\(? *[\"'](${list//$'\n'/|})[\"']" --include='*.lua' "$@"
+}
+result "the Lua of the core requires no extension" "$(for e in ext/*/; do requires "$(modules "$e")" lua rewards; done)"
+for e in ext/*/; do
+  e=${e%/} name=$(basename "$e")
+  result "$name says what it is and what it costs" "$([ -s "$e/README.md" ] && grep -q '^## What it costs' "$e/README.md" || echo "$e/README.md")"
+  result "$name uses no other extension" "$(for o in ext/*/; do
+    [ "${o%/}" = "$e" ] || { requires "$(modules "$o")" "$e"; grep -rnF "#include \"$(basename "$o")/" "$e" --include='*.[ch]'; }
+  done)"
+done
+
 only "src/script, src/main.c and src/module.c include Lua" '(lua5.4/)?(lua|lauxlib|lualib|luaconf)\.h' 'src/script/[^:]*|src/(main|module)\.c'
 only "src/base/regex.c includes PCRE2" 'pcre2(posix)?\.h' 'src/base/regex\.c'
 only "src/kern/blas.c includes BLAS" '([a-z0-9_-]+/)?(cblas|openblas_config|f77blas|lapacke)[^">]*\.h' 'src/kern/blas\.c'

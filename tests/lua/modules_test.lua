@@ -86,8 +86,9 @@ describe("the modules of the library", function()
 
   it("name the modules that they require, which are there", function()
     for name, names in sorted_pairs(modules) do
-      -- the commands, by their names; the user's own modules of a file of settings
+      -- commands and extensions, by their names; the user's own modules of a file of settings
       local by_name = name == "grpo.cli" or name == "grpo.settings.rewards"
+        or name == "grpo.base.extensions"
       assert.equal(by_name and 1 or 0, unclear[name], name)
       for other in pairs(names) do
         local own = other:find("^grpo%f[.\0]") and other ~= "grpo.core"

@@ -5,6 +5,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local extensions = require "grpo.base.extensions"
 local options = require "grpo.options"
 local parse = require "grpo.cli.parse"
 local ranks = require "grpo.train.ranks"
@@ -13,7 +14,7 @@ local usage = require "grpo.cli.usage"
 local cli = {}
 
 -- In the order of `grpo help`.
-cli.commands = { "run", "sweep", "check", "test", "repl", "attach", "worker", "eval", "generate",
+cli.commands = { "run", "check", "test", "repl", "attach", "worker", "eval", "generate",
   "chat", "pull", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench",
   "doctor", "help" }
 
@@ -35,8 +36,17 @@ local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "ru
   ls = "runs", status = "runs", log = "logs", tail = follow, watch = follow, follow = follow,
   kill = "stop", convert = "export", merge = "export", gguf = "export",
   new = "init", create = "init",
-  compare = "diff", env = "doctor", info = "doctor", benchmark = "bench", tune = "sweep",
-  grid = "sweep", download = "pull", shell = "repl", lint = "check", dryrun = "check" }
+  compare = "diff", env = "doctor", info = "doctor", benchmark = "bench",
+  download = "pull", shell = "repl", lint = "check", dryrun = "check" }
+
+for _, row in ipairs(extensions.rows("commands")) do
+  local at = #cli.commands + 1
+  for i, name in ipairs(cli.commands) do
+    if name == row.before then at = i end
+  end
+  table.insert(cli.commands, at, row.name)
+  for _, word in ipairs(row.also or {}) do also[word] = row.name end
+end
 
 -- The command that a word may mean, and whether by another word for it; nil if none is near.
 local function command_meant(word)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # grpo sweep: several runs side by side, their table, what a second call does, signals and kills.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
 slow='hooks = { on_step = function() if os.getenv("SLOW") then io.popen("sleep " .. os.getenv("SLOW")):close() end end },'

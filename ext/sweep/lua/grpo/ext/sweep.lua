@@ -1,0 +1,3 @@
+return {
+  commands = { { name = "sweep", before = "check", also = { "tune", "grid" } } },
+}

@@ -1,0 +1,44 @@
+-- extensions: what the extensions that were built in add to the core, by kind.
+--
+-- The extension NAME (ext/NAME) is there if it has the module grpo.ext.NAME, which returns a table:
+--
+--   commands = { { name = "sweep", before = "check", also = { "grid" } }, ... }
+--     the module grpo.cli.NAME as a command; it stands before another in `grpo help` (nil: last);
+--     also: words for it that lead to it when somebody tries them
+--
+-- Whoever reads a kind says there what its rows are; the core names no extension.
+
+local core = require "grpo.core"
+
+local extensions = {}
+
+local loaded -- { { name = "sweep", adds = table }, ... } in the order of their names
+
+local function all()
+  if loaded then return loaded end
+  loaded = {}
+  for _, path in ipairs(core.embedded_names()) do
+    local name = path:match("^lua/grpo/ext/([%w_]+)%.lua$")
+    if name then loaded[#loaded + 1] = { name = name, adds = require("grpo.ext." .. name) } end
+  end
+  table.sort(loaded, function(a, b) return a.name < b.name end)
+  return loaded
+end
+
+-- The names of the extensions that were built in, sorted.
+function extensions.names()
+  local names = {}
+  for i, extension in ipairs(all()) do names[i] = extension.name end
+  return names
+end
+
+-- The rows of one kind, those of all extensions in the order of their names.
+function extensions.rows(kind)
+  local rows = {}
+  for _, extension in ipairs(all()) do
+    for _, row in ipairs(extension.adds[kind] or {}) do rows[#rows + 1] = row end
+  end
+  return rows
+end
+
+return extensions
