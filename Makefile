@@ -31,8 +31,8 @@ endif
 PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m)))
 
-PACKAGES := lua5.4 openblas libpcre2-8
-DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev
+PACKAGES := lua5.4 openblas libpcre2-8 libcjson
+DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libcjson-dev
 
 # Goals that need no libraries must work on a machine that has none yet.
 PLAIN_GOALS := deps help clean format lint uninstall

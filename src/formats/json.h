@@ -1,5 +1,6 @@
 /* json.h - reading and writing JSON.
  *
+ * cJSON builds the tree; json_scan.h checks the text before.
  * A parsed document is a tree of read-only nodes owned by its root.  Objects are lists of members
  * in the order of the text: walk them; json_get() is linear and for small objects only.  A NULL
  * node reads as null without members, so lookups may be nested.
@@ -17,8 +18,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "formats/json_scan.h" /* JSON_MAX_DEPTH and JSON_ZERO */
 
-typedef struct Json Json;
+typedef struct cJSON Json;
 typedef enum JsonType {
   JSON_NULL,
   JSON_BOOL,
@@ -28,14 +30,11 @@ typedef enum JsonType {
   JSON_OBJECT
 } JsonType;
 
-enum { JSON_MAX_DEPTH = 200 };
-
 /* `what` names the source in messages ("models/a/config.json"); errors carry line and column. */
 Status json_parse(const char *text, size_t len, const char *what, Json **out);
 /* For readers whose strings may hold zero bytes: each \u0000 stands in the tree as JSON_ZERO,
  * which is not UTF-8 and so cannot stand for anything else. */
 Status json_parse_zeros(const char *text, size_t len, const char *what, Json **out);
-#define JSON_ZERO "\xc0\x80"
 /* For rows of data, which other programs have written: as above, and NaN, Infinity and -Infinity
  * are numbers, half of a surrogate pair becomes U+FFFD, and an integer beyond 64 bits is a string,
  * so that it keeps its digits. */

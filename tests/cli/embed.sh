@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
 C
 if [ "${build##*/}" = release ]; then # with the archive: it must do without the shared library
   # shellcheck disable=SC2046  # pkg-config gives words
-  "${CC:-cc}" -Iinclude -o "$tmp/host" "$tmp/host.c" "$build/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8) \
+  "${CC:-cc}" -Iinclude -o "$tmp/host" "$tmp/host.c" "$build/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8 libcjson) \
     -lm -ldl -pthread 2>"$tmp/err" ||
     result "a host links with libgrpo.a" "$(head -n 5 "$tmp/err")"
   "$tmp/host" "$tmp/same.lua" "$tmp/runs" && "${GRPO:-./grpo}" run "$tmp/same.lua" --dir "$tmp/runs" --quiet >/dev/null 2>&1

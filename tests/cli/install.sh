@@ -16,7 +16,7 @@ is_plain() { ! ldd "$GRPO" | grep -qE 'lib(a|t)san' && ! grep -q __gcov_ "$GRPO"
 
 # ---- without the optional libraries ---------------------------------------------------------------------------------------------------
 problem=''
-read -ra flags < <(pkg-config --cflags lua5.4 openblas libpcre2-8)
+read -ra flags < <(pkg-config --cflags lua5.4 openblas libpcre2-8 libcjson)
 for file in $(cd "$root" && grep -rlE 'GRPO_HAVE_[A-Z]+' --include='*.c' src | LC_ALL=C sort); do
   for without in $(grep -ohE 'GRPO_HAVE_[A-Z]+' "$root/$file" | sort -u) all; do
     have=()
@@ -102,7 +102,7 @@ C
   LD_LIBRARY_PATH=$prefix/lib hidden ./host >../out 2>&1
   result "which runs with the installed library" "$([ $? = 0 ] || show ../out)"
   # shellcheck disable=SC2046
-  ${CC:-cc} -std=c11 host.c -o static-host $(pkg-config --cflags grpo) "$prefix/lib/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8) -lm -ldl -pthread >../out 2>&1
+  ${CC:-cc} -std=c11 host.c -o static-host $(pkg-config --cflags grpo) "$prefix/lib/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8 libcjson) -lm -ldl -pthread >../out 2>&1
   result "the static library, too" "$(./static-host || show ../out)"
 else
   number=$((number + 1))
