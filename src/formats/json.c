@@ -73,7 +73,7 @@ void json_free(Json *root) { cJSON_Delete(root); }
 
 /* ---- reading the tree ------------------------------------------------------------- */
 
-/* The text of a number that is kept as it was written; NULL: it is none. */
+/* The text of a number that is kept as it was written, or NULL. */
 static const char *kept_number(const Json *j) {
   return cJSON_IsString(j) && *j->valuestring == JSON_KEPT_NUMBER ? j->valuestring + 1 : NULL;
 }
