@@ -1,6 +1,7 @@
 -- rewards/format.lua - does the text have the form that was asked for?
 --
 --   format.tags { "think", "answer" }        the blocks, in order, and nothing else
+--   format.pattern { "think", "answer" }     that as a PCRE2 expression, to be read and changed
 --   format.partial { tags = { ... } }        a share for every tag that occurs exactly once
 --   format.xml_count {}                      the incremental reward known as count_xml
 --   format.incremental {}                    a share for every tag that is there
@@ -8,9 +9,10 @@
 --   format.steps {}                          visible steps in the reasoning
 --   format.code { language = "python" }      an answer that is fenced code
 --
--- Tags are searched for as plain strings, so the time is linear in the text.  A tag with which a
--- chat template ends the prompt counts as the completion's first: see format.whole.
+-- The time of each is linear in the text.  A tag with which a chat template ends the prompt counts
+-- as the completion's first: see format.whole.
 
+local core = require "grpo.core"
 local options = require "grpo.options"
 
 ---@class rewards.format
@@ -89,44 +91,52 @@ local function positional_names(o, where)
     if name == "" or name:find("[<>%s/]") then
       error(("%s: %q is not the name of a tag"):format(where, name), 3)
     end
+    for k = 1, i - 1 do
+      if names[k] == name then error(("%s: %q is named twice"):format(where, name), 3) end
+    end
     names[i] = name
   end
   if #names == 0 then error(where .. ": name at least one tag", 3) end
   return names
 end
 
--- The tags of blocks, and how they begin and end, written once.
-local function tags_of(names, newlines)
-  local edge, tags = newlines and "\n" or "", {}
-  for i, name in ipairs(names) do
-    local open, close = "<" .. name .. ">", "</" .. name .. ">"
-    tags[i] = { open = open, close = close, head = open .. edge, tail = edge .. close }
+-- White space of ASCII; \s would take that of Unicode too.
+local SPACE = "[\\t-\\r ]*+"
+
+-- Name as a pattern.
+local function quoted(name) return (name:gsub("[^%w_\x80-\xff]", "\\%0")) end
+
+--- The PCRE2 expression of format.tags, for `format.regex` or to be changed.  A block's text is
+--- [^<]* and each < that begins none of the tags, so that a match takes time linear in the text.
+---@param names string[]
+---@param opts? { newlines: boolean?, rest: boolean? } as in format.tags
+---@return string
+function format.pattern(names, opts)
+  local parts, o = {}, opts or {}
+  for i, name in ipairs(names) do parts[i] = quoted(name) end
+  local text = ("[^<]*+(?:<(?!/?(?:%s)>)[^<]*+)*+"):format(table.concat(parts, "|"))
+  for i, name in ipairs(parts) do
+    -- its own line: a newline behind the opening tag, and another one before the closing tag
+    local close = "</" .. name .. ">"
+    local inner = o.newlines and "\\n(?!" .. close .. ")" .. text .. "(?<=\\n)" or text
+    parts[i] = "<" .. name .. ">" .. inner .. close
   end
-  return tags
+  local between = o.newlines and "\\n" or SPACE
+  local head, tail = o.newlines and "" or SPACE, o.rest and text or o.newlines and "" or SPACE
+  return "\\A" .. head .. table.concat(parts, between) .. tail .. "\\z"
 end
 
--- Tells whether text is the blocks in order, each tag once; see format.tags.
-local function matches_tags(text, tags, newlines, rest)
-  local at = 1
-  for i, tag in ipairs(tags) do
-    if not once(text, tag.open) or not once(text, tag.close) then return false end
-    if not newlines then
-      at = text:find("%S", at) or at
-    elseif i > 1 then
-      if text:byte(at) ~= 10 then return false end
-      at = at + 1
-    end
-    if text:sub(at, at + #tag.head - 1) ~= tag.head then return false end
-    local stop = text:find(tag.tail, at + #tag.head, true)
-    if not stop then return false end
-    at = stop + #tag.tail
-  end
-  if rest then return true end
-  return at > #text or not newlines and not text:find("%S", at)
+--- Tells whether an expression matches.  In a text that is not UTF-8, every byte beyond ASCII is
+--- read as "?".
+---@param re grpo.Regex
+---@param text string
+---@return boolean
+function format.matches(re, text)
+  return re:test(utf8.len(text) and text or (text:gsub("[\x80-\xff]", "?")))
 end
 
 --- 1 when the text consists of these blocks, `<a>...</a><b>...</b>`, in this order and each tag
---- exactly once, else 0.
+--- exactly once, else 0: a match of format.pattern.
 ---@param opts { [integer]: string, newlines: boolean?, rest: boolean? }
 ---   newlines: every tag on a line of its own and no other white space, as in
 ---   "<a>\n...\n</a>\n<b>\n...\n</b>"; otherwise white space around blocks is free.
@@ -139,10 +149,8 @@ function format.tags(opts)
     rest = { type = "boolean", default = false },
   }, "format.tags")
   local names = positional_names(o, "format.tags")
-  local tags, newlines, rest = tags_of(names, o.newlines), o.newlines, o.rest
-  return function(text, _, c)
-    return matches_tags(format.whole(text, c, names), tags, newlines, rest) and 1 or 0
-  end
+  local re = core.regex(format.pattern(names, o))
+  return function(text, _, c) return format.matches(re, format.whole(text, c, names)) and 1 or 0 end
 end
 
 --- Partial credit for a layout: every opening and closing tag that occurs exactly once
@@ -253,7 +261,7 @@ function format.regex(pattern, flags)
   if type(pattern) ~= "string" then
     error("format.regex: wants a pattern, got a " .. type(pattern), 2)
   end
-  local re = require("grpo").regex(pattern, flags)
+  local re = core.regex(pattern, flags)
   return function(text, _, c)
     if re:test(text) then return 1 end
     local whole = format.whole(text, c)
@@ -299,14 +307,12 @@ function format.code(opts)
   }, "format.code")
   local names = positional_names(
     options.check(o.tags, { { type = "string" } }, "format.code.tags"), "format.code")
-  local tags = tags_of(names, true)
-  local open, fence = "\n<" .. names[#names] .. ">\n", "```" .. o.language .. "\n"
+  local layout = core.regex(format.pattern(names, { newlines = true }))
+  local fence = core.regex(("<%s>\\n.*?```%s\\n(?:.*?\\n)??```"):format(quoted(names[#names]),
+    quoted(o.language)), "s")
   return function(text, _, c)
     text = format.whole(text, c, names)
-    if not matches_tags(text, tags, true, false) then return 0 end
-    local block = #names == 1 and 1 or text:find(open, 1, true)
-    local start = text:find(fence, block, true)
-    return start and text:find("\n```", start + #fence - 1, true) and 1 or 0
+    return format.matches(layout, text) and format.matches(fence, text) and 1 or 0
   end
 end
 

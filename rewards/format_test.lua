@@ -30,11 +30,26 @@ describe("format.tags", function()
     assert.equal(0, thinks("7 <think>x</think>"))
   end)
 
+  it("are a PCRE2 expression that a user can change", function()
+    local pattern = format.pattern({ "a.b" }, { newlines = true })
+    assert.equal([[\A<a\.b>\n(?!</a\.b>)[^<]*+(?:<(?!/?(?:a\.b)>)[^<]*+)*+(?<=\n)</a\.b>\z]],
+      pattern)
+    assert.equal(1, format.regex(pattern)("<a.b>\nx < y\n</a.b>"))
+    assert.equal(0, format.regex(pattern)("<a.b>\n</a.b>"))
+    local free = format.regex("(?i)" .. format.pattern { "a" })
+    assert.equal(1, free("<A>x</A>"))
+  end)
+
+  it("read bytes that are not UTF-8 as characters", function()
+    assert.equal(1, think_answer("<think>\xff</think><answer>\xe2\x82</answer>"))
+  end)
+
   it("says what is wrong with its options", function()
     assert.error_matches(function()
       format.tags { "a", newline = true }
     end, "did you mean 'newlines'")
     assert.error_matches(function() format.tags { "<a>" } end, "not the name of a tag")
+    assert.error_matches(function() format.tags { "a", "b", "a" } end, '"a" is named twice')
     assert.error_matches(function() format.tags {} end, "at least one tag")
     assert.error_matches(function() format.tags { 3 } end, "must be string")
   end)

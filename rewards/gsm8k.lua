@@ -14,6 +14,7 @@
 -- and the others.
 
 local answer = require "grpo.answer"
+local core = require "grpo.core"
 local format = require "rewards.format"
 local length = require "rewards.length"
 local options = require "grpo.options"
@@ -29,23 +30,20 @@ local function correct(text, row, take)
   return given and answer.equal(given, gold) and 1 or 0
 end
 
+local whole_number = core.regex [[\A[\t-\r ]*[-+]?[0-9]+[\t-\r ]*\z]]
+
 local function integer(text, take)
   local given = answer.tagged(text, take)
-  return given and given:find("^%s*[-+]?%d+%s*$") and 1 or -1
+  return given and whole_number:test(given) and 1 or -1
 end
 
-local CLOSE = "</answer>"
+local ends = {
+  first = core.regex [[\A[^<]*+(?:<(?!/answer>)[^<]*+)*+</answer>[\t-\r ]*+\z]],
+  last = core.regex [[</answer>[\t-\r ]*+\z]],
+}
 
 local function nothing_after(text, take)
-  local stop
-  if take.first then
-    stop = select(2, text:find(CLOSE, 1, true))
-  else
-    local back = text:reverse():find(CLOSE:reverse(), 1, true)
-    stop = back and #text - back + 1
-  end
-  if not stop then return -0.5 end
-  return text:find("%S", stop + 1) and -0.5 or 0
+  return format.matches(take.first and ends.first or ends.last, text) and 0 or -0.5
 end
 
 --- 1 when the answer in <answer> equals the gold one, else 0.  Values are compared, not spellings:
@@ -63,7 +61,8 @@ function gsm8k.integer(text) return integer(text, takes.first) end
 local in_layout = format.tags { "thinking", "answer", newlines = true }
 
 --- 1 when the text is exactly <thinking>\n...\n</thinking>\n<answer>\n...\n</answer>, every tag
---- once and on its own line, else -1.
+--- once and on its own line, else -1.  The PCRE2 expression of this is
+--- format.pattern({ "thinking", "answer" }, { newlines = true }).
 ---@param text string
 ---@param row table|nil
 ---@param c table|nil
