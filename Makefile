@@ -31,8 +31,8 @@ endif
 PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m)))
 
-PACKAGES := lua5.4 openblas libpcre2-8 libcjson
-DEBIAN   := build-essential pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libcjson-dev
+PACKAGES := lua5.4 libpcre2-8 libcjson
+DEBIAN   := build-essential pkg-config liblua5.4-dev libpcre2-dev libcjson-dev
 
 # Goals that need no libraries must work on a machine that has none yet.
 PLAIN_GOALS := deps help clean format lint uninstall
@@ -397,7 +397,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libedit-dev libcurl4-openssl-dev libyaml-dev zlib1g-dev libzstd-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4
+	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev libcurl4-openssl-dev libyaml-dev zlib1g-dev libzstd-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

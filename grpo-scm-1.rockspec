@@ -8,7 +8,7 @@ description = {
   summary = "Teach a language model with rewards: GRPO in C, driven from Lua",
   detailed = [[
 The engine of the grpo program as a module for a stock Lua 5.4: models, tokenizers, rewards, trainers.
-Needs a C11 compiler, make, pkg-config, and the development files of Lua 5.4, OpenBLAS, PCRE2 and cJSON.]],
+Needs a C11 compiler, make, pkg-config, and the development files of Lua 5.4, PCRE2 and cJSON.]],
   license = "MIT",
   labels = { "machine-learning", "language-model" },
 }

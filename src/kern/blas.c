@@ -1,7 +1,6 @@
 /* blas.c - the only file that calls OpenBLAS. */
 #include "kern/blas.h"
 
-#include <cblas.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,13 +12,16 @@
 #define GEMM "cblas_sgemm"
 #endif
 
-typedef void GemmFn(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb,
-                    blasint m, blasint n, blasint k, real alpha, const real *a, blasint lda,
-                    const real *b, blasint ldb, real beta, real *c, blasint ldc);
+/* The values of the C interface to BLAS, which is the same everywhere: no header is needed. */
+enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
+
+typedef void GemmFn(int order, int ta, int tb, int m, int n, int k, real alpha, const real *a,
+                    int lda, const real *b, int ldb, real beta, real *c, int ldc);
 
 static struct {
   GemmFn *gemm;
   const char *(*name)(void);
+  const char *(*config)(void);
   int (*threads)(void);
   void (*set_threads)(int n);
   int (*parallel)(void);
@@ -40,6 +42,7 @@ static void load(void) {
   if (!lib) lib = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   blas.loaded = lib && find(lib, GEMM, &blas.gemm) &&
                 find(lib, "openblas_get_corename", &blas.name) &&
+                find(lib, "openblas_get_config", &blas.config) &&
                 find(lib, "openblas_get_num_threads", &blas.threads) &&
                 find(lib, "openblas_set_num_threads", &blas.set_threads) &&
                 find(lib, "openblas_get_parallel", &blas.parallel);
@@ -53,7 +56,7 @@ bool blas_load(void) {
 }
 
 void blas_gemm(const BlasGemm *g) {
-  blas.gemm(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans, g->tb ? CblasTrans : CblasNoTrans,
+  blas.gemm(ROW_MAJOR, g->ta ? TRANSPOSED : NOT_TRANSPOSED, g->tb ? TRANSPOSED : NOT_TRANSPOSED,
             g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb, g->beta, g->c, g->ldc);
 }
 
@@ -68,7 +71,12 @@ bool blas_is_reentrant(void) { return blas_load() && blas.parallel() != 0; }
 const char *blas_core_name(void) { return blas_load() ? blas.name() : "not found"; }
 
 void blas_version(char *out, size_t size) {
-  static const char name[] = " OpenBLAS ", text[] = OPENBLAS_VERSION;
-  const char *from = strncmp(text, name, sizeof name - 1) == 0 ? text + sizeof name - 1 : text;
-  snprintf(out, size, "%.*s", (int)strcspn(from, " "), from);
+  static const char name[] = "OpenBLAS ";
+  const char *text = blas.loaded ? blas.config() : "not used";
+  if (blas.loaded && strncmp(text, name, sizeof name - 1) == 0) {
+    text += sizeof name - 1;
+    snprintf(out, size, "%.*s", (int)strcspn(text, " "), text);
+  } else {
+    snprintf(out, size, "%s", text);
+  }
 }

@@ -33,6 +33,6 @@ int blas_threads(void);                    /* the library's own threads */
 void blas_set_threads(int n);              /* for the whole process */
 bool blas_is_reentrant(void);              /* may several threads call blas_gemm at once? */
 const char *blas_core_name(void);          /* its name for its kernels: "SkylakeX"; "not found" */
-void blas_version(char *out, size_t size); /* the version this was built with: "0.3.21" */
+void blas_version(char *out, size_t size); /* "0.3.21"; "not used" before blas_load() */
 
 #endif

@@ -16,7 +16,7 @@ is_plain() { ! ldd "$GRPO" | grep -qE 'lib(a|t)san' && ! grep -q __gcov_ "$GRPO"
 
 # ---- without the optional libraries ---------------------------------------------------------------------------------------------------
 problem=''
-read -ra flags < <(pkg-config --cflags lua5.4 openblas libpcre2-8 libcjson)
+read -ra flags < <(pkg-config --cflags lua5.4 libpcre2-8 libcjson)
 for file in $(cd "$root" && grep -rlE 'GRPO_HAVE_[A-Z]+' --include='*.c' src | LC_ALL=C sort); do
   for without in $(grep -ohE 'GRPO_HAVE_[A-Z]+' "$root/$file" | sort -u) all; do
     have=()
