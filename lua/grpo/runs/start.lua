@@ -295,7 +295,7 @@ local function follow(request)
   else
     e = script.load(request.script, request)
   end
-  same_run.loaded(request, e, start.described, inputs_of)
+  same_run.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
   if not request.resume then require("grpo.train.preflight").run(tr) end
@@ -337,7 +337,7 @@ function start.trainer(request)
     e, create = begin(request)
   end
   options.view = request.view()
-  same_run.loaded(request, e, start.described, inputs_of)
+  same_run.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
   local notes, rows = {}, nil
