@@ -5,6 +5,7 @@
 --
 -- The code runs in grpo.jail: without network, other files or processes, and within limits.
 
+local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local fences = require "grpo.fences"
 local options = require "grpo.options"
@@ -35,8 +36,8 @@ function join.sh(test, mark)
 rm -f -- "$0"
 . ./completion.sh
 trap - EXIT
-unset -f test [ true false printf
 set -e
+unset -f test [ true false printf command
 %s
 printf "\n%%s\n" %s
 }
@@ -54,9 +55,19 @@ assert(load(program .. "\n" .. %q, "@completion.lua"))()
 ]]):format(("%s\nprint(\"\\n%s\")\n"):format(test, mark))
 end
 
--- The lines between end a comment, a template and a condition without a statement.
-function join.javascript(test, mark, program)
-  return ("%s\n/**/\n//`\n;\n%s\nconsole.log(\"\\n%s\")\n"):format(program, test, mark)
+-- The program is a script of its own, whose declarations the evaluated test sees.  The main file is
+-- strict, so that neither arguments.callee.caller nor a stack trace gives the program its text.
+function join.javascript(test, mark)
+  return ([["use strict"
+const fs = require("fs"), vm = require("vm")
+fs.unlinkSync(__filename)
+const run = eval
+Object.assign(globalThis, { require, module, exports, __filename, __dirname })
+vm.runInThisContext(fs.readFileSync("completion.js", "utf8"), { filename: "completion.js",
+  importModuleDynamically: vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER })
+run(%s)
+console.log("\n%s")
+]]):format(core.json_encode(test), mark)
 end
 
 local languages = {
@@ -67,7 +78,7 @@ local languages = {
   lua = { names = { "lua" }, command = { "lua5.4", "main.lua" }, file = "main.lua",
     beside = "completion.lua" },
   javascript = { names = { "javascript", "js", "node" }, command = { "node", "main.js" },
-    file = "main.js" },
+    file = "main.js", beside = "completion.js", memory_mib = 4096 },
 }
 
 local function lines(text)
@@ -126,7 +137,7 @@ local function of_code(test, program, way)
     return { text = program .. "\n" .. test .. "\n" }, function(r) return r.ok end
   end
   local mark = new_mark()
-  return { text = way.join(test, mark, program), beside = way.beside and program .. "\n" },
+  return { text = way.join(test, mark), beside = program .. "\n" },
     function(r) return r.ok and ends_with(r.output, "\n" .. mark) end
 end
 
@@ -148,15 +159,15 @@ local function of_test(test, program, way, where)
     type(test) == "table" and "a table without output" or "a " .. type(test)), 0)
 end
 
--- One line about a run that did not pass.
-local function problem(r, index)
+-- One line about the end of a run.
+local function ended(r)
   local how = r.ended == "exit" and (r.code == 0 and "wrong output" or "exit status " .. r.code)
     or r.ended == "signal" and "signal " .. r.code
     or r.ended == "output" and "too much output"
     or r.ended == "cpu" and "used up its processor time" or "used up its wall-clock time"
-  local errors_of_run = trimmed(r.errors)
-  local last = errors_of_run:match("^.*\n(.*)$") or errors_of_run
-  return ("test %d: %s%s"):format(index, how, last ~= "" and ": " .. last:sub(1, 200) or "")
+  local last = ""
+  for line in lines(trimmed(r.errors)) do last = line:find("%w") and line or last end
+  return how .. (last ~= "" and ": " .. last:sub(1, 200) or "")
 end
 
 -- How each end of a run that did not pass is counted.
@@ -230,6 +241,36 @@ local function spec_of(jail)
   return spec
 end
 
+-- The options, checked.  Node reserves address space that it does not use, so it needs more.
+local function options_of(jail, opts)
+  local o = options.check(opts, spec_of(jail), "code.passes", 4)
+  local known = languages[o.language]
+  if known and not (opts and opts.memory_mib) then
+    o.memory_mib = known.memory_mib or o.memory_mib
+  end
+  return o
+end
+
+-- Says why no program can pass; nil if an empty one runs.  What a command of the script's own makes
+-- of an empty program is not known, but a signal is a crash.
+local function problem_of(jail, o, way)
+  local files = type(o.files) == "table" and o.files or {}
+  local task = task_of(o, way, files, { text = "" })
+  local name = way.command[1]
+  local missing = jail.problem(task)
+  if missing then
+    return missing:find("cannot run", 1, true) and missing .. "; install it" or missing
+  end
+  task.wall_seconds = math.max(o.wall_seconds or 0, 60) -- a busy machine proves nothing
+  local r = jail.run(task)
+  local own = o.command or o.file or type(o.files) == "function"
+  if r.ok or r.ended == "wall" or (own and r.ended ~= "signal") then return nil end
+  return ("'%s' cannot start, because even an empty program fails (%s); raise %s"):format(name,
+    ended(r), r.ended == "cpu" and ("seconds (%g)"):format(o.seconds)
+    or ("memory_mib (%g) or processes (%d), or mend the installation"):format(o.memory_mib,
+      o.processes))
+end
+
 -- Adds the tasks of one completion to `tasks`.  Returns nil if there is no code, else its judges.
 local function add_tasks(o, way, text, tests, where, files, tasks)
   local program = code.block(text, o.language, o.which)
@@ -253,7 +294,7 @@ local function judged(judges, results, first)
     else
       local name = counted[r.ended]
       counts[name] = (counts[name] or 0) + 1
-      wrong = wrong or problem(r, i)
+      wrong = wrong or ("test %d: %s"):format(i, ended(r))
     end
   end
   return counts.passed / #judges, { counts = counts, problem = wrong }
@@ -270,7 +311,7 @@ end
 ---@field at_once? integer how many run side by side; 0: as many as there are cores
 ---@field seconds? number processor time of one run, default 5
 ---@field wall_seconds? number default: five times as long
----@field memory_mib? number of each process, default 256
+---@field memory_mib? number address space of each process, default 256; 4096 for "javascript"
 ---@field disk_mib? number default 16
 ---@field output_bytes? integer default 65536
 ---@field processes? integer default 16
@@ -280,14 +321,15 @@ end
 --- A group_fn: the share of the row's tests that the program in the completion passes, 0 without
 --- one.  A test is code that is put behind the program, as `assert add(1, 2) == 3`, and
 --- passes if all of it is executed; or a table { input =, output = }, which passes if the program
---- answers the input with that output, but for white space at the ends of lines.
+--- answers the input with that output, but for white space at the ends of lines.  A Python program
+--- can still redefine what a test calls, such as `__eq__` of an object that it returns.
 ---@param opts? rewards.code.Passes
 ---@return fun(texts: string[], row: table, cs: table[]): number[], table[]
 function code.passes(opts)
   local jail = require "grpo.jail"
-  local o = options.check(opts, spec_of(jail), "code.passes")
+  local o = options_of(jail, opts)
   local way = way_of(o)
-  local problem_here = jail.problem(task_of(o, way, {}, { text = "" }))
+  local problem_here = problem_of(jail, o, way)
   if problem_here then errors.raise("EARG", "code.passes: %s", problem_here) end
   jail.needed[#jail.needed + 1] = ("%s (%g s of processor time, %g MiB, %d processes)"):format(
     table.concat(way.command, " "), o.seconds, o.memory_mib, o.processes)

@@ -148,7 +148,21 @@ describe("code.passes", function()
       "x = '\\", "goto e", "return", "function f()", "repeat", "--", "if true then return end",
       "for l in io.lines('main.lua') do print(l) end os.exit(0)" },
     javascript = { "/*", "`", "if (false)", "while (false)", "for (; 0;)", "if (1) {} else", "`${",
-      "process.exit(0)", "return", "x = '\\", "if (false) {", "0 &&", "do", "x =>", "l:", "//" },
+      "process.exit(0)", "return", "x = '\\", "if (false) {", "0 &&", "do", "x =>", "l:", "//",
+      "let text = require('fs').readFileSync(__filename, 'utf8')\n"
+        .. "console.log('\\n' + text.match(/passed-\\w+/)[0]); process.exit(0)",
+      "console.log('\\n' + String(arguments.callee).match(/passed-\\w+/)[0]); process.exit(0)",
+      "(function f() { console.log('\\n' + String(f.caller).match(/passed-\\w+/)[0]) })()\n"
+        .. "process.exit(0)",
+      "Error.prepareStackTrace = (e, s) => s.map(c => String(c.getFunction())).join()\n"
+        .. "console.log('\\n' + new Error().stack.match(/passed-\\w+/)[0]); process.exit(0)",
+      "let p = require('vm').Script.prototype\np.runInThisContext = () => {}\n"
+        .. "Object.getPrototypeOf(p).runInContext = () => {}", "eval = globalThis.eval = () => {}",
+      "Function.prototype.call = Function.prototype.apply = Reflect.apply = () => {}",
+      "process.on('uncaughtException', () => {})",
+      "const fs = require('fs')\nfor (const f of fs.readdirSync('.'))\n"
+        .. "  console.log('\\n' + (fs.readFileSync(f, 'utf8').match(/passed-\\w+/) || [])[0])\n"
+        .. "process.exit(0)" },
   }
   local failing = {
     sh = { "false", "[ 1 = 2 ]", "test 1 = 2", "cat <<E >/dev/null\nE\nfalse", "(exit 1) # E" },
@@ -168,8 +182,7 @@ describe("code.passes", function()
       if not_here(language) then pending "is not installed" end
       local texts = {}
       for i, body in ipairs(fakes[language]) do texts[i] = fenced(body, language) end
-      local passes = code.passes { language = language, wall_seconds = 60,
-        memory_mib = language == "javascript" and 4096 or nil }
+      local passes = code.passes { language = language, wall_seconds = 60 }
       for i, reward in ipairs(passes(texts, { tests = failing[language] })) do
         assert.equal(0, reward, texts[i])
       end
@@ -185,11 +198,47 @@ describe("code.passes", function()
         .. "if __name__ == '__main__': x = 1", "assert add(x, 2) == 3\nassert len(sys.argv) == 1" },
     } do
       if not not_here(language) then
-        local opts = { language = language, memory_mib = 4096 }
+        local opts = { language = language, wall_seconds = 60 }
         local reward, columns = score(opts, case[1], { case[2] })
         assert.equal(1, reward, columns.problem)
       end
     end
+  end)
+
+  runs("lets a script of JavaScript do what a module may", function()
+    if not_here "javascript" then pending "is not installed" end
+    local program = "#!/usr/bin/env node\nconst assert = require('assert')\nlet n = 1\n"
+      .. "exports.two = () => 2\nclass A {}\nif (require.main === module) n = 5"
+    local reward, columns = score({ language = "javascript", wall_seconds = 60 }, program, {
+      "assert(module.exports.two() === 2 && n === 5 && new A())",
+      "/* \u{2028} \"quotes\" \\ %s */\nassert.equal(`a\\n`, 'a\\n')",
+      "import('fs').then(m => assert(m.readFileSync))",
+      "(async () => { await null; throw 1 })()", "assert(false)" })
+    assert.equal(3 / 5, reward, columns.problem)
+  end)
+
+  runs("lets a test in sh reach a tool past the program's functions", function()
+    local program = "grep() { return 0; }\ncommand() { return 0; }\nPATH=."
+      .. "\nprintf '#!/bin/sh\\n' > grep; chmod +x grep"
+    local tests = { "echo a | command -p grep -q b", "echo a | command -p grep -q a" }
+    assert.equal(0.5, score({ language = "sh" }, program, tests))
+  end)
+
+  runs("raises an error where the interpreter cannot start", function()
+    local function refused(opts, pattern)
+      assert.error_matches(function() code.passes(opts) end, pattern)
+    end
+    if not not_here "javascript" then
+      refused({ language = "javascript", memory_mib = 256 },
+        "'node' cannot start, because [^\n]*memory[^\n]*; raise memory_mib %(256%)[^\n]*$")
+    end
+    if not not_here "python" then
+      refused({ memory_mib = 8 }, "'python3' cannot start, [^\n]*; raise memory_mib %(8%)[^\n]*$")
+    end
+    refused({ language = "sh", command = { "sh", "-c", "kill -11 $$" } }, "'sh' cannot start, ")
+    refused({ language = "x", command = { "no-such-program" }, file = "x" },
+      "cannot run 'no%-such%-program'[^\n]*; install it")
+    code.passes { language = "x", command = { "sh", "-c", "test -s x" }, file = "x" }
   end)
 
   runs("tells how runs ended", function()

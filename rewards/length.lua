@@ -20,10 +20,11 @@ local tag_option = { type = "string" }
 local function between(text, tag)
   local open, close = ("<%s>"):format(tag), ("</%s>"):format(tag)
   local first, start = text:find(open, 1, true)
-  local stop, after = text:find(close, 1, true)
+  local stop = text:find(close, 1, true)
   if stop and (not first or stop < first) then first, start = 0, 0 end
   local parts = {}
   while first do
+    local after
     stop, after = text:find(close, start + 1, true)
     parts[#parts + 1] = answer.trim(text:sub(start + 1, (stop or #text + 1) - 1))
     if not stop then break end

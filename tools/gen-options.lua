@@ -248,9 +248,9 @@ A step here is one rollout with all its updates, and it counts prompts: TRL's
 local function cell(text) return (text:gsub("|", "\\|")) end
 
 -- The rows of a table; names that have no equivalent for one and the same reason are one row.
-local function joined(rows)
+local function joined(names)
   local list, by_reason = {}, {}
-  for _, row in ipairs(rows) do
+  for _, row in ipairs(names) do
     local first = not row.ours and by_reason[row.about]
     if first then
       first.name = first.name .. "`, `" .. row.name

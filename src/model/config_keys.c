@@ -54,42 +54,116 @@ static bool is_harmless(const char *key) {
 /* Names under which families have parts of their forward pass. */
 static bool is_telling(const char *key) {
   static const char *const words[] = {
-      "multiplier",   "scal",       "scoring", "softcap",    "soft_cap",
-      "clip",         "clamp",      "norm",    "rope",       "rotary",
-      "alibi",        "expert",     "moe",     "window",     "bias",
-      "residual",     "parallel",   "attn",    "attention",  "mamba",
-      "ssm",          "conv_",      "mup",     "head_dim",   "qk_",
-      "kv_",          "lora_rank",  "sink",    "swiglu",     "per_layer",
-      "gate",         "chunk",      "sparse",  "loop",       "position_embedding",
-      "layers_block", "layer_type", "act_fn",  "hidden_act", NULL};
+      "multiplier", "scal",      "scoring",     "softcap",        "soft_cap",
+      "clip",       "clamp",     "norm",        "rope",           "rotary",
+      "alibi",      "expert",    "moe",         "window",         "bias",
+      "residual",   "parallel",  "attn",        "attention",      "mamba",
+      "ssm",        "conv_",     "mup",         "head_dim",       "qk_",
+      "kv",         "lora_rank", "sink",        "swiglu",         "per_layer",
+      "gate",       "chunk",     "sparse",      "loop",           "position_embedding",
+      "causal",     "ntk",       "key_value",   "query",          "bidirectional",
+      "softmax",    "glu",       "positional",  "layers_block",   "layer_type",
+      "act_fn",     "factor",    "unit_offset", "hidden_act",     "logn",
+      "sparsity",   "pre_ln",    "post_ln",     "dim_model_base", NULL};
   return has_word(words, key);
 }
 
-/* ---- values that are not used ------------------------------------------------------------ */
+/* ---- values that change nothing ---------------------------------------------------------- */
 
-/* A factor is 1 where it changes nothing, and a size or a count is 0. */
-static bool is_neutral_number(const char *key, double v) {
-  const bool factor = strstr(key, "multiplier") || strstr(key, "scal");
-  return v == 1 || (v == 0 && !factor);
+/* Values of telling keys that say what the families compute anyway; keys and values are separated
+ * by spaces.  Any other value is refused. */
+typedef struct Neutral {
+  unsigned families;
+  JsonType type;
+  const char *values, *keys;
+} Neutral;
+
+static const Neutral neutral[] = {
+    /* attention and positions */
+    {ALL, JSON_BOOL, "true", "causal is_causal"},
+    {ALL, JSON_BOOL, "false",
+     "alibi use_alibi use_dynamic_ntk use_logn_attn parallel_attn use_parallel_residual "
+     "multi_query attn_output_gate attention_sink attn_temperature_tuning use_mrope"},
+    {ALL, JSON_STRING, "full full_attention causal", "attention_type"},
+    {ALL, JSON_NUMBER, "0", "no_rope_layer_interval attention_chunk_size num_kv_shared_layers"},
+    {ROPED, JSON_BOOL, "true", "use_rope"},
+    {IN(GPT2), JSON_BOOL, "false", "use_rope"},
+    {ROPED & ~LATENTS, JSON_BOOL, "false", "rope_interleave rope_interleaved"},
+    {ROPED, JSON_NUMBER, "1", "no_rope_layers rotary_pct full_attn_mod"},
+    {ROPED, JSON_STRING, "rope rotary", "position_embedding_type"},
+    {IN(GPT2), JSON_STRING, "absolute learned", "position_embedding_type"},
+    /* normalisation */
+    {ALL, JSON_BOOL, "true", "final_norm do_layer_norm_before"},
+    {ALL, JSON_BOOL, "false", "apply_residual_connection_post_layernorm"},
+    {ALL & ~IN(QWEN3) & ~IN(GEMMA3), JSON_BOOL, "false", "qk_norm use_qk_norm qk_layernorm"},
+    {ROPED, JSON_BOOL, "true", "use_rms_norm"},
+    {ALL & ~ROPED, JSON_BOOL, "false", "use_rms_norm"},
+    {ROPED, JSON_STRING, "rms rmsnorm rms_norm RMSNorm", "norm_type layer_norm_type"},
+    {ALL & ~ROPED, JSON_STRING, "layernorm layer_norm LayerNorm", "norm_type layer_norm_type"},
+    {GEMMAS, JSON_NUMBER, "1", "rms_norm_offset"},
+    {ALL & ~GEMMAS, JSON_NUMBER, "0", "rms_norm_offset"},
+    /* biases */
+    {IN(GPT2), JSON_BOOL, "true",
+     "attention_bias qkv_bias attention_out_bias mlp_bias use_bias bias"},
+    {IN(QWEN2), JSON_BOOL, "true", "attention_bias qkv_bias"},
+    {ROPED & ~IN(QWEN2), JSON_BOOL, "false", "attention_bias qkv_bias use_bias bias"},
+    {ROPED, JSON_BOOL, "false", "attention_out_bias mlp_bias"},
+    {ALL, JSON_BOOL, "false", "lm_head_bias"},
+    /* feed-forward layers and experts */
+    {ROPED, JSON_BOOL, "true", "gated_mlp mlp_gate"},
+    {ALL & ~ROPED, JSON_BOOL, "false", "gated_mlp mlp_gate"},
+    {ALL, JSON_BOOL, "false", "use_moe norm_topk_prob"},
+    {ALL, JSON_NUMBER, "0",
+     "num_local_experts num_experts n_routed_experts n_shared_experts num_experts_per_tok "
+     "moe_intermediate_size"},
+    /* the scale of the embeddings */
+    {ALL & ~GEMMAS, JSON_BOOL, "false", "scale_embedding"},
+    {ALL & ~GEMMAS, JSON_NUMBER, "1", "scale_emb"},
+};
+
+static bool ends_with(const char *key, const char *end) {
+  const size_t n = strlen(key), m = strlen(end);
+  return n >= m && strcmp(key + n - m, end) == 0;
 }
 
-/* "no_rope_layers" has a 1 for each layer with rotary positions. */
-static bool is_neutral(const char *key, const Json *v) {
-  static const char neutral[] = "none default rope rms rmsnorm full";
-  switch (json_type(v)) {
-  case JSON_NULL:
-    return true;
-  case JSON_BOOL:
-    return !json_bool(v);
-  case JSON_NUMBER:
-    return is_neutral_number(key, json_number(v));
-  case JSON_STRING:
-    return !*json_string(v) || is_among(neutral, json_string(v));
-  default:
-    break;
-  }
+/* A factor is 1 where it changes nothing.  A scale of the attention scores is different:
+ * it takes the place of 1 / sqrt(head_dim). */
+static bool is_factor(const char *key) {
+  static const char *const scores[] = {"attention", "attn", "softmax", "qk", "query", NULL};
+  static const char *const ends[] = {"multiplier", "multipliers", "scaling", "scale", "factor"};
+  if (has_word(scores, key)) return false;
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (ends_with(key, ends[i])) return true;
+  return false;
+}
+
+/* The value as the table spells it; empty for a number that is neither 0 nor 1. */
+static const char *spelling(const Json *v) {
+  if (json_type(v) == JSON_BOOL) return json_bool(v) ? "true" : "false";
+  if (json_type(v) == JSON_STRING) return json_string(v);
+  return json_number(v) == 1 ? "1" : json_number(v) == 0 ? "0" : "";
+}
+
+static bool is_neutral_value(const Config *c, const char *key, const Json *v) {
+  const JsonType type = json_type(v);
+  if (type == JSON_NUMBER && json_number(v) == 1 && is_factor(key)) return true;
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    if (neutral[i].families >> c->family & 1 && neutral[i].type == type &&
+        is_among(neutral[i].keys, key) && is_among(neutral[i].values, spelling(v)))
+      return true;
+  return false;
+}
+
+static bool is_empty(const Json *v) {
+  const JsonType type = json_type(v);
+  if (type == JSON_STRING) return !*json_string(v);
+  return type == JSON_NULL || ((type == JSON_ARRAY || type == JSON_OBJECT) && !json_child(v));
+}
+
+static bool is_neutral(const Config *c, const char *key, const Json *v) {
+  if (json_type(v) != JSON_ARRAY) return is_neutral_value(c, key, v);
   for (const Json *e = json_child(v); e; e = json_next(e))
-    if (json_number(e) != 1) return false;
+    if (!is_neutral_value(c, key, e)) return false;
   return true;
 }
 
@@ -112,7 +186,7 @@ Status config_check_keys(const Config *c, const Json *j, const char *what) {
   Status s = GRPO_OK;
   for (const Json *v = json_child(j); v && s == GRPO_OK; v = json_next(v)) {
     const char *key = json_key(v);
-    if (is_computed(c, key) || is_harmless(key) || is_neutral(key, v)) continue;
+    if (is_computed(c, key) || is_harmless(key) || is_empty(v) || is_neutral(c, key, v)) continue;
     if (is_telling(key))
       s = fail(GRPO_EFORMAT,
                "%s: %.60s: it changes the result and is not computed for %s models; take a model "

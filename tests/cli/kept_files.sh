@@ -40,6 +40,8 @@ rm -rf runs; begun e.lua kill; cp -a runs/kill runs/old; whole e.lua ref
 sed 's/0.01/0.1/' base.yaml >two && mv two base.yaml
 "$GRPO" run e.lua --resume=runs/kill --force --quiet --threads 1 </dev/null >out 2>err
 result "--force takes the file as it is now" "$([ "$(rates kill)" = '0.01 0.1 ' ] || { rates kill; show err; })"
+result "and says which file has changed" "$([ "$(grep -c '^grpo: note: base.yaml has changed since, and the run continues with what is on disk, because of --force$' err)" = 1 ] &&
+  grep -q '"files": \["base.yaml"\]' runs/kill/events.jsonl || show err runs/kill/events.jsonl)"
 "$GRPO" diff ref kill >out 2>err
 result "and diff says so" "$(grep -q 'changed at step 4: reload source/reload-001' out && grep -q 'source reload-001/files/base.yaml: only in kill' out || show out err)"
 whole e.lua edited; "$GRPO" diff ref edited >out 2>err
@@ -103,6 +105,21 @@ experiment later.lua "$tail" '{ name = "correct", fn = function(...) chunk = chu
 sed -i '1i local f = loadfile("lib.lua"); local chunk; local function load_later() return f() end' later.lua
 rm -rf runs; echo "return $answer" >lib.lua; whole later.lua ref; begun later.lua kill; echo "return $other" >lib.lua; resumed kill
 result "loadfile, called later: an edit changes nothing" "$([ $status = 0 ] || show err; different runs/ref runs/kill)"
+
+# a script, and a module of it, that find a file beside themselves, from their own place
+mkdir -p beside/sub
+echo 'return dofile(debug.getinfo(1, "S").source:match("^@(.*/)") .. "deep.lua")' >beside/sub/init.lua
+echo 'return dofile((select(2, ...):match("^(.*/)")) .. "deep.lua")' >beside/sub/named.lua
+for call in 'dofile(debug.getinfo(1, "S").source:match("^@(.*/)") .. "sub/deep.lua")' 'require("sub")' 'require("sub.named")'; do
+  experiment beside/b.lua "$tail" "{ name = \"correct\", fn = $call }"
+  rm -rf runs; echo "return $answer" >beside/sub/deep.lua; whole beside/b.lua ref; begun beside/b.lua kill; cp -a runs/kill runs/forced
+  resumed kill
+  result "beside itself, $call: a resume" "$([ $status = 0 ] || show err; different runs/ref runs/kill)"
+  "$GRPO" run beside/b.lua --resume=runs/forced --force --quiet --threads 1 </dev/null >out 2>err; status=$?
+  result "beside itself, $call: a resume with --force" "$([ $status = 0 ] || show err; different runs/ref runs/forced)"
+  echo "return $other" >beside/sub/deep.lua; rm -rf runs/kill; begun beside/b.lua kill; echo "return $answer" >beside/sub/deep.lua; resumed kill
+  result "beside itself, $call: an edit changes nothing, and is said" "$(grep -q 'beside/sub/deep.lua has changed since, but the run continues' err || { echo $status; show err; })"
+done
 
 for read in 'io.open("lib.lua"):read("a")' 'io.open("lib.lua", "rb"):read("a")' \
     '(function() local t = {} for l in io.lines("lib.lua") do t[#t + 1] = l end return table.concat(t, "\n") end)()' \

@@ -29,6 +29,10 @@ experiment stages.lua 'stages = { { kind = "grpo", train = { steps = 1, lr = ton
 experiment generated.lua 'train = { steps = 2 }' '' 'train = grpo.data.list { { prompt = os.getenv("PROMPT") or "1+1=" } }'
 sed 's/train = {/extends = "base.yaml", train = {/' exp.lua >extended.lua
 echo 'seed: 3' >base.yaml
+echo 'return function(text) return #text / 6 end' >lib.lua
+experiment dofile.lua 'train = { steps = 3 }' '(dofile "lib.lua")'
+experiment loadfile.lua 'train = { steps = 3 }' '(loadfile("./lib.lua")())'
+experiment open.lua 'train = { steps = 3 }' '(load(io.open("lib.lua"):read("a"))())'
 "$GRPO" run exp.lua --quiet --dir one --threads 1 >/dev/null 2>err || show err
 "$GRPO" run exp.lua --quiet --dir one --as model --threads 1 >/dev/null 2>err || show err
 sed "s|    config = .*|    path = \"one/model\",|; /^      num_attention_heads/d; s/^    tokenizer = .*//" exp.lua >path.lua
@@ -69,6 +73,11 @@ for kind in openmpi mpich; do
   refused "a module of another text" "[./]*judge.lua is [0-9]+ bytes" "${go[@]/exp.lua/module.lua}" - --chdir=other "${go[@]/exp.lua/module.lua}"
   elsewhere 'echo "seed: 4" >base.yaml'
   refused "another extends file" "(base.yaml is [0-9]+ bytes|seed is 4 there and 3)" "${go[@]/exp.lua/extended.lua}" - --chdir=other "${go[@]/exp.lua/extended.lua}"
+  elsewhere 'echo "-- other" >>lib.lua'
+  for one in dofile loadfile open; do
+    refused "a file of another text that the script reads with $one" "(\./)?lib.lua is 52 bytes with .* there and 43 bytes with .* on rank 0, $same" \
+      "${go[@]/exp.lua/$one.lua}" - --chdir=other "${go[@]/exp.lua/$one.lua}"
+  done
   elsewhere 'sed -i s/1+1=/1+0=/ rows.jsonl'
   refused "other rows in a file" "row 1/1 is .*, and 1 more differ|rows.jsonl is [0-9]+ bytes" "${go[@]}" - --chdir=other "${go[@]}"
   refused "other rows that the script makes" "row 1/1 is [0-9a-f]{8} there and [0-9a-f]{8} on rank 0" "${go[@]/exp.lua/generated.lua}" - PROMPT=2+2= "${go[@]/exp.lua/generated.lua}"
@@ -93,6 +102,15 @@ for kind in openmpi mpich; do
   pair "${go[@]}" --steps 2 - "${go[@]}" --steps 2 >/dev/null 2>err || show err
   pair "$GRPO" run --resume=new/exp-001 --quiet - "$GRPO" run --resume=new/exp-001 --quiet train.lr=0.5 >out 2>err; status=$?
   result "$kind: a resume with another option on one rank" "$({ [ $status = 2 ] && grep -q 'rank 1 on .*: train.lr is 0.5 there and 0.01 on rank 0' err; } || show err)"
+  for one in "1:0.01:step-000001 .*there and step-000002 " "2:0.5:step-000002 .*there and step-000002 "; do
+    IFS=: read -r steps rate pattern <<<"$one"
+    elsewhere 'cp -r ../new .; rm -r new/exp-001/checkpoints'; rm -rf odd
+    "$GRPO" run exp.lua --quiet --dir odd --threads 1 --steps $steps train.lr=$rate >/dev/null 2>err || show err
+    cp -r odd/exp-001/checkpoints other/new/exp-001
+    pair "$GRPO" run --resume=new/exp-001 --quiet - --chdir=other "$GRPO" run --resume=new/exp-001 --quiet >out 2>err; status=$?
+    result "$kind: a resume from another checkpoint on one rank, of step $steps" \
+      "$({ [ $status = 2 ] && [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -qE "rank 1 on .*: checkpoint is $pattern.*, $same" err; } || { echo $status; show err; })"
+  done
   pair "$GRPO" run --resume=new/exp-001 --quiet - "$GRPO" run --resume=new/exp-001 --quiet >out 2>err; status=$?
   result "$kind: the run can still be resumed" "$([ $status = 0 ] || show err; cmp {one,new}/exp-001/latest/model.safetensors 2>&1)"
 done

@@ -202,14 +202,14 @@ describe("a file of rows", function()
   it("compressed by zstd may have skippable frames and large windows", function()
     if core.version().zstd == "none" then return end
     local whole = assert(core.fs.read(cases .. "/rows.jsonl.zst"))
-    local skip, want = "\x5A*M\x18\4\0\0\0abcd", core.json_encode(rows_of(data.jsonl(cases
+    local ignored, want = "\x5A*M\x18\4\0\0\0abcd", core.json_encode(rows_of(data.jsonl(cases
       .. "/rows.jsonl")))
     local function rows(text) return core.json_encode(rows_of(data.jsonl(put("x", text)))) end
-    assert.equal(want, rows(skip .. whole))
-    assert.equal(want, rows("\x50*M\x18\0\0\0\0" .. skip .. whole .. skip))
-    refused("EFORMAT", "zstd data is cut short", data.jsonl, put("x", skip .. whole:sub(1, -2)))
-    refused("EFORMAT", "zstd data is cut short", data.jsonl, put("x", skip:sub(1, -2)))
-    refused("EFORMAT", "compressed by lz4", data.jsonl, put("x", skip .. "\4\"M\24"))
+    assert.equal(want, rows(ignored .. whole))
+    assert.equal(want, rows("\x50*M\x18\0\0\0\0" .. ignored .. whole .. ignored))
+    refused("EFORMAT", "zstd data is cut short", data.jsonl, put("x", ignored .. whole:sub(1, -2)))
+    refused("EFORMAT", "zstd data is cut short", data.jsonl, put("x", ignored:sub(1, -2)))
+    refused("EFORMAT", "compressed by lz4", data.jsonl, put("x", ignored .. "\4\"M\24"))
     -- a header with a window of 2^log bytes, and one raw block
     local function frame(log)
       local block, size = '{"a": 1}\n', #'{"a": 1}\n'

@@ -145,9 +145,8 @@ describe("targets that are cut", function()
   local long, short = { prompt = "ab", answer = "bababab" }, { prompt = "ba", answer = "babab" }
 
   local function stage_of(kind)
-    local reports, list = {}, nil
-    local tr
-    tr, list = run(function(t)
+    local reports = {}
+    local tr, list = run(function(t)
       t.rewards, t.train.kl, t.reference = {}, 0, false
       t.data.train, t.data.eval = grpo.data.list { long, short }, grpo.data.list { short, long }
       t.train.prompts_per_step, t.train.steps, t.eval = 2, nil, nil

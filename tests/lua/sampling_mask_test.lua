@@ -137,7 +137,7 @@ end)
 
 describe("a vocabulary that is padded", function()
   local chars = grpo.tokenizer.chars("abcdefgh ")
-  local _, run = tiny.experiments(function()
+  local _, train = tiny.experiments(function()
     return {
       name = "padded", seed = 1,
       model = { config = tiny.llama { vocab_size = 64, hidden_size = 16, intermediate_size = 32 },
@@ -172,7 +172,7 @@ describe("a vocabulary that is padded", function()
       end,
     } do
       local count = 0
-      local _, list = run(function(t)
+      local _, list = train(function(t)
         change(t)
         t.hooks = { on_rollout = function(batch) count = count + sampled(batch.completions) end }
         t.data.eval, t.eval = t.data.train, { group_size = 4 }
@@ -191,9 +191,9 @@ describe("a vocabulary that is padded", function()
     for _, s in ipairs(padded:generate({ prompt }, { n = n, max_new_tokens = 1, seed = 5 })) do
       counts[s.ids[1]] = (counts[s.ids[1]] or 0) + 1
     end
-    local prompts, completions, mass = {}, {}, 0
-    for id = 0, #chars - 1 do prompts[id + 1], completions[id + 1] = prompt, { id } end
-    local p = padded:score(prompts, completions).logp:exp():totable()
+    local texts, completions, mass = {}, {}, 0
+    for id = 0, #chars - 1 do texts[id + 1], completions[id + 1] = prompt, { id } end
+    local p = padded:score(texts, completions).logp:exp():totable()
     for _, x in ipairs(p) do mass = mass + x end
     for id = 0, #chars - 1 do assert.near(p[id + 1] / mass, (counts[id] or 0) / n, 0.03) end
     local greedy = padded:generate({ prompt }, { max_new_tokens = 8, temperature = 0 })

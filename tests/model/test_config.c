@@ -191,9 +191,9 @@ TEST(keys_that_change_the_result_are_refused) {
 TEST(values_that_are_not_used_are_fine) {
   static const char *const fine[] = {
       "\"logits_scaling\":1,\"embedding_multiplier\":1.0,\"residual_multiplier\":null",
-      "\"no_rope_layers\":[1,1,1],\"no_rope_layer_interval\":0,\"attn_output_gate\":false",
+      "\"no_rope_layer_interval\":0,\"attn_output_gate\":false",
       "\"mlp_multipliers\":[1.0,1.0],\"num_local_experts\":0,\"clip_qkv\":null",
-      "\"position_embedding_type\":\"rope\",\"layer_norm_type\":\"\",\"per_layer_config\":{}",
+      "\"layer_norm_type\":\"\",\"per_layer_config\":{}",
       "\"torch_dtype\":\"float32\",\"use_cache\":true,\"pad_token_id\":3,\"architectures\":[\"X\"],"
       "\"auto_map\":{\"AutoModel\":\"x.y\"},\"transformers_version\":\"4.51\",\"_name_or_path\":"
       "\"a/b\",\"attention_dropout\":0.1,\"resid_pdrop\":0.1,\"router_aux_loss_coef\":0.01,"
@@ -207,6 +207,8 @@ TEST(values_that_are_not_used_are_fine) {
       test_fail(__FILE__, __LINE__, "%s: %s", fine[i], err_message());
     CHECK_STR(noted, "");
   }
+  CHECK(parse_with("llama", "\"no_rope_layers\":[1,1,1],\"position_embedding_type\":\"rope\"") ==
+        GRPO_OK);
   CHECK(parse_with("qwen2", "\"attention_bias\":true,\"use_mrope\":false") == GRPO_OK);
   CHECK(parse_with("deepseek_v2", "\"moe_intermediate_size\":64,\"topk_method\":\"greedy\"") ==
         GRPO_OK);
@@ -220,6 +222,77 @@ TEST(values_that_are_not_used_are_fine) {
   CHECK(parse_with("llama", "\"hiden_size\":64,\"a\":\"b\"") == GRPO_OK); /* said already */
   CHECK_STR(noted, "");
   log_set_sink(NULL, NULL);
+}
+
+/* The same value is what one family computes and what another family does not. */
+static const char *const parts[][3] = {
+    /* a key and value, families that compute it, families that do not */
+    {"\"use_rope\":true", "llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 deepseek_v2", "gpt2"},
+    {"\"use_rope\":false", "gpt2",
+     "llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 deepseek_v2 gpt2_mla"},
+    {"\"causal\":true", "llama gpt2 gpt2_mla gemma2", ""},
+    {"\"causal\":false", "", "llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 deepseek_v2 gpt2"},
+    {"\"is_causal\":false", "", "llama gpt2 gemma2"},
+    {"\"final_norm\":true", "llama gpt2 gemma3_text", ""},
+    {"\"final_norm\":false", "", "llama mistral qwen2 qwen3 gemma2 gemma3_text phi3 gpt2 gpt2_mla"},
+    {"\"do_layer_norm_before\":true", "gpt2 llama", ""},
+    {"\"do_layer_norm_before\":false", "", "gpt2 llama gemma2"},
+    {"\"gated_mlp\":true", "llama qwen3 gemma2 phi3 deepseek_v2", "gpt2 gpt2_mla"},
+    {"\"gated_mlp\":false", "gpt2 gpt2_mla", "llama qwen3 gemma2 phi3 deepseek_v2"},
+    {"\"mlp_gate\":false", "gpt2 gpt2_mla", "llama mistral gemma3_text"},
+    {"\"rms_norm_offset\":1", "gemma2 gemma3_text", "llama mistral qwen2 qwen3 phi3 gpt2"},
+    {"\"rms_norm_offset\":0.0", "llama mistral qwen2 qwen3 phi3", "gemma2 gemma3_text"},
+    {"\"use_rms_norm\":false", "gpt2 gpt2_mla", "llama qwen2 gemma2"},
+    {"\"norm_type\":\"layernorm\"", "gpt2", "llama qwen2 gemma2"},
+    {"\"norm_type\":\"rmsnorm\"", "llama qwen2 gemma2", "gpt2 gpt2_mla"},
+    {"\"use_qk_norm\":false", "llama mistral qwen2 gemma2 phi3 gpt2", "qwen3 gemma3_text"},
+    {"\"qkv_bias\":false", "llama mistral qwen3 gemma2 phi3", "qwen2 gpt2"},
+    {"\"qkv_bias\":true", "qwen2 gpt2", "llama mistral qwen3 gemma2 phi3"},
+    {"\"attention_bias\":false", "llama mistral qwen3 gemma2 gemma3_text phi3 deepseek_v2",
+     "qwen2 gpt2"},
+    {"\"mlp_bias\":false", "llama mistral qwen2 qwen3 gemma2 phi3 deepseek_v2", "gpt2"},
+    {"\"position_embedding_type\":\"rope\"", "llama mistral qwen2 gemma2", "gpt2 gpt2_mla"},
+    {"\"position_embedding_type\":\"absolute\"", "gpt2", "llama qwen2 gemma2 gpt2_mla"},
+    {"\"position_embedding_type\":\"alibi\"", "", "llama gpt2"},
+    {"\"no_rope_layers\":[1,1]", "llama qwen3 phi3", "gpt2 gpt2_mla"},
+    {"\"no_rope_layers\":[1,\"1\"]", "", "llama"},
+    {"\"no_rope_layers\":[true]", "", "llama"},
+    {"\"full_attn_mod\":1,\"interpolate_factor\":1,\"lm_head_bias\":false", "phi3", ""},
+    {"\"full_attn_mod\":2", "", "phi3"},
+    {"\"n_head_kv\":1", "", "gpt2 gpt2_mla llama"},
+    {"\"multi_query\":true", "", "gpt2 llama"},
+    {"\"multi_query\":false", "gpt2 llama", ""},
+    {"\"use_dynamic_ntk\":true", "", "llama qwen2 gpt2"},
+    {"\"use_dynamic_ntk\":false", "llama qwen2 gpt2", ""},
+    {"\"use_logn_attn\":true", "", "qwen2 llama"},
+    {"\"attention_multiplier\":1", "", "llama gemma2 gpt2"},
+    {"\"attention_type\":\"sliding\"", "", "llama gpt2"},
+    {"\"scale_embedding\":false", "llama gpt2", "gemma2 gemma3_text"},
+    {"\"scale_emb\":1", "llama gpt2", "gemma2 gemma3_text"},
+    {"\"num_local_experts\":1", "", "llama gpt2"},
+    {"\"clip_qkv\":1", "", "llama gpt2"},
+    {"\"use_mrope\":true", "", "qwen2 llama"},
+    {"\"rotary_dim\":1", "", "llama gpt2"},
+    {"\"unheard_of_norm\":false", "", "llama gpt2 gemma2"},
+    {"\"use_sliding_window\":false,\"max_window_layers\":28", "llama mistral qwen2 qwen3 phi3", ""},
+};
+
+static void check_parts(const char *key_and_value, const char *families, bool computed) {
+  char list[128], *rest = list;
+  snprintf(list, sizeof list, "%s", families);
+  for (char *type; (type = strtok_r(rest, " ", &rest)) != NULL;) {
+    const Status s = parse_with(type, key_and_value);
+    if (computed ? s != GRPO_OK : s != GRPO_EFORMAT)
+      test_fail(__FILE__, __LINE__, "%s: %s: %s", type, key_and_value,
+                s ? err_message() : "accepted");
+  }
+}
+
+TEST(a_value_is_fine_only_where_the_family_computes_it) {
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    check_parts(parts[i][0], parts[i][1], true);
+    check_parts(parts[i][0], parts[i][2], false);
+  }
 }
 
 static const char *const refused[][2] = {

@@ -204,17 +204,18 @@ function events.remove_unrecorded(directory)
   end
 end
 
--- A run is resumed at `step` of `stage` with the script at `path` and its modules as they are now.
--- That counts as a reload, and reloads that were recorded for later steps are left out.
-function events.take_files(directory, step, stage, path)
+-- A run is resumed at `step` of `stage` with the script at `path` and its modules as they are now;
+-- changed: those that were edited.  That counts as a reload, and reloads that were recorded for
+-- later steps are left out.
+function events.take_files(directory, step, stage, path, changed)
   local file, kept = path_in(directory.dir), {}
   for _, one in ipairs(read(file)) do
     local e, line = one[1], one[2]
     if e.kind ~= "reload" or e.step < step then kept[#kept + 1] = line .. "\n" end
   end
   local source = directory:save_reload(path)
-  kept[#kept + 1] = sums.line { kind = "reload", source = source, files = { path },
-    step = step, stage = stage, forced = true }
+  kept[#kept + 1] = sums.line { kind = "reload", source = source,
+    files = changed[1] and changed or { path }, step = step, stage = stage, forced = true }
   local ok, message = fs.write(file, table.concat(kept))
   if not ok then errors.raise_plain("EIO", "%s", tostring(message)) end
   directory:note(("changed at step %d: reload %s (--force)"):format(step, source))

@@ -8,6 +8,7 @@ local loaded_sources = require "grpo.scripts.loaded_sources"
 local messages = require "grpo.workers.messages"
 local modules = require "grpo.scripts.modules"
 local ranks = require "grpo.train.ranks"
+local script_files = require "grpo.scripts.script_files"
 local sorted_pairs = require "grpo.base.sorted"
 local stage_options = require "grpo.runs.stage_options"
 
@@ -93,19 +94,32 @@ local function add_options(list, described)
   end
 end
 
-local function add_source(list, path)
-  local text = path and loaded_sources.of(path).text
+local function add_text(list, path, text)
   if text then list[path] = sum_text(#text, core.fs.crc32c(text)) end
 end
 
--- e: the experiment; described(e): its options; paths(e): of the files that it reads
-function same_run.loaded(request, e, described, paths)
+local function add_source(list, path)
+  add_text(list, path, path and loaded_sources.of(path).text)
+end
+
+-- The manifest has the checksums of all files of a checkpoint.
+local function add_checkpoint(list, dir)
+  if not dir then return end
+  local crc, size = core.fs.checksum(dir .. "/manifest.json")
+  list.checkpoint = ("%s (manifest.json: %s)"):format(dir:match("[^/]*$"), sum_text(size, crc))
+end
+
+-- e: the experiment; described(e): its options; paths(e): of the files that it reads; from: the
+-- checkpoint that it resumes from, nil: none
+function same_run.loaded(request, e, described, paths, from)
   if ranks.size() == 1 then return end
   compare("options", function()
     local list = {}
     add_options(list, described(e))
     add_source(list, request.script)
     for _, path in pairs(modules.loaded()) do add_source(list, path) end
+    for path, text in pairs(script_files.texts()) do add_text(list, path, text) end
+    add_checkpoint(list, from)
     for _, file in ipairs(inputs.list(paths(e))) do
       list[file.path] = sum_text(file.size, file.crc32c)
     end

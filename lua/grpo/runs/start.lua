@@ -176,20 +176,36 @@ local function keep_compute(e, info, force)
   info.compute = now
 end
 
--- Says that files were edited since and that the saved ones are taken, and how to take the others.
-local function note_edited(directory)
-  local dir, path = directory.dir, directory.info.script
-  local source = dir .. "/" .. require("grpo.runs.events").last_source(directory)
+-- Returns the script, modules and files on disk that are not as the run saved them last, as a list
+-- and in words, and the directory of the saved ones.
+local function edited(directory, path)
+  local source = directory.dir .. "/" .. require("grpo.runs.events").last_source(directory)
   local text = path and core.fs.exists(path) and core.fs.read(path)
   local list = require("grpo.scripts.modules").changed(source .. "/modules")
   for _, name in ipairs(script_files.changed(source .. "/files")) do list[#list + 1] = name end
   if text and text ~= core.fs.read(source .. "/main.lua") then table.insert(list, 1, path) end
+  return list, ("%s %s changed since"):format(table.concat(list, #list == 2 and " and " or ", "),
+    #list == 1 and "has" or "have"), source
+end
+
+-- Says that files were edited since and that the saved ones are taken, and how to take the others.
+local function note_edited(directory)
+  local dir, path = directory.dir, directory.info.script
+  local list, told, source = edited(directory, path)
   if #list == 0 then return end
   local one = #list == 1
-  directory:remark(("%s %s changed since, but the run continues with the %s that it saved in %s; "
+  directory:remark(("%s, but the run continues with the %s that it saved in %s; "
     .. "'grpo run %s --resume=%s --force' continues with the changed %s"):format(
-    table.concat(list, #list == 2 and " and " or ", "), one and "has" or "have",
-    one and "copy" or "copies", source, path, dir, one and "one" or "ones"))
+    told, one and "copy" or "copies", source, path, dir, one and "one" or "ones"))
+end
+
+-- Takes the script at `path`, and what it loads, as they are on disk, and says which have changed.
+local function take_edited(directory, path, at, stage)
+  local list, told = edited(directory, path)
+  if #list > 0 then
+    directory:remark(told .. ", and the run continues with what is on disk, because of --force")
+  end
+  require("grpo.runs.events").take_files(directory, at, stage, path, list)
 end
 
 -- Files that the script has loaded, and of which the run has no copy yet, get one.
@@ -265,7 +281,7 @@ local function resume(request, directory)
     end
     local stage, words = saved and saved.stage or 1, request.overrides or {}
     events.take_environment(directory, at, stage)
-    if forced then events.take_files(directory, at, stage, forced) end
+    if forced then take_edited(directory, forced, at, stage) end
     if #directory.forced > 0 then events.take_inputs(directory, at, stage, directory.forced) end
     if #words > 0 then events.take_options(directory, at, stage, words) end
     return directory
@@ -295,7 +311,7 @@ local function follow(request)
   else
     e = script.load(request.script, request)
   end
-  same_run.loaded(request, e, start.described, inputs_of)
+  same_run.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
   if not request.resume then require("grpo.train.preflight").run(tr) end
@@ -337,7 +353,7 @@ function start.trainer(request)
     e, create = begin(request)
   end
   options.view = request.view()
-  same_run.loaded(request, e, start.described, inputs_of)
+  same_run.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
   local notes, rows = {}, nil

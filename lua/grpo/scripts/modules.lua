@@ -24,12 +24,14 @@ local function search(name)
   if not path then return loaded_sources.search(name) end
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code, "module '%s': %s", name, message) end
+  -- The file on disk does not run, but a change of it from now on is a change, and the module may
+  -- look for files beside it.
+  local on_disk = package.searchpath(name, package.path)
+  if on_disk then loaded_sources.take(on_disk) end
+  path = on_disk or path
   local chunk, problem = loaded_sources.module(name, path, text)
   if not chunk then error(core.error("EARG", problem), 0) end
   saved[name] = true
-  -- The file on disk does not run, but a change of it from now on is a change.
-  local on_disk = package.searchpath(name, package.path)
-  if on_disk then loaded_sources.take(on_disk) end
   return chunk, path
 end
 

@@ -179,10 +179,11 @@ local function note_replaced(path)
   end
 end
 
--- The text of a script, or of a file of settings, as a function; nil and what is wrong with it.
+-- The text of a script, or of a file of settings, as a function; nil and what is wrong with it.  A
+-- copy that a run keeps has the name of its original, beside which the script may look for files.
 local function compile(text, path, home)
   local kind = settings.kind(path, home)
-  if not kind then return load(text, "@" .. path, "t") end
+  if not kind then return load(text, "@" .. (home or path), "t") end
   return function()
     return experiment.new(settings.fields(text, path, kind), context.current())
   end
@@ -217,7 +218,7 @@ function script.load(path, o)
   context.begin { path = path, where = settings.kind(path, o.home) and path,
     name = name_of(path), args = o.args, overrides = parse_overrides(o.overrides),
     rewards = o.rewards }
-  local chunk, problem = compile(text, path, o.home)
+  local chunk, problem = compile(text, path, o.saved and o.home)
   if not chunk then raise_syntax(problem, text) end
   strict_globals()
   -- rows made of random numbers are the same in every run

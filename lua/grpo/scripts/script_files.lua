@@ -54,6 +54,11 @@ function script_files.read(name)
   return text, message
 end
 
+-- { [name] = text } of the files that were loaded.
+function script_files.texts()
+  return texts
+end
+
 -- Names of the files that were loaded, as a list.
 function script_files.names()
   local names = {}
