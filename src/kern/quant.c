@@ -552,26 +552,3 @@ void quant_nf4_import_plain(QuantWeight *m, const uint8_t *packed, const float *
   import_codes(m, packed);
   memcpy(m->plain_absmax, plain_absmax, quant_nf4_blocks(m->n, m->k) * sizeof(float));
 }
-
-/* ---- a copy in another process -------------------------------------------------------------- */
-
-int quant_parts(QuantWeight *m, QuantPart *out) {
-  const size_t blocks = quant_nf4_blocks(m->n, m->k);
-  int n = 0;
-  out[n++] = (QuantPart){m->data, data_bytes(m->type, m->n, m->k)};
-  if (m->type == QUANT_INT8) out[n++] = (QuantPart){m->scale, scale_bytes(m->type, m->n, m->k)};
-  if (m->type != QUANT_NF4) return n;
-  if (m->plain_absmax) {
-    out[n++] = (QuantPart){m->plain_absmax, blocks * sizeof *m->plain_absmax};
-    return n;
-  }
-  out[n++] = (QuantPart){m->scale, scale_bytes(m->type, m->n, m->k)};
-  out[n++] = (QuantPart){m->absmax, blocks};
-  out[n++] = (QuantPart){&m->offset, sizeof m->offset};
-  return n;
-}
-
-void quant_nf4_nest(QuantWeight *m) {
-  mem_free(m->plain_absmax);
-  m->plain_absmax = NULL;
-}

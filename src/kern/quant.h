@@ -87,16 +87,6 @@ ptrdiff_t quant_stride(const QuantWeight *m); /* see above */
 void quant_nf4_export(const QuantWeight *m, uint8_t *packed);
 void quant_nf4_import(QuantWeight *m, const uint8_t *packed, const uint8_t *absmax,
                       const float *scale, float offset);
-/* The memory of a weight's values, for a copy of the same type and shape in another process;
- * returns how many parts there are.  QUANT_F32 has the layout of the kernels in use. */
-typedef struct QuantPart {
-  void *data;
-  size_t bytes;
-} QuantPart;
-enum { QUANT_PARTS = 5 };
-int quant_parts(QuantWeight *m, QuantPart *out /* [QUANT_PARTS] */);
-/* An empty QUANT_NF4 will be filled through its parts, and has double quantisation. */
-void quant_nf4_nest(QuantWeight *m);
 /* Imports NF4 without double quantisation into a new weight, which keeps its plain_absmax.
  * quant_done is not called, because it would quantise them. */
 void quant_nf4_import_plain(QuantWeight *m, const uint8_t *packed, const float *plain_absmax);

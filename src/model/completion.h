@@ -18,7 +18,6 @@ typedef struct Request {
   RngKey key;            /* sample index and token index are filled in */
   const int32_t *target; /* [target_len] a text to compare with: see Completion.target_logp */
   int target_len;        /* 0: none */
-  int first;             /* sample index of the first completion */
 } Request;
 
 /* The answer to a turn of the model: injected tokens, or the end of the completion. */

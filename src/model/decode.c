@@ -250,7 +250,7 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
     if (isfinite(ended[i]->row.lse)) continue;
     Completion *first = &d->out[ended[i]->first_out];
     first->request = ended[i]->request;
-    first->sample = request_of(d, ended[i])->first;
+    first->sample = 0;
     first->len = 0;
     return check_row(d, &ended[i]->row, first);
   }
@@ -498,7 +498,7 @@ static Status start_sequences(Decoder *d) {
           .prompt = p, .out = &d->out[p->first_out + sample], .slot = cache_take(&d->completions)};
       s->out->len = 0;
       s->out->request = p->request;
-      s->out->sample = request_of(d, p)->first + sample;
+      s->out->sample = sample;
       d->job[d->njobs++] = (SampleJob){.seq = s, .logits = p->logits, .row = p->row};
     }
   }

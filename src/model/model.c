@@ -139,11 +139,6 @@ uint64_t model_version(const Model *m) {
   return 1 + m->version + (m->shared ? m->shared->version : 0);
 }
 
-void model_restored(Model *m, uint64_t version) {
-  model_updated(m);
-  m->version += version - model_version(m);
-}
-
 const char *compute_name(Compute c) { return c == COMPUTE_BF16 ? "bf16" : "f32"; }
 
 Compute model_compute(const Model *m) { return m->compute; }

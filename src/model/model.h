@@ -50,9 +50,6 @@ size_t model_cache_bytes(const Model *m, bool every_head);
  * model_updated(), and when an adapter came, went or was switched. */
 uint64_t model_version(const Model *m);
 void model_updated(Model *m); /* call it after parameters changed */
-/* The parameters are again what they were when model_version() was `version`.  The newest ones must
- * be back before the next update, whose number would else be taken. */
-void model_restored(Model *m, uint64_t version);
 
 /* ---- settings --------------------------------------------------------------------------- */
 

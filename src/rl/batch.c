@@ -11,7 +11,6 @@ void batch_free(Batch *b) {
   mem_free(b->prompt_ids);
   mem_free(b->prompt_len);
   mem_free(b->target_len);
-  mem_free(b->elsewhere);
   mem_free(b->completion);
   mem_free(b->ids);
   mem_free(b->logp);
@@ -34,7 +33,6 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);
   b->prompt_len = mem_alloc((size_t)prompts * sizeof *b->prompt_len);
   b->target_len = mem_alloc((size_t)prompts * sizeof *b->target_len);
-  b->elsewhere = mem_zalloc((size_t)prompts);
   b->completion = mem_zalloc((size_t)sequences * sizeof *b->completion);
   b->ids = mem_alloc(tokens * sizeof *b->ids);
   b->logp = mem_alloc(tokens * sizeof *b->logp);
@@ -42,7 +40,7 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   b->target_logp = mem_alloc(tokens * sizeof *b->target_logp);
   b->ref_logp = parts & BATCH_REF ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
   b->sampled = parts & BATCH_TURNS ? mem_alloc(tokens) : NULL;
-  if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->elsewhere || !b->completion ||
+  if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->completion ||
       !b->ids || !b->logp || !b->entropy || !b->target_logp ||
       (parts & BATCH_REF && !b->ref_logp) || (parts & BATCH_TURNS && !b->sampled))
     return fail(GRPO_ENOMEM,

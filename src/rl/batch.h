@@ -29,7 +29,6 @@ typedef struct Batch {
   int32_t *prompt_ids;    /* [max_prompts, max_prompt] */
   int *prompt_len;        /* [max_prompts] */
   int *target_len;        /* [max_prompts] positions where target_logp is filled, at most max_new */
-  uint8_t *elsewhere;     /* [max_prompts] 1: not all of the group was sampled here, in one piece */
   Completion *completion; /* [max_sequences]; pointers into the arrays below */
   int32_t *ids;           /* [max_sequences, max_new] */
   float *logp, *entropy;  /* [max_sequences, max_new] at the sampling temperature */

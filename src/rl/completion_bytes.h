@@ -9,14 +9,9 @@
 /* target_len: of the prompt's target, as in Request. */
 void completion_put(Buf *to, Completion *c, int target_len);
 
-/* The completions that there can be. */
-typedef struct CompletionLimits {
-  int vocab, max_new;
-  int target_len;
-} CompletionLimits;
-
-/* Reads the completion at *at, which moves behind it, into the arrays of c.  EFORMAT: the bytes end
- * before, or no model within these limits samples such a completion; c then has no tokens. */
-Status completion_take(const char **at, const char *end, const CompletionLimits *l, Completion *c);
+/* Reads the completion at *at, which moves behind it, into the arrays of c, which have room for
+ * max_new tokens.  EFORMAT: the bytes end before, or there is no room; c then has no tokens. */
+Status completion_take(const char **at, const char *end, int max_new, int target_len,
+                       Completion *c);
 
 #endif

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/comm.h"
-#include "rl/completion_bytes.h"
 #include "rl/engine_impl.h"
 #include "rl/nonfinite.h"
 #include "rl/share.h"
@@ -47,26 +46,23 @@ static Status set_prompts(const Engine *e, Batch *b, BatchSlot slot, int n, cons
     const int at = slots ? slots[i] : i;
     try(batch_set_prompt(b, at, &prompts[i]));
     try(record_masks(e, b, slot, at, o));
-    b->elsewhere[at] = 0;
     for (int k = 0; k < b->group; k++) {
       Completion *c = &b->completion[at * b->group + k];
       c->request = i;
-      c->sample = o->first + k;
+      c->sample = k;
       c->len = 0;
     }
   }
   return GRPO_OK;
 }
 
-/* Request i is for completions `from` .. from + o->group - 1 of the batch's slot slots[i] (NULL:
- * i). */
-static void make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots, int from,
+/* Request i is for the completions of the batch's group slots[i] (NULL: i). */
+static void make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
                           const Prompt *prompts, const RolloutOptions *o) {
   for (int i = 0; i < n; i++) {
     const int at = slots ? slots[i] : i;
     Request *r = &e->request[i];
     *r = (Request){.n = o->group,
-                   .first = o->first,
                    .target = prompts[i].target,
                    .target_len = prompts[i].target_len,
                    .key = {.seed = o->seed,
@@ -75,7 +71,7 @@ static void make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const int 
                            .prompt = prompts[i].index}};
     r->prompt = batch_prompt(b, at, &r->prompt_len);
     for (int k = 0; k < o->group; k++) {
-      Completion *c = &b->completion[at * b->group + from + k];
+      Completion *c = &b->completion[at * b->group + k];
       if (c->sampling_mask) c->sampling_mask->len = 0;
       e->completion[i * o->group + k] = *c;
     }
@@ -93,25 +89,22 @@ static Status say_diverged(Engine *e, Batch *b, BatchSlot slot, const int *slots
   return nonfinite_rollout(e, b, slots ? slots[bad->request] : bad->request, bad, when);
 }
 
-/* Samples completions from .. from + o->group - 1 of the groups. */
-static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots, int from,
+static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
                        const Prompt *prompts, const RolloutOptions *o) {
   const double start = clock_seconds();
   try(scratch(e, n, n * o->group));
-  make_requests(e, b, slot, n, slots, from, prompts, o);
+  make_requests(e, b, slot, n, slots, prompts, o);
   decoder_on_turn(e->decoder, o->on_turn, o->on_turn_user);
-  decoder_on_token(e->decoder, o->on_token, o->on_token_user);
   decoder_record(e->decoder, slot == BATCH_SAMPLE && e->has_activations ? &e->activations : NULL,
                  slots);
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
   decoder_on_turn(e->decoder, NULL, NULL);
-  decoder_on_token(e->decoder, NULL, NULL);
   const Completion *bad = s == GRPO_EDIVERGED ? decoder_diverged(e->decoder) : NULL;
   if (bad) return say_diverged(e, b, slot, slots, bad, o->step);
   try(s);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < o->group; k++)
-      b->completion[(slots ? slots[i] : i) * b->group + from + k] = e->completion[i * o->group + k];
+      b->completion[(slots ? slots[i] : i) * b->group + k] = e->completion[i * o->group + k];
   b->seconds += clock_seconds() - start;
   return GRPO_OK;
 }
@@ -144,13 +137,13 @@ static Status roll_out_own(Engine *e, Batch *b, BatchSlot slot, int n, const int
     own->number[count] = i;
     own->prompt[count++] = prompts[i];
   }
-  return count ? roll_out(e, b, slot, count, own->slot, 0, own->prompt, &o) : GRPO_OK;
+  return count ? roll_out(e, b, slot, count, own->slot, own->prompt, &o) : GRPO_OK;
 }
 
 /* Ranks roll out what is theirs, and tell one another. */
 static Status roll_out_shared(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
                               const Prompt *prompts, const RolloutOptions *o) {
-  if (comm_size() == 1) return roll_out(e, b, slot, n, slots, 0, prompts, o);
+  if (comm_size() == 1) return roll_out(e, b, slot, n, slots, prompts, o);
   Own own = {.o = o};
   own.slot = mem_alloc((size_t)n * sizeof *own.slot);
   own.number = mem_alloc((size_t)n * sizeof *own.number);
@@ -207,7 +200,7 @@ static Status begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->temperature = o->sampling.temperature > 0 ? o->sampling.temperature : 1;
   b->seconds = 0;
   b->version = model_version(e->policy);
-  if (slot == BATCH_SAMPLE) begin_keeping(e, n, o->first + o->group);
+  if (slot == BATCH_SAMPLE) begin_keeping(e, n, o->group);
   const Status s = set_prompts(e, b, slot, n, NULL, prompts, o);
   if (s != GRPO_OK) b->nprompts = 0;
   return s;
@@ -248,112 +241,4 @@ Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const 
   try(begin_again(e, slot, n, slots, prompts, o));
   return keep_activations_if(e, slot,
                              roll_out_shared(e, &e->batch[slot], slot, n, slots, prompts, o));
-}
-
-/* ---- in parts ----------------------------------------------------------------------------- */
-
-Status engine_begin_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
-                            const RolloutOptions *o) {
-  return begin(e, slot, n, prompts, o);
-}
-
-Status engine_begin_replace(Engine *e, BatchSlot slot, int n, const int *slots,
-                            const Prompt *prompts, const RolloutOptions *o) {
-  return n ? begin_again(e, slot, n, slots, prompts, o) : GRPO_OK;
-}
-
-static Status check_part(const Batch *b, int n, const int *slots, int first, int count) {
-  if (count < 1 || first < 0 || first > b->group - count)
-    return fail(GRPO_EARG, "rollout: completions %d to %d of a group of %d", first + 1,
-                first + count, b->group);
-  for (int i = 0; i < n; i++)
-    if (slots[i] < 0 || slots[i] >= b->nprompts)
-      return fail(GRPO_EARG, "rollout: there is no group %d of %d", slots[i] + 1, b->nprompts);
-  return GRPO_OK;
-}
-
-Status engine_sample_part(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
-                          const RolloutOptions *o) {
-  Batch *b = &e->batch[slot];
-  try(check(e, n, o));
-  try(check_part(b, n, slots, o->first, o->group));
-  const double seconds = b->seconds;
-  const Status s = roll_out(e, b, slot, n, slots, o->first, prompts, o);
-  b->seconds = seconds;
-  for (int i = 0; i < n; i++) b->elsewhere[slots[i]] |= s != GRPO_OK || o->group < b->group;
-  return s;
-}
-
-Status engine_take_part(Engine *e, BatchSlot slot, int n, const int *slots, int first, int count,
-                        const char *bytes, size_t len) {
-  const Batch *b = &e->batch[slot];
-  const char *at = bytes, *end = bytes + len;
-  CompletionLimits limits = {model_config(e->policy)->vocab_size, b->max_new, 0};
-  try(check_part(b, n, slots, first, count));
-  for (int i = 0; i < n; i++) {
-    limits.target_len = b->target_len[slots[i]];
-    b->elsewhere[slots[i]] = 1;
-    for (int k = first; k < first + count; k++)
-      try(completion_take(&at, end, &limits, &b->completion[slots[i] * b->group + k]));
-  }
-  return at == end ? GRPO_OK : fail(GRPO_EFORMAT, "there is more after the last completion");
-}
-
-void engine_put_batch(const Engine *e, BatchSlot slot, Buf *to) {
-  const Batch *b = &e->batch[slot];
-  for (int i = 0; i < batch_size(b); i++)
-    completion_put(to, &b->completion[i], b->target_len[i / b->group]);
-}
-
-/* ---- completions that are sampled once more ------------------------------------------------- */
-
-/* Samples completion which[i] of `of` as the only one of group i of b. */
-static Status sample_again(Engine *e, const Batch *of, Batch *b, BatchSlot slot, int n,
-                           const int *which, const Prompt *prompts, const RolloutOptions *o) {
-  try(batch_reserve(b, n, n, of->max_prompt, of->max_new, e->o.turns ? BATCH_TURNS : 0));
-  b->nprompts = n;
-  b->group = 1;
-  try(scratch(e, n, n));
-  try(set_prompts(e, b, slot, n, NULL, prompts, o));
-  make_requests(e, b, slot, n, NULL, 0, prompts, o);
-  for (int i = 0; i < n; i++) e->request[i].first = which[i] % of->group;
-  decoder_record(e->decoder, NULL, NULL);
-  decoder_on_token(e->decoder, o->on_token, o->on_token_user);
-  const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
-  decoder_on_token(e->decoder, NULL, NULL);
-  for (int i = 0; i < n; i++) b->completion[i] = e->completion[i];
-  return s;
-}
-
-static Status compare(const Batch *of, const Batch *b, int n, const int *which, bool *same) {
-  Buf one = {0}, two = {0};
-  for (int i = 0; i < n; i++) {
-    buf_clear(&one);
-    buf_clear(&two);
-    completion_put(&one, &of->completion[which[i]], b->target_len[i]);
-    completion_put(&two, &b->completion[i], b->target_len[i]);
-    same[i] = one.len == two.len && !one.oom && memcmp(one.data, two.data, one.len) == 0;
-  }
-  const Status s = one.oom ? buf_status(&one) : buf_status(&two);
-  buf_free(&one);
-  buf_free(&two);
-  return s;
-}
-
-Status engine_check_samples(Engine *e, BatchSlot slot, int n, const int *which,
-                            const Prompt *prompts, const RolloutOptions *o, bool *same) {
-  const Batch *of = &e->batch[slot];
-  Batch again = {0};
-  RolloutOptions one = *o;
-  one.group = 1;
-  one.first = 0;
-  try(check(e, n, &one));
-  for (int i = 0; i < n; i++)
-    if (which[i] < 0 || which[i] >= batch_size(of))
-      return fail(GRPO_EARG, "rollout: there is no completion %d of %d", which[i] + 1,
-                  batch_size(of));
-  Status s = sample_again(e, of, &again, slot, n, which, prompts, &one);
-  if (s == GRPO_OK) s = compare(of, &again, n, which, same);
-  batch_free(&again);
-  return s;
 }

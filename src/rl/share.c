@@ -41,16 +41,14 @@ BatchSlot share_slot(const Engine *e, const Batch *b) {
 static Status take_all(const Engine *e, BatchSlot slot, int n, const int *slots, const char *all,
                        const size_t *at) {
   const Batch *b = &e->batch[slot];
-  CompletionLimits limits = {model_config(e->policy)->vocab_size, b->max_new, 0};
   const char *next[COMM_RANKS];
   for (int r = 0; r < comm_size(); r++) next[r] = all + at[r];
   for (int i = 0; i < n; i++) {
     const int group = slots ? slots[i] : i, owner = share_owner(e, slot, b->nprompts, group);
     if (owner == comm_rank()) continue;
-    limits.target_len = b->target_len[group];
     for (int k = 0; k < b->group; k++) {
       Completion *c = &b->completion[group * b->group + k];
-      try(completion_take(&next[owner], all + at[owner + 1], &limits, c));
+      try(completion_take(&next[owner], all + at[owner + 1], b->max_new, b->target_len[group], c));
       c->request = i;
       c->sample = k;
     }

@@ -58,7 +58,7 @@ static Status forward_unit(Update *u, int i) {
     p->ref_rows = (ReferenceRows){fill_bigram_row, e->o.bigram};
   else if (update_wants_full_kl(u))
     try(reference_hidden(e, p, &ref_hidden));
-  if (u->replay && !u->b->elsewhere[unit->first / u->b->group]) {
+  if (u->replay) {
     try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
     e->replayed_units++;
   }

@@ -9,7 +9,7 @@ CorePart errors_open, limits_open, modules_open, system_open, random_open, json_
     advantages_open, completion_open, options_open, checkpoint_open, bigram_open, engine_open,
     classifier_open, batch_open, rollout_open, update_open, ppo_open, sft_open, denoise_open,
     channel_open, process_open, foreign_open, sandbox_open, jail_open, decompress_open, hub_open,
-    parquet_file_open, http_open, ranks_open, web_open, key_order_open, messages_open, weights_open;
+    parquet_file_open, http_open, ranks_open, web_open, key_order_open;
 
 int open_core(lua_State *L) {
   /* A file that adds methods to a type comes after the file that makes the type. */
@@ -22,8 +22,7 @@ int open_core(lua_State *L) {
       bigram_open,   engine_open,       batch_open,      rollout_open, update_open,
       ppo_open,      sft_open,          denoise_open,    channel_open, process_open,
       foreign_open,  sandbox_open,      classifier_open, jail_open,    decompress_open,
-      hub_open,      parquet_file_open, http_open,       ranks_open,   web_open,
-      messages_open, weights_open};
+      hub_open,      parquet_file_open, http_open,       ranks_open,   web_open};
   lua_createtable(L, 0, 128);
   for (size_t i = 0; i < sizeof open / sizeof *open; i++) open[i](L);
   return 1;

@@ -137,25 +137,6 @@ static int l_text(lua_State *L) {
   return 1;
 }
 
-/* bytes() -> all completions, for engine:take_part in another process */
-static int l_bytes(lua_State *L) {
-  BatchSlot slot;
-  check_batch(L, 1, &slot);
-  const BatchHandle *h = lua_touserdata(L, 1);
-  Buf *b = push_buf(L);
-  engine_put_batch(h->engine, slot, b);
-  want_ok(L, buf_status(b));
-  push_bytes(L, b);
-  keep_buf(L, b);
-  return 1;
-}
-
-/* took(seconds): that sampling it has taken, here and elsewhere */
-static int l_took(lua_State *L) {
-  check_batch(L, 1, NULL)->seconds += check_number(L, 2);
-  return 0;
-}
-
 static int l_len(lua_State *L) {
   lua_pushinteger(L, batch_size(check_batch(L, 1, NULL)));
   return 1;
@@ -171,7 +152,7 @@ CORE_PART(batch) {
   static const luaL_Reg methods[] = {
       FN(ids),     FN(logprobs),      FN(entropies), FN(ref_logprobs), FN(target_logprobs),
       FN(sampled), FN(sampling_mask), FN(length),    FN(finish),       FN(prompt),
-      FN(text),    FN(bytes),         FN(took),      {NULL, NULL}};
+      FN(text),    {NULL, NULL}};
   static const luaL_Reg meta[] = {META(len), META(tostring), {NULL, NULL}};
   make_type(L, BATCH_TYPE, meta, methods);
 }

@@ -1,7 +1,6 @@
-/* lua_rollout.c - methods of an engine: rollout, replace, reference; rollouts in parts. */
+/* lua_rollout.c - methods of an engine: rollout, replace, reference. */
 #include <limits.h>
 
-#include "base/clock.h"
 #include "rl/reference.h"
 #include "rl/rollout.h"
 #include "script/interrupt.h"
@@ -144,71 +143,12 @@ static void turns_end(LuaTurns *t, Status s) {
   want_ok(L, s);
 }
 
-/* ---- while it samples ------------------------------------------------------------------ */
-
-/* While the engine samples, poll() is called every few milliseconds; true ends the sampling. */
-typedef struct LuaPoll {
-  lua_State *L;
-  int function; /* stack index */
-  double next;  /* time of the next call */
-  bool ended;
-  int error; /* registry reference of what it raised, or LUA_NOREF */
-} LuaPoll;
-
-enum { POLLS_A_SECOND = 200 };
-
-static int protected_poll(lua_State *L) {
-  lua_call(L, 0, 1);
-  return 1;
-}
-
-static Status on_token(void *user, const Completion *c) {
-  LuaPoll *p = user;
-  lua_State *L = p->L;
-  (void)c;
-  const double now = clock_seconds();
-  if (now < p->next) return GRPO_OK;
-  luaL_checkstack(L, 8, "poll");
-  lua_pushcfunction(L, protected_poll);
-  lua_pushvalue(L, p->function);
-  if (!call_protected(L, 1, 1)) {
-    p->error = luaL_ref(L, LUA_REGISTRYINDEX);
-    return fail(GRPO_ESCRIPT, "rollout: the poll function raised an error");
-  }
-  p->ended = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  p->next = clock_seconds() + 1.0 / POLLS_A_SECOND;
-  return p->ended ? fail(GRPO_ELIMIT, "rollout: the part is not wanted any more") : GRPO_OK;
-}
-
-static void poll_begin(lua_State *L, int function, RolloutOptions *o, LuaPoll *p) {
-  *p = (LuaPoll){.L = L, .function = function, .error = LUA_NOREF};
-  if (lua_isnoneornil(L, function)) return;
-  check_function(L, function);
-  o->on_token = on_token;
-  o->on_token_user = p;
-}
-
-/* Raises what the function has raised, or the failure of the sampling; returns whether it is
- * done. */
-static bool poll_end(LuaPoll *p, Status s) {
-  lua_State *L = p->L;
-  if (p->error != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, p->error);
-    luaL_unref(L, LUA_REGISTRYINDEX, p->error);
-    lua_error(L);
-  }
-  if (p->ended) return false;
-  want_ok(L, s);
-  return true;
-}
-
 /* ---- the methods -------------------------------------------------------------------- */
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
   static const char *const known[] = {"prompts", "n",       "sampling", "seed",  "step", "stream",
-                                      "index",   "on_turn", "targets",  "first", NULL};
+                                      "index",   "on_turn", "targets",  NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
@@ -218,7 +158,6 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   lua_getfield(L, options, "sampling"); /* it stays on the stack, because o uses its strings */
   if (!lua_isnil(L, -1)) check_sampling(L, lua_gettop(L), "sampling", &o->sampling);
   field_int(L, options, "rollout", "n", 1, 1 << 20, &o->group);
-  field_int(L, options, "rollout", "first", 0, 1 << 20, &o->first);
   field_seed(L, options, "rollout", "seed", &o->seed);
   field_int(L, options, "rollout", "step", 0, INT32_MAX, &step);
   field_choice(L, options, "rollout", "stream", streams, &stream);
@@ -228,27 +167,24 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
 }
 
 /* engine:rollout({ prompts=, n=, first=, sampling=, seed=, step=, stream=, index=, targets=,
- * on_turn= }, poll) -> batch, or nil: poll has ended it */
+ * on_turn= }) -> batch */
 static int l_rollout(lua_State *L) {
   Engine *e = check_idle_engine(L, 1);
   RolloutOptions o;
   BatchSlot slot = BATCH_SAMPLE;
   int n;
-  LuaPoll poll;
   check_table(L, 2);
-  lua_settop(L, 3);
+  lua_settop(L, 2);
   check_rollout(L, 2, e, &o, &slot);
   lua_getfield(L, 2, "prompts");
   IntBuf *ids;
   const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
   LuaTurns turns;
   turns_begin(L, 2, &o, &turns);
-  poll_begin(L, 3, &o, &poll);
   set_engine_busy(L, 1, true);
   const Status s = engine_rollout(e, slot, n, p, &o);
   set_engine_busy(L, 1, false);
   keep_ints(L, ids);
-  if (turns.error == LUA_NOREF && !poll_end(&poll, s)) return 0;
   turns_end(&turns, s);
   push_batch(L, 1, slot);
   return 1;
@@ -263,158 +199,30 @@ static int *push_slots(lua_State *L, int index, const char *what, int *n) {
   return slots;
 }
 
-/* The arguments of engine:replace(batch, slots, prompts, options); what o and prompts point at
- * stays on the stack. */
-typedef struct Replacing {
-  BatchSlot slot;
-  RolloutOptions o;
-  int n;
-  const int *slots;
-  const Prompt *prompts;
-  IntBuf *ids;
-} Replacing;
-
-static Engine *check_replace(lua_State *L, Replacing *r) {
-  Engine *e = check_idle_engine(L, 1);
-  int count;
-  check_batch(L, 2, &r->slot);
-  lua_settop(L, 5);
-  check_table(L, 5);
-  BatchSlot given = r->slot;
-  check_rollout(L, 5, e, &r->o, &given);
-  if (given != r->slot) raise_new(L, GRPO_EARG, "replace.stream: the batch is of another stream");
-  r->slots = push_slots(L, 3, "replace.slots", &count);
-  r->prompts = push_prompts(L, 4, 5, &r->n, &r->ids);
-  if (r->n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, r->n);
-  return e;
-}
-
 /* engine:replace(batch, slots, prompts, options): slots count from 1 */
 static int l_replace(lua_State *L) {
-  Replacing r;
-  Engine *e = check_replace(L, &r);
+  Engine *e = check_idle_engine(L, 1);
+  RolloutOptions o;
+  BatchSlot slot, given;
   LuaTurns turns;
-  turns_begin(L, 5, &r.o, &turns);
+  IntBuf *ids;
+  int n, count;
+  check_batch(L, 2, &slot);
+  lua_settop(L, 5);
+  check_table(L, 5);
+  given = slot;
+  check_rollout(L, 5, e, &o, &given);
+  if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: the batch is of another stream");
+  const int *slots = push_slots(L, 3, "replace.slots", &count);
+  const Prompt *prompts = push_prompts(L, 4, 5, &n, &ids);
+  if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
+  turns_begin(L, 5, &o, &turns);
   set_engine_busy(L, 1, true);
-  const Status s = engine_replace(e, r.slot, r.n, r.slots, r.prompts, &r.o);
+  const Status s = engine_replace(e, slot, n, slots, prompts, &o);
   set_engine_busy(L, 1, false);
-  keep_ints(L, r.ids);
+  keep_ints(L, ids);
   turns_end(&turns, s);
   return 0;
-}
-
-/* ---- in parts ----------------------------------------------------------------------------- */
-
-/* engine:begin_rollout(options) -> batch: as rollout, but nothing is sampled yet */
-static int l_begin_rollout(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  RolloutOptions o;
-  BatchSlot slot = BATCH_SAMPLE;
-  int n;
-  check_table(L, 2);
-  lua_settop(L, 2);
-  check_rollout(L, 2, e, &o, &slot);
-  lua_getfield(L, 2, "prompts");
-  IntBuf *ids;
-  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
-  want_ok(L, engine_begin_rollout(e, slot, n, p, &o));
-  keep_ints(L, ids);
-  push_batch(L, 1, slot);
-  return 1;
-}
-
-/* engine:begin_replace(batch, slots, prompts, options) */
-static int l_begin_replace(lua_State *L) {
-  Replacing r;
-  Engine *e = check_replace(L, &r);
-  want_ok(L, engine_begin_replace(e, r.slot, r.n, r.slots, r.prompts, &r.o));
-  keep_ints(L, r.ids);
-  return 0;
-}
-
-/* engine:sample_part(batch, slots, options, poll) -> true, or false: poll has ended it
- *
- * Samples completions first .. first + n - 1 of the groups at slots; options are those of rollout
- * for their prompts. */
-static int l_sample_part(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  RolloutOptions o;
-  LuaPoll poll;
-  BatchSlot slot, given;
-  int n, count;
-  IntBuf *ids;
-  check_batch(L, 2, &slot);
-  lua_settop(L, 5);
-  check_table(L, 4);
-  given = slot;
-  check_rollout(L, 4, e, &o, &given);
-  if (given != slot) raise_new(L, GRPO_EARG, "sample_part.stream: the batch is of another stream");
-  const int *slots = push_slots(L, 3, "sample_part.slots", &count);
-  lua_getfield(L, 4, "prompts");
-  const Prompt *p = push_prompts(L, lua_gettop(L), 4, &n, &ids);
-  if (n != count) raise_new(L, GRPO_EARG, "sample_part: %d slots for %d prompts", count, n);
-  poll_begin(L, 5, &o, &poll);
-  set_engine_busy(L, 1, true);
-  const Status s = engine_sample_part(e, slot, n, slots, p, &o);
-  set_engine_busy(L, 1, false);
-  keep_ints(L, ids);
-  lua_pushboolean(L, poll_end(&poll, s));
-  return 1;
-}
-
-/* engine:take_part(batch, slots, first, n, bytes) -> true, or nil, message: another process cannot
- * have sampled that */
-static int l_take_part(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  BatchSlot slot;
-  size_t len;
-  int n;
-  const Batch *b = check_batch(L, 2, &slot);
-  const int first = (int)check_integer(L, 4, 0, b->group - 1);
-  const int count = (int)check_integer(L, 5, 1, b->group);
-  const char *bytes = check_string(L, 6, &len);
-  const int *slots = push_slots(L, 3, "take_part.slots", &n);
-  const Status s = engine_take_part(e, slot, n, slots, first, count, bytes, len);
-  if (s == GRPO_EFORMAT) return push_failure(L, s);
-  want_ok(L, s);
-  lua_pushboolean(L, 1);
-  return 1;
-}
-
-/* engine:check_samples(batch, which, options, poll) -> list of booleans, or false: poll has ended
- * it
- *
- * Samples the completions whose numbers are in `which` once more, one for each prompt of the
- * options: are they the same, bit for bit? */
-static int l_check_samples(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  RolloutOptions o;
-  LuaPoll poll;
-  BatchSlot slot, given;
-  int n, count;
-  IntBuf *ids;
-  check_batch(L, 2, &slot);
-  lua_settop(L, 5);
-  check_table(L, 4);
-  given = slot;
-  check_rollout(L, 4, e, &o, &given);
-  const int *which = push_slots(L, 3, "check_samples.which", &count);
-  lua_getfield(L, 4, "prompts");
-  const Prompt *p = push_prompts(L, lua_gettop(L), 4, &n, &ids);
-  if (n != count) raise_new(L, GRPO_EARG, "check_samples: %d numbers for %d prompts", count, n);
-  bool *same = push_scratch(L, (size_t)n, sizeof *same);
-  poll_begin(L, 5, &o, &poll);
-  set_engine_busy(L, 1, true);
-  const Status s = engine_check_samples(e, slot, n, which, p, &o, same);
-  set_engine_busy(L, 1, false);
-  keep_ints(L, ids);
-  if (!poll_end(&poll, s)) return lua_pushboolean(L, 0), 1;
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushboolean(L, same[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
 }
 
 /* engine:reference(batch) */
@@ -425,8 +233,6 @@ static int l_reference(lua_State *L) {
 }
 
 CORE_PART(rollout) {
-  static const luaL_Reg methods[] = {FN(rollout),       FN(replace),       FN(reference),
-                                     FN(begin_rollout), FN(begin_replace), FN(sample_part),
-                                     FN(take_part),     FN(check_samples), {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(rollout), FN(replace), FN(reference), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

@@ -23,11 +23,6 @@ for link in 0 -1 1e-300 1e999 1e6 nan inf x; do
   result "check --link $link is refused" "$(
     { [ $status = 2 ] && [ ! -s out ] && [ "$(cat err)" = "grpo: check: --link: '$link' is not a number from 0.001 to 100000; see 'grpo help check'" ]; } || show out err)"
 done
-for words in listen=127.0.0.1:0 staleness=1; do
-  "$GRPO" check exp.lua --arg prompts=8 --ranks 2 workers.$words 'train.sampler_correction={}' >out 2>err; status=$?
-  result "check --ranks refuses workers.${words%%=*}, as ranks do" "$(
-    { [ $status = 2 ] && [ ! -s out ] && [ "$(cat err)" = "grpo: workers.${words%%=*}: --ranks asks for 2 ranks, which share the sampling already; use workers or ranks" ]; } || show out err)"
-done
 
 # The most that a rank has sent in a step, beside the formula; short calls and completions are some kB.
 cat >compare.lua <<'LUA'

@@ -29,7 +29,6 @@ typedef struct Setup {
   bool replace;   /* some groups are rolled out again, with other prompts */
   bool turns;     /* completions of several turns */
   bool truncated; /* sampling has filters */
-  bool parts;     /* rollouts are in parts, some of which another engine samples */
   int threads;    /* 0: 2 */
 } Setup;
 
@@ -114,83 +113,6 @@ static inline void take_turns(RolloutOptions *ro) {
   ro->on_turn = some_reply;
 }
 
-/* An engine of another process: the same weights, and no optimizer. */
-static inline void open_other(const Tiny *t, Engine **other) {
-  Model *copy = NULL;
-  EngineOptions o = t->o;
-  o.train = o.examples = false;
-  o.reuse_rollout = REUSE_OFF;
-  CHECK(!model_copy(&copy, t->model));
-  OK(engine_new(other, t->pool, copy, NULL, t->tok, &o));
-  model_release(copy);
-}
-
-/* Completions first .. first + count - 1 of a group, sampled by another engine. */
-static inline Status from_elsewhere(Tiny *t, int slot, int first, int count, const Prompt *prompt,
-                                    const RolloutOptions *o) {
-  RolloutOptions part = *o;
-  Engine *other = NULL;
-  Buf bytes = {0};
-  open_other(t, &other);
-  part.first = first;
-  part.group = count;
-  OK(engine_rollout(other, BATCH_SAMPLE, 1, prompt, &part));
-  engine_put_batch(other, BATCH_SAMPLE, &bytes);
-  const Status st =
-      engine_take_part(t->engine, BATCH_SAMPLE, 1, &slot, first, count, bytes.data, bytes.len);
-  buf_free(&bytes);
-  engine_free(other);
-  return st;
-}
-
-static inline Status from_here(Tiny *t, int slot, int first, int count, const Prompt *prompt,
-                               const RolloutOptions *o) {
-  RolloutOptions part = *o;
-  part.first = first;
-  part.group = count;
-  return engine_sample_part(t->engine, BATCH_SAMPLE, 1, &slot, prompt, &part);
-}
-
-static inline Status cancel_at_once(void *user, const Completion *c) {
-  (void)user, (void)c;
-  return fail(GRPO_ELIMIT, "enough");
-}
-
-/* Group i is sampled here, elsewhere, or half here and half elsewhere; one is begun here first. */
-static inline Status sample_parts(Tiny *t, int n, const int *slots, const Prompt *prompts,
-                                  const RolloutOptions *o) {
-  const int half = o->group / 2;
-  RolloutOptions cut = *o;
-  cut.on_token = cancel_at_once;
-  for (int i = n; i-- > 0;) {
-    const int slot = slots ? slots[i] : i;
-    if (i == 1) CHECK(from_here(t, slot, 0, o->group, &prompts[i], &cut) == GRPO_ELIMIT);
-    if (i % 3 == 0) {
-      try(from_here(t, slot, 0, o->group, &prompts[i], o));
-    } else if (i % 3 == 1) {
-      try(from_elsewhere(t, slot, 0, o->group, &prompts[i], o));
-    } else {
-      try(from_elsewhere(t, slot, half, o->group - half, &prompts[i], o));
-      try(from_here(t, slot, 0, half, &prompts[i], o));
-    }
-  }
-  return GRPO_OK;
-}
-
-static inline Status roll_out_all(Tiny *t, const Setup *s, int n, const Prompt *prompts,
-                                  const RolloutOptions *o) {
-  if (!s->parts) return engine_rollout(t->engine, BATCH_SAMPLE, n, prompts, o);
-  try(engine_begin_rollout(t->engine, BATCH_SAMPLE, n, prompts, o));
-  return sample_parts(t, n, NULL, prompts, o);
-}
-
-static inline Status replace_some(Tiny *t, const Setup *s, int n, const int *slots,
-                                  const Prompt *prompts, const RolloutOptions *o) {
-  if (!s->parts) return engine_replace(t->engine, BATCH_SAMPLE, n, slots, prompts, o);
-  try(engine_begin_replace(t->engine, BATCH_SAMPLE, n, slots, prompts, o));
-  return sample_parts(t, n, slots, prompts, o);
-}
-
 static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
   static int32_t ids[MOST_PROMPTS][MOST_TOKENS];
   Prompt prompts[MOST_PROMPTS];
@@ -203,10 +125,10 @@ static inline Batch *roll_out(Tiny *t, const Setup *s, uint32_t step) {
   if (s->truncated && step % 2) ro.sampling.top_k = 5;
   if (s->truncated) ro.sampling.top_p = 0.8, ro.sampling.temperature = 0.7;
   make_prompts(t, step, t->o.prompts_per_step, prompts, ids);
-  Status st = roll_out_all(t, s, t->o.prompts_per_step, prompts, &ro);
+  Status st = engine_rollout(t->engine, BATCH_SAMPLE, t->o.prompts_per_step, prompts, &ro);
   if (s->replace && st == GRPO_OK) {
     make_prompts(t, step + 100, 2, prompts, ids);
-    st = replace_some(t, s, 2, slots, prompts, &ro);
+    st = engine_replace(t->engine, BATCH_SAMPLE, 2, slots, prompts, &ro);
   }
   if (st) test_fail(__FILE__, __LINE__, "rollout: %s", err_message());
   return b;

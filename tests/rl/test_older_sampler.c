@@ -86,7 +86,7 @@ TEST_BOTH(a_batch_of_older_weights_has_the_old_log_probabilities_computed) {
       {.micro_batch_tokens = 100000, .lora = true},
       {.micro_batch_tokens = 100000, .turns = true},
       {.micro_batch_tokens = 100000, .truncated = true, .capped = true},
-      {.micro_batch_tokens = 100000, .parts = true, .checkpointing = true},
+      {.micro_batch_tokens = 100000, .checkpointing = true},
       {.micro_batch_tokens = 100000, .reuse = REUSE_ON},
   };
   static Seen seen;
@@ -120,17 +120,5 @@ TEST(the_correction_of_a_sequence_is_measured_by_sequence) {
   o.loss.sampler_mode = SAMPLER_SEQUENCE_MASK;
   OK(engine_update(t.engine, b, &o, &m));
   CHECK(m.sampler_min <= m.sampler_mean && m.sampler_mean <= m.sampler_max && m.sampler_min > 0);
-  tiny_close(&t);
-}
-
-TEST(numbers_that_a_model_had_come_back_with_its_version) {
-  const Setup s = {0};
-  Tiny t;
-  open_engine(&t, &s);
-  const uint64_t version = model_version(t.model);
-  model_updated(t.model);
-  CHECK(model_version(t.model) != version);
-  model_restored(t.model, version);
-  CHECK(model_version(t.model) == version);
   tiny_close(&t);
 }

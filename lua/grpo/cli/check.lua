@@ -19,7 +19,6 @@ local script = require "grpo.scripts.script"
 local step_times = require "grpo.reward_checks.step_times"
 local trainer = require "grpo.train.trainer"
 local truncated = require "grpo.train.truncated"
-local workers = require "grpo.workers"
 
 local command = {
   name = "check",
@@ -290,9 +289,7 @@ end
 local function memory_of(stage)
   local need = stage.engine:estimate()
   local parts = {}
-  need.older = stage.older and stage.older:bytes() or 0
-  need.total = need.total + need.older
-  for _, name in ipairs { "weights", "older", "reference", "optimizer", "critic", "cache", "batch",
+  for _, name in ipairs { "weights", "reference", "optimizer", "critic", "cache", "batch",
     "masks", "kept", "activations" } do
     if need[name] > 0 then parts[#parts + 1] = ("%s %d"):format(name, need[name] >> 20) end
   end
@@ -508,7 +505,6 @@ function command.run(o)
   local available = core.mem().available
   local e = script.load(o.words[1], o)
   local findings, problem = {}, nil
-  workers.refuse_ranks(e.config.workers, o.flags.ranks or 1, "--ranks asks for")
   say("loading the model of %s", o.words[1])
   local tr = new_trainer(e, findings)
   if tr then

@@ -31,7 +31,6 @@ command.environment = {
     .. "with the same kernels. 'grpo doctor' shows which are used" },
   { "GRPO_MPI", "openmpi or mpich: the MPI through which the processes of a run meet, instead of "
     .. "the one whose mpirun or srun has started them" },
-  { "GRPO_WORKER_TOKEN", "the secret that a trainer and its workers share, where no file has it" },
   { "GRPO_PATIENCE", "seconds, instead of 120, for which a process that hangs may keep the others "
     .. "of its run waiting before all end" },
   { "GRPO_HISTORY", "the file that keeps the history of the prompt (default: ~/.grpo_history)" },

@@ -14,7 +14,7 @@ local usage = require "grpo.cli.usage"
 local cli = {}
 
 -- In the order of `grpo help`.
-cli.commands = { "run", "check", "test", "repl", "attach", "worker", "eval", "generate",
+cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate",
   "chat", "pull", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench",
   "doctor", "help" }
 

@@ -176,8 +176,7 @@ lists[1] = { program = "TRL", rows = {
   { "max_tool_calling_iterations", "turns.max",
     "It counts the model's turns, which are one more than its calls of tools." },
   { "vllm_importance_sampling_correction", "train.sampler_correction",
-    "The engine that samples is the one that trains, so that the ratio is 1 without it, but for "
-      .. "workers.staleness.",
+    "The engine that samples is the one that trains, so that the ratio is 1 without it.",
     values = { ["true"] = "{}", ["false"] = "" } },
   { "vllm_importance_sampling_mode", "train.sampler_correction.mode" },
   { "vllm_importance_sampling_clip_max", "train.sampler_correction.max" },
@@ -744,8 +743,7 @@ lists[4] = { program = "verl", rows = {
     write = 'train.kl = "adaptive_kl:initial=0.001,target={value},horizon=10000"' },
   { "algorithm.kl_ctrl", "train.kl", nil, part = true, write = "train.kl = 0.001" },
   { "algorithm.rollout_correction", "train.sampler_correction",
-    "The engine that samples is the one that trains, so that the ratio is 1 without it, but for "
-      .. "workers.staleness.",
+    "The engine that samples is the one that trains, so that the ratio is 1 without it.",
     part = true, write = "train.sampler_correction = { mode = \"token_truncate\", max = 2.0 }" },
   { "algorithm", false, "only what 'grpo help from-verl' lists has an option here" },
 

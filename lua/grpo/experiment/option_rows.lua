@@ -286,23 +286,6 @@ add {
     "a metric's name: keep the checkpoint where it was highest (losses: lowest), among "
     .. "evaluations (eval/...) or where checkpoints are written" },
 
-  { "workers.listen", "string",
-    "HOST:PORT where processes of grpo worker may join and sample for the run, with the same bits; "
-    .. "port 0 takes a free one; default: none may (docs/workers.md)" },
-  { "workers.token_file", "string",
-    "file with the secret that the trainer and its workers share, 16 bytes or more; default: it is "
-    .. "in the environment variable GRPO_WORKER_TOKEN" },
-  { "workers.check", "number",
-    "share of the workers' completions, chosen at random, that the trainer samples once more; a "
-    .. "worker whose completion has other bits is dropped", default = 0.015, min = 0, max = 1 },
-  { "workers.silence", "number",
-    "seconds after which a worker that does not answer is dropped; others do its work before that",
-    default = 60.0, min = 1 },
-  { "workers.staleness", "int",
-    "k: the completions of step s of a stage are sampled with the weights after step s - 1 - k, so "
-    .. "that workers sample while the trainer updates; needs train.sampler_correction, and k "
-    .. "copies of the trained weights in memory and checkpoints", default = 0, min = 0, max = 16 },
-
   { "hooks.on_start", "function", "on_start(tr)" },
   { "hooks.on_rollout", "function", "on_rollout(batch, tr): after rewards, before advantages" },
   { "hooks.on_step", "function", "on_step(metrics, tr)" },
@@ -315,7 +298,7 @@ add {
   { "hooks.on_end", "function", "on_end(tr, why)" },
   { "stages", "list",
     "a list of { kind = \"sft\"|\"grpo\"|\"ppo\"|\"denoise\", ... }, run in order, each "
-    .. "overriding the fields above (not name, threads, compute, extends, workers, model.path, "
+    .. "overriding the fields above (not name, threads, compute, extends, model.path, "
     .. ".config, .tokenizer, .dtype, .quantize, .lora)" },
 }
 

@@ -16,7 +16,6 @@ local model_paths = require "grpo.models.paths"
 local reward_factory = require "grpo.train.reward_factory"
 local steps = require "grpo.train.steps"
 local row_sampler = require "grpo.train.row_sampler"
-local messages = require "grpo.workers.messages"
 local sorted_pairs = require "grpo.base.sorted"
 local tools = require "grpo.dialogue.tools"
 
@@ -24,9 +23,8 @@ local option_rules = {}
 
 -- Options that describe the run as a whole: a stage cannot have its own.
 local of_the_run = {
-  "name", "threads", "compute", "extends", "stages", "workers", "model.path", "model.config",
-    "model.tokenizer", "model.dtype",
-  "model.quantize", "model.lora",
+  "name", "threads", "compute", "extends", "stages", "model.path", "model.config",
+  "model.tokenizer", "model.dtype", "model.quantize", "model.lora",
 }
 
 
@@ -252,60 +250,6 @@ local function check_turns(kind, config, complain)
   end
 end
 
--- Returns the cases that have no meaning, or no use, where older weights sample; `wrong`: it is
--- there.
-local function unfit_for_older_weights(kind, config)
-  local train, model = config.train, config.model
-  local has_kl = type(train.kl) == "function" or train.kl > 0
-  return {
-    { wrong = not steps[kind].older_sampler, path = "stages",
-      why = ("a stage of kind \"%s\" has no correction for it"):format(kind),
-      cure = "use kind \"grpo\"" },
-    { wrong = config.tools or config.environment, path = config.tools and "tools" or "environment",
-      why = "only completions of one turn are sampled ahead" },
-    { wrong = config.data.sampler, path = "data.sampler",
-      why = "it chooses rows after it has seen the step before, so nothing can be sampled ahead" },
-    { wrong = train.skip_zero_std_groups, path = "train.skip_zero_std_groups",
-      why = "further prompts are known after the rewards, so nothing can be sampled ahead" },
-    { wrong = train.on_nonfinite == "skip", path = "train.on_nonfinite",
-      why = "the batch that takes the place of a skipped one was not sampled ahead" },
-    { wrong = train.kl_in == "reward" and has_kl, path = "train.kl_in",
-      why = "the KL in the reward would be that of the older weights",
-      cure = "set it to \"loss\"" },
-    { wrong = train.reuse_rollout == true, path = "train.reuse_rollout",
-      why = "the activations of sampling are those of older weights" },
-    { wrong = model.lora and model.lora.dropout > 0, path = "model.lora.dropout",
-      why = "the correction compares log-probabilities, which dropout would change" },
-  }
-end
-
-local function check_staleness(kind, config, complain)
-  local staleness = config.workers.staleness
-  if staleness == 0 or not steps[kind].samples then return end
-  for _, case in ipairs(unfit_for_older_weights(kind, config)) do
-    if case.wrong then
-      complain(case.path, "cannot be with workers.staleness = %d, because %s; %s, or set "
-        .. "workers.staleness = 0", staleness, case.why, case.cure or "remove it")
-    end
-  end
-  if type(config.train.loss) == "string" and not config.train.sampler_correction then
-    complain("train.sampler_correction", "missing, because with workers.staleness = %d the loss "
-      .. "must weigh what older weights have sampled; add train.sampler_correction = {}", staleness)
-  end
-end
-
-local function check_workers(kind, config, complain)
-  local listen = config.workers.listen
-  if not listen then return end
-  if not messages.address(listen) then
-    complain("workers.listen", "got %q, want HOST:PORT, such as 0.0.0.0:7000", listen)
-  end
-  if steps[kind].samples and (config.tools or config.environment) then
-    complain("workers.listen", "workers sample completions of one turn; remove it, or the %s",
-      config.tools and "tools" or "environment")
-  end
-end
-
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function option_rules.check(kind, config, origin, complain)
   check_texts(config, complain)
@@ -320,8 +264,6 @@ function option_rules.check(kind, config, origin, complain)
   check_rewards(config, complain)
   engine_rules.sampling(config.sampling, complain)
   check_turns(kind, config, complain)
-  check_workers(kind, config, complain)
-  check_staleness(kind, config, complain)
   engine_rules.engine(steps.engine_options(kind, config), config.model.lora, complain)
   for _, what in ipairs(config.train.optimizer.no_decay) do
     if what ~= "bias" and what ~= "norm" then

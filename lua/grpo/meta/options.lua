@@ -21,9 +21,8 @@
 ---@field eval? grpo.Options.eval
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
----@field workers? grpo.Options.workers
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"denoise", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, workers, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"denoise", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)
@@ -208,13 +207,6 @@
 ---@field every_epochs? number passes over the rows between checkpoints, as train.epochs counts them; not beside checkpoint.every (default 0)
 ---@field keep? integer newest checkpoints to keep, beside the best (default 2)
 ---@field best? string a metric's name: keep the checkpoint where it was highest (losses: lowest), among evaluations (eval/...) or where checkpoints are written
-
----@class grpo.Options.workers
----@field listen? string HOST:PORT where processes of grpo worker may join and sample for the run, with the same bits; port 0 takes a free one; default: none may (docs/workers.md)
----@field token_file? string file with the secret that the trainer and its workers share, 16 bytes or more; default: it is in the environment variable GRPO_WORKER_TOKEN
----@field check? number share of the workers' completions, chosen at random, that the trainer samples once more; a worker whose completion has other bits is dropped (default 0.015)
----@field silence? number seconds after which a worker that does not answer is dropped; others do its work before that (default 60)
----@field staleness? integer k: the completions of step s of a stage are sampled with the weights after step s - 1 - k, so that workers sample while the trainer updates; needs train.sampler_correction, and k copies of the trained weights in memory and checkpoints (default 0)
 
 ---@class grpo.Options.hooks
 ---@field on_start? fun(tr: grpo.Trainer): string? on_start(tr)

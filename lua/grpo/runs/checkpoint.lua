@@ -1,12 +1,14 @@
 -- Checkpoints: everything that a run needs to resume as if it had never stopped, and nothing else,
 -- no time, host or path.
 --
--- A checkpoint directory is a model directory too (Hugging Face layout); beside the model it holds
--- optimizer.safetensors, trainer.json (counters), state.bin (tr.state), with data.sampler
--- sampler.bin (its state), when a KL is measured reference/, and with workers.staleness the weights
--- of i steps ago that rollouts still want, older-i/.  Of a model with an adapter it
--- holds the adapter alone, in PEFT's layout, which names the base; a reference that is the base
--- itself is not written.  All is written under a temporary name, synced with a manifest, renamed.
+-- A checkpoint directory is a model directory too (Hugging Face layout).  Beside the model it has:
+--   optimizer.safetensors   the optimizer's state
+--   trainer.json            counters
+--   state.bin               tr.state
+--   sampler.bin             the sampler's state, with data.sampler
+--   reference/              the reference, when a KL is measured; not a reference that is the base
+-- With an adapter the model is the adapter alone, in PEFT's layout, which names the base.  All is
+-- written under a temporary name, synced with a manifest, and renamed.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -37,11 +39,6 @@ local function fill(tr, temporary, state)
   -- a stage that is done is still measured
   if stage and stage.reference and stage.keeps_reference and (goes_on or stage.measures_kl) then
     save_model(tr, stage.reference, temporary .. "/reference")
-  end
-  if goes_on and stage.older then
-    stage.older:save(stage.step, function(name)
-      save_model(tr, tr.model, temporary .. "/" .. name)
-    end)
   end
   local cut = stage and stage.source.targets_truncated or 0
   local counters = {

@@ -5,7 +5,6 @@
 local core = require "grpo.core"
 local inputs = require "grpo.runs.inputs"
 local loaded_sources = require "grpo.scripts.loaded_sources"
-local messages = require "grpo.workers.messages"
 local modules = require "grpo.scripts.modules"
 local ranks = require "grpo.train.ranks"
 local script_files = require "grpo.scripts.script_files"
@@ -57,8 +56,34 @@ end
 
 -- ---- the programs ------------------------------------------------------------------------------
 
+-- The facts that ranks must have in common to compute the same bits: { name, the difference in
+-- words, what to do }.
+local phrases = {
+  { "version", "it is grpo %s and rank 0 is %s", "install the same version" },
+  { "commit", "it was built from %s and rank 0 from %s", "build both from the same source" },
+  { "program", "its program has %s and that of rank 0 has %s", "start the same build on both" },
+  { "lua", "its Lua files are %s and those of rank 0 are %s", "set GRPO_LUA to the same for both" },
+  { "kernels", "its kernels are %s and those of rank 0 are %s",
+    "set GRPO_CPU to the same class for both" },
+  { "blas", "its OpenBLAS is %s and that of rank 0 is %s", "use the same one for both" },
+  { "libc", "its C library is %s and that of rank 0 is %s",
+    "use the same system, or container, for both" },
+}
+
+local function other_facts(theirs, ours)
+  for _, phrase in ipairs(phrases) do
+    local name, what, cure = table.unpack(phrase)
+    if theirs[name] ~= ours[name] then
+      return ("%s, so its bits could differ; %s"):format(
+        what:format(tostring(theirs[name]):sub(1, 60), ours[name]), cure)
+    end
+  end
+end
+
 local function facts()
-  local list, binary = messages.facts(), core.binary()
+  local v, binary = core.version(), core.binary()
+  local list = { version = v.version, commit = v.commit, kernels = v.kernels, libc = v.libc,
+    blas = v.kernels == "blas" and v.blas or "not used" }
   local crc, size
   if binary then crc, size = core.fs.checksum(binary) end
   list.program = sum_text(crc and size, crc)
@@ -79,9 +104,7 @@ end
 -- request: see start.trainer
 function same_run.met(request)
   if ranks.size() == 1 then return end
-  compare("facts", facts, function(theirs, ours)
-    return messages.other_facts(theirs, ours, "rank 0")
-  end)
+  compare("facts", facts, other_facts)
   compare("words", function() return words_of(request) end, difference)
 end
 

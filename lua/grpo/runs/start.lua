@@ -358,7 +358,6 @@ function start.trainer(request)
   local tr = require("grpo.train.trainer").new(e, options)
   local notes, rows = {}, nil
   if not directory then notes, rows = require("grpo.train.preflight").run(tr) end
-  if create then tr.workers = require("grpo.workers").open(tr) end
   tr.directory, tr.step_limit = create and create(tr, rows), request.steps
   for _, note in ipairs(notes) do
     core.notice("note: " .. note)

@@ -109,7 +109,6 @@ function loop.run(tr)
     if not stage then break end
     if stage.step == 0 then tr.view:stage(tr, stage) end
     if tr.services then tr.services:between_steps() end
-    if tr.workers then tr.workers:serve() end
     if tr.stop_reason then break end
     after_step(tr, tr:step())
     if stage.done then end_stage(tr) end

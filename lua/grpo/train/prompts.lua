@@ -256,7 +256,6 @@ function prompts.source(config, tokenizer, steps)
     truncated = 0, targets_truncated = 0, sampler = row_sampler.new(config, steps),
     picks = {}, missing = 1, -- chosen rows that are not taken yet; prompts that are wanted
     chosen = {}, -- the rows of a step, { index=, row= }, where there is a sampler
-    ahead = {}, -- what was drawn ahead, by its first row: { n=, list=, next = the row after it }
   }, Source)
 end
 
@@ -331,36 +330,6 @@ end
 -- The next n prompts, each with the checksum of its row before any reward has seen it.
 function Source:take(n)
   return self:collect(n, with_checksum)
-end
-
--- The n prompts from row number `cursor` on, and the number of the row after them; the source stays
--- where it is.
-local function draw(source, cursor, n)
-  local place, dropped, truncated = source.cursor, source.dropped, source.truncated
-  source.cursor = cursor
-  local ok, list = pcall(source.collect, source, n, source.next)
-  cursor = source.cursor
-  source.cursor, source.dropped, source.truncated = place, dropped, truncated
-  if not ok then error(list, 0) end
-  return { n = n, list = list, next = cursor }
-end
-
--- The prompts that the step-th take(n) from now on will give, without their checksums.  There is no
--- sampler.
-function Source:look_ahead(step, n)
-  local cursor, found = self.cursor, nil
-  for first in pairs(self.ahead) do
-    if first < cursor then self.ahead[first] = nil end
-  end
-  for _ = 1, step do
-    found = self.ahead[cursor]
-    if not found or found.n ~= n then
-      found = draw(self, cursor, n)
-      self.ahead[cursor] = found
-    end
-    cursor = found.next
-  end
-  return found.list
 end
 
 -- A step begins, or is tried again; what was chosen for another attempt is forgotten.  p: the

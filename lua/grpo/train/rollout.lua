@@ -22,12 +22,11 @@ end
 -- Samples completions of the prompts of a list, with the options of rollout.options; with slots,
 -- those groups of the batch `record` again.  Returns the batch.
 function rollout.sample(tr, list, options, ids, record, slots)
-  local sampler = tr.workers or tr.engine
   if record then
-    sampler:replace(record, slots, ids, options)
+    tr.engine:replace(record, slots, ids, options)
   else
     options.prompts = ids
-    record = sampler:rollout(options)
+    record = tr.engine:rollout(options)
   end
   if options.on_turn then ranks.share_episodes(list) end
   return record

@@ -23,7 +23,6 @@ end
 -- hooks.on_error and on_end have been called then, and the state of the run is written.
 return function(tr)
   if tr.services then tr.services:open() end
-  if tr.workers then tr.workers:announce() end
   local why, err = outcome(tr, xpcall(loop.run, interrupt.traced, tr))
   if tr.services then tr.services:end_of_steps() end
   if why == "stopped" or why == "interrupted" then
@@ -37,7 +36,6 @@ return function(tr)
   end
   local ok, hook_error = core.protected(function() tr:hook("on_end", why) end)
   if tr.services then tr.services:close() end
-  if tr.workers then tr.workers:close() end
   tr.recorder:finish(why, err)
   if err ~= nil then error(err, 0) end
   if not ok and why == "finished" then error(hook_error, 0) end

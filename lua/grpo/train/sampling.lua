@@ -1,8 +1,8 @@
 -- The batch of a step: prompts, and what the policy completes them with.
 --
 -- A batch is { prompts = as a source gives them, completions = those of the first prompt, of the
--- second, ..., step = steps done before, record = the rollout as the engine keeps it, is_older =
--- whether older weights have sampled it }.  It becomes tr.batch.
+-- second, ..., step = steps done before, record = the rollout as the engine keeps it }.  It becomes
+-- tr.batch.
 
 local core = require "grpo.core"
 local outcomes = require "grpo.train.outcomes"
@@ -13,48 +13,10 @@ local sampling = {}
 
 local MAX_DYNAMIC_ROUNDS = 3
 
--- steps: after this one
-local function context(stage, steps)
+local function context(stage)
   local tr = stage.tr
-  return { seed = stage.config.seed, step = tr.step_count + (steps or 0),
-    tokens_seen = tr.tokens_seen, state = rollout.read_only(tr.state), tokenizer = tr.tokenizer }
-end
-
--- Calls f, which samples, with the weights that this step's rollout is sampled with.
-local function with_its_weights(stage, batch, f)
-  if not stage.older then return f() end
-  local record
-  record, batch.is_older = stage.older:during(stage.step + 1, stage.step, f)
-  return record
-end
-
-local function copy_of(value)
-  if type(value) ~= "table" then return value end
-  local copy = {}
-  for k, v in pairs(value) do copy[k] = copy_of(v) end
-  return copy
-end
-
--- Workers begin with the rollouts of the following steps, which are to be sampled with weights that
--- are there already; they do it while this step's is learned from.  The options are copies, because
--- a hook or a session may change those of the run before that step.  A mistake in a prompt ends the
--- run in its own step.
-local function begin_ahead(stage)
-  local workers, older, config = stage.tr.workers, stage.older, stage.config
-  if not (workers and older) then return end
-  local n, this = config.sampling.group_size, stage.step + 1
-  local first = this + 1 + #workers.ahead
-  for step = first, math.min(this + older.k, stage.steps) do
-    if not workers:can_begin_ahead(step > first) then return end
-    local ok, prompts = pcall(stage.source.look_ahead, stage.source, step - this,
-      config.train.prompts_per_step)
-    if not ok then return end
-    local options, ids = rollout.options(config, prompts, n, context(stage, step - this), "sample",
-      copy_of(config.sampling))
-    options.prompts = ids
-    local begun = older:during(step, stage.step, function() return workers:begin_ahead(options) end)
-    if not begun then return end
-  end
+  return { seed = stage.config.seed, step = tr.step_count, tokens_seen = tr.tokens_seen,
+    state = rollout.read_only(tr.state), tokenizer = tr.tokenizer }
 end
 
 -- Takes the next prompts and samples a group of completions for each.
@@ -64,12 +26,9 @@ function sampling.sample(stage)
   local batch = { prompts = prompts, step = stage.tr.step_count }
   stage.work = { batch = batch }
   local options, ids = rollout.options(config, prompts, n, context(stage), "sample")
-  batch.record = with_its_weights(stage, batch, function()
-    return rollout.sample(stage.tr, prompts, options, ids)
-  end)
+  batch.record = rollout.sample(stage.tr, prompts, options, ids)
   batch.completions = rollout.all(batch.record, prompts, n, context(stage))
   stage.tr:check_interrupt()
-  begin_ahead(stage)
   return batch
 end
 

@@ -7,7 +7,6 @@ local eval_names = require "grpo.train.eval_names"
 local loading = require "grpo.models.loading"
 local memory_advice = require "grpo.train.memory_advice"
 local nonfinite = require "grpo.train.nonfinite"
-local older_weights = require "grpo.train.older_weights"
 local outcomes = require "grpo.train.outcomes"
 local planned_steps = require "grpo.train.planned_steps"
 local preflight = require "grpo.train.preflight"
@@ -55,9 +54,6 @@ function Stage.new(tr, spec, index)
     per_step = steps.updates(spec.kind, config),
   }, Stage)
   preflight.stage(tr, spec)
-  if stage.method.older_sampler and config.workers.staleness > 0 then
-    stage.older = older_weights.new(tr, config.workers.staleness)
-  end
   -- config.json says how it was trained
   core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil)
   if stage.method.samples and config.reference and stage.method.needs_reference(config) then

@@ -58,7 +58,7 @@ local fields = set_of [[ about best best_step beyond busy counters directory eva
   evaluations events events_held extra in_hook interrupted last_report noted on_option only_follows
   paused recorder restored_from save_now saved_step services settings stage stage_index
   state state_recorded step_limit step_seconds stop_reason tables update_count update_tokens
-  update_tokens_before updates_before view watch workers ]]
+  update_tokens_before updates_before view watch ]]
 
 function Trainer.__newindex(tr, key, value)
   if read_only[key] or methods[key] then
@@ -213,7 +213,6 @@ function methods:restore(dir)
     errors.raise_plain("EARG", "train.steps: the stage has made %d steps, so it cannot end after "
       .. "%d; want more than it has made", stage.step, stage.steps)
   end
-  if stage.older then stage.older:load(stage.step, dir) end
 end
 
 -- Takes the place of the checkpoint in `dir` to measure its weights there.  No step follows, so

@@ -90,8 +90,7 @@ end
 
 -- Fields of a trainer that stay the same object.  Of the others only the type stays, and those in
 -- `comes_and_goes` may be taken away.
-local same_object = { "directory", "noted", "recorder", "services", "tables", "view", "watch",
-  "workers" }
+local same_object = { "directory", "noted", "recorder", "services", "tables", "view", "watch" }
 local comes_and_goes = { busy = true, evaluated = true, in_hook = true, interrupted = true,
   paused = true, save_now = true, stop_reason = true }
 

@@ -12,8 +12,7 @@ local step_log = require "grpo.train.step_log"
 local turns = require "grpo.dialogue.turns"
 local update_schedules = require "grpo.train.update_schedules"
 
-local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true,
-  older_sampler = true }
+local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true }
 
 -- ---- the parts of a step -----------------------------------------------------------------
 
@@ -109,7 +108,7 @@ local function update(stage, batch, chosen)
     and train.kl_in == "loss" and {} or nil
   chosen.loss = limited_loss(train.loss, config.limits.hook, asked)
   chosen.max_new_tokens, chosen.seed = config.sampling.max_new_tokens, config.seed
-  chosen.step, chosen.older_sampler = stage.tr.step_count + 1, batch.is_older
+  chosen.step = stage.tr.step_count + 1
   chosen.before = update_schedules.between(stage, chosen, "train.kl",
     train.kl_in == "loss" and train.kl or 0.0)
   local metrics = stage.engine:update(batch.record, batch.completions,

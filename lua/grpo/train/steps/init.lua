@@ -12,7 +12,6 @@
 --                      schedules
 -- A kind may have:
 --   needs_reference(config)   with `samples`: whether a KL is measured
---   older_sampler      its steps can learn from what older weights have sampled (workers.staleness)
 --   turns              its steps accept completions with injected tokens
 --   masks              a mask token is needed; the tokenizer and the model get one if they lack it
 --   reads_text         a row without data.prompt and data.target is read as row.text
@@ -69,7 +68,7 @@ function steps.engine_options(kind, config)
     micro_batch_tokens = config.train.micro_batch_tokens,
     gradient_blocks = config.train.gradient_blocks,
     gradient_checkpointing = config.model.gradient_checkpointing,
-    reuse_rollout = samples and config.workers.staleness == 0 and config.train.reuse_rollout,
+    reuse_rollout = samples and config.train.reuse_rollout,
     renormalize = config.sampling.renormalize,
     mask_tokens = samples and truncated.mask_tokens(config.sampling) or 0,
   }
