@@ -27,7 +27,7 @@ says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+
 says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
 says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1
-result "nothing there is less than nothing" "$(grep -E ' -[0-9]' out)"
+result "nothing there is less than nothing" "$(none ' -[0-9]' out)"
 for what in 'f32, reused: [0-9.]+ x the floor' 'f32, not shared: [0-9.]+ x the floor' 'bf16 +int8 +2 +([0-9]+|-) ' 'floor bf16 +[0-9.]+ ' 'rows +OpenBLAS +f32 +bf16 +int8'; do
   result "bench shows: $what" "$(grep -qE "^  +$what" out || show out)"
 done
@@ -131,7 +131,7 @@ LUA
 says "check: a reward that ignores what it is given" 1 '^finding: reward constant gives 1 to everything' "$GRPO" check suspicious.lua
 says "check: a reward that prefers degenerate text" 1 '^finding: reward long gives [0-9]+ to degenerate text \((one letter, many times|a number of many digits): ' "$GRPO" check suspicious.lua
 says "check: a reward that fails on empty text" 1 '^finding: reward first fails on empty: .*suspicious\.lua:9: ' "$GRPO" check suspicious.lua
-result "check: no finding about a good reward" "$(grep '^finding: reward right' out)"
+result "check: no finding about a good reward" "$(none '^finding: reward right' out)"
 cat >blind.lua <<'LUA'
 local grpo = require "grpo"
 return grpo.experiment {

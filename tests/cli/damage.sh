@@ -34,7 +34,7 @@ refused "chat" 3 "${says[@]}" -- chat spoilt/tiny-001
 refused "repl" 3 "${says[@]}" -- repl spoilt/tiny-001
 refused "repl with a checkpoint" 3 "${says[@]}" -- repl spoilt/tiny-001/checkpoints/step-000002
 refused "export" 3 "${says[@]}" -- export spoilt/tiny-001 exported
-result "which writes nothing" "$(ls -d exported .tmp-exported 2>/dev/null)"
+result "which writes nothing" "$(absent . exported .tmp-exported)"
 refused "eval" 3 "$file: it is damaged" -- eval spoilt/tiny-001
 refused "a run that begins with them" 3 "$file: it is damaged" -- run tiny.lua model.path=spoilt/tiny-001
 printf '%s\n' 'local f = grpo.tokenizer.load' 'print(#f("spoilt/tiny-001/checkpoints/step-000002"), pcall(grpo.model.load, "spoilt/tiny-001"))' | "$GRPO" repl >out 2>err

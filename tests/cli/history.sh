@@ -77,7 +77,7 @@ result "--completions bounds them" "$(grep -q '8 of 48 completions' small.html |
 # what a model may write, in place of a completion
 cp -r $run hostile && unsummed hostile && sed -i '1s/"text": "[^"]*"/"text": "<\/script><script>alert(1)<\/script><!-- \\u202e"/' hostile/completions.jsonl
 "$GRPO" report hostile >/dev/null
-result "a completion cannot leave its place" "$(grep -oF 'alert(1)</script>' hostile/report.html)"
+result "a completion cannot leave its place" "$(none 'alert\(1\)</script>' hostile/report.html | cut -c1-200)"
 
 cp -r $run cut && uncounted cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/metrics.jsonl && rm cut/eval.jsonl cut/run.log
 "$GRPO" report cut >out 2>err

@@ -42,7 +42,7 @@ for file in bin/grpo lib/lua/5.4/grpo.so share/grpo/lua/grpo/meta/grpo.lua share
   [ -s "stage/usr/$file" ] || missing+="$file "
 done
 result "program, module, annotations, examples, pages and completions are there" "$missing"
-result "nothing is outside the prefix" "$(find stage -type f -not -path 'stage/usr/*')"
+result "nothing is outside the prefix" "$([ -d stage/usr ] || echo nothing; find stage -type f -not -path 'stage/usr/*')"
 result "no installed text names the staging directory or the source tree" \
   "$(grep -rlIF -e "$work" -e "$root/" stage)"
 debug() { readelf -S --wide "$@" 2>/dev/null | grep -c '\.debug_info'; }
@@ -110,5 +110,5 @@ else
 fi
 cd .. || exit 1
 run_make uninstall PREFIX="$prefix" >out 2>&1
-result "uninstalling leaves nothing" "$(find "$prefix" 2>/dev/null)"
+result "uninstalling leaves nothing" "$(absent "$(dirname "$prefix")" "$prefix")"
 finish

@@ -97,7 +97,7 @@ result "a sample's line gives the step that replay wants" "$(grep -qF '  step 3,
 says "replay: which steps there are" 2 'steps 3 to 14; step 1 of stage 2 is step 3' "$GRPO" replay good-001 1
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
 says "generate takes a run's name" 0 . "$GRPO" generate good-001 '1+1='
-result "and has nothing to note of a run without tools" "$(grep note: out)"
+result "and has nothing to note of a run without tools" "$(none note: out)"
 says "eval takes a run's name" 0 '^eval/accuracy' "$GRPO" eval good-001 --rows 4
 says "a model that is not there, and a run of nearly that name" 3 "did you mean 'runs/good-001'" "$GRPO" generate god-001 '1+1='
 says "an option without its section" 2 "^grpo: command line: lr: unknown option, did you mean 'train.lr'\?" "$GRPO" check good.lua lr=1
@@ -171,7 +171,7 @@ says "run --seed" 2 "unknown flag --seed; options are written seed=VALUE; see" "
 says "run --config" 2 "unknown flag --config; a file of settings is given in place of SCRIPT; see" "$GRPO" run --config x.yaml
 sed 's/prompt = ("%d+%d="):format(a, b)/question = ""/' good.lua >column.lua
 says "a column of another name" any "^finding: data.train: data.prompt fails on 90 rows" "$GRPO" check column.lua
-result "is no matter of slow rewards" "$(grep 'because they are slow' out)"
+result "is no matter of slow rewards" "$(none 'because they are slow' out)"
 mkdir here && cd here || exit 1
 says "init here" 0 '^next: grpo check experiment\.lua && grpo run experiment\.lua$' "$GRPO" init
 cd ..

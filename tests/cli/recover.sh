@@ -97,7 +97,7 @@ result "a resume leaves alone what the program did not make" \
   "$(for name in "${mine[@]}"; do [ "$(cat "$run/$name" 2>&1)" = mine ] || echo "$name is gone"; done; cat err)"
 for name in "${mine[@]}"; do rm -rf "${run:?}/$(sed -E 's,^(checkpoints/[^/]*)/.*,\1,' <<<"$name")"; done
 result "it removes what a killed process was writing" "$([ "$(cat count)" -ge 8 ] || show count; find $run -name '.*.tmp' -o -name '.tmp-*' -o -name 'reload-*')"
-result "and what one has left beside the run" "$(ls -d own/.new-* 2>/dev/null)"
+result "and what one has left beside the run" "$([ -d own ] || echo no own; compgen -G 'own/.new-*')"
 result "and ends with the same bytes" "$(different whole/exp-001 $run)"
 
 # ---- long logs ------------------------------------------------------------------------------------------------------------------

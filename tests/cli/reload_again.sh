@@ -73,7 +73,7 @@ go gone AT2="rm project/exp.lua; $(write reward.lua "$seven")" AT4='cp original/
 said gone "a script that is not there is waited for" "$old project/exp.lua: no such file.*" 'reloaded at step 4: project/reward.lua'
 go back AT2="$(write reward.lua "$helped")" AT3='cp original/reward.lua project' AT5="$(write helper.lua 'return {')"
 said back "what was changed back is no event, and nothing more is looked for" "$old .*" 'as it was, nothing to reload: project/reward.lua'
-result "and none is recorded" "$(cat back/exp-001/events.jsonl 2>/dev/null)"
+result "and none is recorded" "$(absent back/exp-001 back/exp-001/events.jsonl)"
 
 # ---- as it was -----------------------------------------------------------------------------------------------------------
 sed -i '1i function score() return 1 end; first = 1' original/exp.lua

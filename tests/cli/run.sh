@@ -33,7 +33,7 @@ result "evaluations before, between and after" "$([ "$(wc -l <$run/eval.jsonl)" 
 result "the ratio is exactly 1 where sampling and training meet" \
   "$(grep '"kind": "grpo"' $run/metrics.jsonl | grep -v '"ratio_max_deviation": 0,')"
 result "only checkpoint.keep checkpoints are kept" "$([ "$(ls $run/checkpoints | wc -l)" = 2 ] || ls $run/checkpoints)"
-result "a checkpoint names no path" "$(grep -lF "$work" $run/latest/*)"
+result "a checkpoint names no path" "$(there $run/latest/config.json; grep -lF "$work" $run/latest/*)"
 
 # ---- the same bits ----------------------------------------------------------------------------------------------------------
 same() { # NAME DIRECTORY : the run there has the metrics, completions and checkpoints of the first

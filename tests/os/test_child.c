@@ -56,16 +56,16 @@ TEST(a_signal_ends_it_and_it_has_a_group_of_its_own) {
 TEST(what_cannot_be_executed_or_written_is_said) {
   Child c;
   char log[512];
-  char *argv[] = {"/nonexistent/program", NULL};
+  char *argv[] = {"/dev/null/program", NULL};
   snprintf(log, sizeof log, "%s", place("log3"));
   CHECK(child_start(&c, argv, log, NULL) == GRPO_OK);
   CHECK(wait_for(&c) == 127);
   Buf text = {0};
   CHECK(file_read(log, 0, &text) == GRPO_OK);
-  CHECK(text.len > 20 && memcmp(text.data, "/nonexistent/program: ", 22) == 0);
+  CHECK(text.len > 20 && memcmp(text.data, "/dev/null/program: ", 19) == 0);
   buf_free(&text);
-  CHECK(child_start(&c, argv, "/nonexistent/log", NULL) == GRPO_EIO);
-  CHECK(child_start(&c, argv, log, "/nonexistent/lock") == GRPO_EIO);
+  CHECK(child_start(&c, argv, "/dev/null/log", NULL) == GRPO_EIO);
+  CHECK(child_start(&c, argv, log, "/dev/null/lock") == GRPO_EIO);
 }
 
 TEST(it_holds_the_lock_until_it_ends) {

@@ -18,4 +18,19 @@ result() {
 # show FILE... : what a failed check shows.  It is never empty, because an empty problem is a pass.
 show() { cat "$@" 2>&1 | grep . || echo "the check failed; nothing is in $*"; }
 
+# there FILE... : names each file that is missing or empty, in which nothing can be found
+there() { local file; for file; do [ -s "$file" ] || echo "$file is missing or empty"; done; }
+
+# none PATTERN FILE... : the lines that match, which is a problem; a file without any text is one too
+none() { local pattern=$1; shift; there "$@"; grep -hE -e "$pattern" "$@" 2>/dev/null; }
+
+# every PATTERN FILE... : the lines that do not match, which is a problem; as is a file without text
+every() { local pattern=$1; shift; there "$@"; grep -hvE -e "$pattern" "$@" 2>/dev/null; }
+
+# absent DIR PATH... : the paths that are there, which is a problem; a DIR that is missing is one too
+absent() {
+  local path; [ -d "$1" ] || echo "$1 is missing"; shift
+  for path; do [ ! -e "$path" ] || echo "$path"; done
+}
+
 finish() { echo "1..$number"; exit $bad; }
