@@ -2,6 +2,15 @@
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
 
+# ---- extensions: ext/NAME, each with its C, lua/, tests/ and a README.  EXT= builds the core alone, EXT="gguf hub" what is named.
+EXT ?= $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md))
+UNKNOWN_EXT := $(filter-out $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md)),$(EXT))
+ifneq ($(UNKNOWN_EXT),)
+$(error there is no extension '$(firstword $(UNKNOWN_EXT))'; take names of ext/)
+endif
+# ext/NAME/libraries: a line for each library that the extension can load, "NAME=PACKAGE DEBIAN"
+EXT_LIBRARIES := $(foreach e,$(EXT),$(if $(wildcard ext/$(e)/libraries),$(shell cat ext/$(e)/libraries)))
+
 # ---- what to build: MODE=release|debug|asan|tsan|cov, each in its own tree --
 MODE   ?= release
 BUILD  ?= build/$(MODE)
@@ -46,7 +55,7 @@ PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTI
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
 # Libraries that src/os/library.c loads when they are asked for: NAME=PACKAGE gives -DGRPO_HAVE_NAME where the package's
 # header is, which is all that is needed here.
-LOADED     := CURL=libcurl YAML=yaml-0.1 ZLIB=zlib ZSTD=libzstd
+LOADED     := CURL=libcurl ZLIB=zlib ZSTD=libzstd $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),$(w)))
 loaded      = p=$(1); $(PKG_CONFIG) --exists $${p\#*=} && echo -DGRPO_HAVE_$${p%%=*} && $(PKG_CONFIG) --cflags $${p\#*=};
 LOADED_HAVE = $(eval LOADED_HAVE := $$(shell $$(foreach l,$$(LOADED),$$(call loaded,$$(l)))))$(LOADED_HAVE)
 HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(LOADED_HAVE)
@@ -90,12 +99,6 @@ upto_base := $(upto_formats)# whose tests read their vectors with JSON
 upto    = $(upto_$(1))
 libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
 
-# ---- extensions: ext/NAME, each with its C, lua/, tests/ and a README.  EXT= builds the core alone, EXT="gguf hub" what is named.
-EXT ?= $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md))
-UNKNOWN_EXT := $(filter-out $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md)),$(EXT))
-ifneq ($(UNKNOWN_EXT),)
-$(error there is no extension '$(firstword $(UNKNOWN_EXT))'; take names of ext/)
-endif
 EXT_OBJS := $(foreach e,$(EXT),$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard ext/$(e)/*.c)))
 # a file that changes when the list does: what is linked and embedded depends on it
 $(BUILD)/extensions: need
@@ -191,7 +194,7 @@ DOC_INDEX := $(BUILD)/gen/docs.index
 $(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)tools/doc-index src/rl/metrics.def $(DOC_PAGES) > $@.tmp && mv $@.tmp $@
-EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json configs/*/*.yaml) $(DOC_INDEX)
+EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json $(patsubst %,ext/%/configs/*/*,$(EXT))) $(DOC_INDEX)
 $(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.tmp && mv $@.tmp $@
@@ -397,7 +400,8 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev libcurl4-openssl-dev libyaml-dev zlib1g-dev libzstd-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4
+	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev libcurl4-openssl-dev zlib1g-dev libzstd-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
+	  $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),,$(w)))
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
 .PHONY: bench-kernels

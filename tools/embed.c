@@ -25,8 +25,8 @@ static int put_file(const char *path, int index) {
 static const char *name_of(const char *path) {
   const char *made = strstr(path, "/gen/");
   if (made) return made + 1;
-  const char *lua = strncmp(path, "ext/", 4) == 0 ? strstr(path, "/lua/") : NULL;
-  if (lua) return lua + 1;
+  const char *slash = strncmp(path, "ext/", 4) == 0 ? strchr(path + 4, '/') : NULL;
+  if (slash) return slash + 1;
   return strncmp(path, "bench/", 6) == 0 ? path + 6 : path;
 }
 

@@ -11,7 +11,7 @@
  *
  * Every file of bindings has one skeleton: functions `l_xxx`, which Lua calls; functions
  * `protected_xxx`, which C runs in a protected call; tables of luaL_Reg; and at the end
- * CORE_PART(NAME), which core.c lists.
+ * CORE_PART(NAME), which core.c lists, or in an extension EXTENSION_PART(NAME).
  */
 #ifndef GRPO_SCRIPT_BINDING_H
 #define GRPO_SCRIPT_BINDING_H
@@ -30,10 +30,9 @@
 #include "script/errors.h"
 #include "script/limits.h"
 #include "script/objects.h"
+#include "script/parts.h"
 #include "script/resources.h"
 #include "script/script.h"
-
-typedef void CorePart(lua_State *L);
 
 /* Rows of luaL_Reg: FN(append) is {"append", l_append}, META(gc) is {"__gc", l_gc}. */
 #define FN(name)                                                                                   \

@@ -25,5 +25,6 @@ int open_core(lua_State *L) {
       hub_open,      parquet_file_open, http_open,       ranks_open,   web_open};
   lua_createtable(L, 0, 128);
   for (size_t i = 0; i < sizeof open / sizeof *open; i++) open[i](L);
+  for (const ExtensionPart *part = part_first(); part; part = part->next) part->open(L);
   return 1;
 }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/yaml.h"
 #include "script/binding.h"
 #include "script/key_order.h"
 #include "script/lua_json.h"
@@ -158,6 +157,10 @@ void push_json_text(lua_State *L, const char *text, size_t len, const char *what
   push_text_value(L, json_parse_zeros, text, len, what, 0);
 }
 
+void push_json_rows(lua_State *L, const char *text, size_t len, const char *what) {
+  push_text_value(L, json_parse_rows, text, len, what, 0);
+}
+
 static int decode(lua_State *L, Parse parse, int makers) {
   size_t n;
   const char *s = check_string(L, 1, &n);
@@ -171,18 +174,6 @@ static int l_decode(lua_State *L) { return decode(L, json_parse_zeros, 0); }
 
 /* core.json_decode_row(text, what): of data; json_parse_rows() says what may stand there */
 static int l_decode_row(lua_State *L) { return decode(L, json_parse_rows, 0); }
-
-/* core.yaml_decode(text, what) -> value, the same as JSON text */
-static int l_yaml_decode(lua_State *L) {
-  size_t n;
-  const char *s = check_string(L, 1, &n), *what = check_string(L, 2, NULL);
-  charge_work(L, n / 8);
-  Buf *json = push_buf(L);
-  want_ok(L, yaml_to_json(s, n, what, json));
-  push_text_value(L, json_parse_rows, json->data, json->len, what, 0);
-  buf_free(json); /* at once */
-  return 1;
-}
 
 /* core.json_ordered(text, what, makers) */
 static int l_ordered(lua_State *L) {
@@ -381,7 +372,6 @@ CORE_PART(json) {
   static const luaL_Reg functions[] = {{"json_decode", l_decode},
                                        {"json_decode_row", l_decode_row},
                                        {"json_ordered", l_ordered},
-                                       {"yaml_decode", l_yaml_decode},
                                        {"json_encode", l_encode},
                                        {"json_object", l_object},
                                        {NULL, NULL}};

@@ -19,7 +19,6 @@
 #include "base/version.h"
 #include "base/visible.h"
 #include "formats/decompress.h"
-#include "formats/yaml.h"
 #include "kern/blas.h"
 #include "kern/dispatch.h"
 #include "kern/kern.h"
@@ -46,8 +45,6 @@ static void libc_version(char *out, size_t size) {
 #endif
 }
 
-static const char *yaml(void) { return yaml_available() ? "libyaml" : "none"; }
-
 static const char *codec(Codec c) { return codec_library(c) ? codec_library(c) : "none"; }
 
 static int l_version(lua_State *L) {
@@ -63,7 +60,6 @@ static int l_version(lua_State *L) {
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
-  set_string(L, "yaml", yaml());
   set_string(L, "gzip", codec(CODEC_GZIP));
   set_string(L, "zstd", codec(CODEC_ZSTD));
   set_string(L, "libc", libc);
@@ -123,7 +119,6 @@ static int l_doctor(lua_State *L) {
   regex_library(text, sizeof text);
   add_text(L, "PCRE2", text);
   add_text(L, "line editing", editline());
-  add_text(L, "YAML", yaml());
   add_text(L, "gzip", codec(CODEC_GZIP));
   add_text(L, "zstd", codec(CODEC_ZSTD));
   add_cpu(L);

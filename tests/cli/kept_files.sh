@@ -18,10 +18,9 @@ rates() { grep -oE '"learning_rate": [0-9.e-]+' "runs/$1/metrics.jsonl" | cut -d
 # ---- extends -------------------------------------------------------------------------------------
 mkdir -p conf
 tail='train = { steps = 8, prompts_per_step = 2 }, checkpoint = { every = 2, keep = 9 }'
-for name in base.yaml base.json conf/base.yml ../up.yaml "$work/whole.json"; do
+for name in base.json conf/base.json ../up.json "$work/whole.json"; do
   file=$name
-  text='train: {lr: 0.01}'; edited='train: {lr: 0.1}'
-  [[ $file == *.json ]] && { text='{"train": {"lr": 0.01}}'; edited='{"train": {"lr": 0.1}}'; }
+  text='{"train": {"lr": 0.01}}'; edited='{"train": {"lr": 0.1}}'
   experiment e.lua "extends = \"$file\", $tail"
   rm -rf runs; echo "$text" >"$file"
   whole e.lua ref; begun e.lua kill; begun e.lua gone
@@ -35,47 +34,47 @@ for name in base.yaml base.json conf/base.yml ../up.yaml "$work/whole.json"; do
   rm "$file"; resumed gone
   result "extends $name: without the file on disk the copy is there" "$([ "$status $(rates gone)" = '0 0.01 ' ] || show err)"
 done
-echo 'train: {lr: 0.01}' >base.yaml; experiment e.lua "extends = \"base.yaml\", $tail"
+echo '{"train": {"lr": 0.01}}' >base.json; experiment e.lua "extends = \"base.json\", $tail"
 rm -rf runs; begun e.lua kill; cp -a runs/kill runs/old; whole e.lua ref
-sed 's/0.01/0.1/' base.yaml >two && mv two base.yaml
+sed 's/0.01/0.1/' base.json >two && mv two base.json
 "$GRPO" run e.lua --resume=runs/kill --force --quiet --threads 1 </dev/null >out 2>err
 result "--force takes the file as it is now" "$([ "$(rates kill)" = '0.01 0.1 ' ] || { rates kill; show err; })"
-result "and says which file has changed" "$([ "$(grep -c '^grpo: note: base.yaml has changed since, and the run continues with what is on disk, because of --force$' err)" = 1 ] &&
-  grep -q '"files": \["base.yaml"\]' runs/kill/events.jsonl || show err runs/kill/events.jsonl)"
+result "and says which file has changed" "$([ "$(grep -c '^grpo: note: base.json has changed since, and the run continues with what is on disk, because of --force$' err)" = 1 ] &&
+  grep -q '"files": \["base.json"\]' runs/kill/events.jsonl || show err runs/kill/events.jsonl)"
 "$GRPO" diff ref kill >out 2>err
-result "and diff says so" "$(grep -q 'changed at step 4: reload source/reload-001' out && grep -q 'source reload-001/files/base.yaml: only in kill' out || show out err)"
+result "and diff says so" "$(grep -q 'changed at step 4: reload source/reload-001' out && grep -q 'source reload-001/files/base.json: only in kill' out || show out err)"
 whole e.lua edited; "$GRPO" diff ref edited >out 2>err
-result "diff names the file that differs" "$(grep -qx 'source files/base.yaml: differs' out || show out err)"
+result "diff names the file that differs" "$(grep -qx 'source files/base.json: differs' out || show out err)"
 rm -r runs/old/source/files && unsummed runs/old
 resumed old
 result "a run of an older version, without a copy, says that it gets one" \
-  "$([ $status = 0 ] && grep -q 'base.yaml was not saved with the run, so it is taken, and saved, as it is now' err && cmp -s base.yaml runs/old/source/files/base.yaml || show err)"
-begun e.lua other; echo 'train: {lr: 0.5}' >second.yaml
-resumed other extends=second.yaml --steps 6
-echo 'train: {lr: 0.7}' >second.yaml; resumed other
+  "$([ $status = 0 ] && grep -q 'base.json was not saved with the run, so it is taken, and saved, as it is now' err && cmp -s base.json runs/old/source/files/base.json || show err)"
+begun e.lua other; echo '{"train": {"lr": 0.5}}' >second.json
+resumed other extends=second.json --steps 6
+echo '{"train": {"lr": 0.7}}' >second.json; resumed other
 result "a file that a resume named is kept from then on" "$([ "$status $(rates other)" = '0 0.1 0.5 ' ] || { rates other; show err; })"
 
 # ---- a file of settings, with what it reads ---------------------------------------------------------
-cat >settings.yaml <<'YAML'
-extends: base.yaml
-model:
-  config: shape.json
-  tokenizer: {kind: chars, path: letters.txt}
-data: {train: {path: rows.jsonl}, max_prompt_tokens: 8}
-sampling: {group_size: 4, max_new_tokens: 6}
-rewards: {gsm8k.correct: 1.0}
-train: {steps: 8, prompts_per_step: 2}
-checkpoint: {every: 2}
-YAML
+cat >settings.json <<'JSON'
+{
+  "extends": "base.json",
+  "model": { "config": "shape.json", "tokenizer": { "kind": "chars", "path": "letters.txt" } },
+  "data": { "train": { "path": "rows.jsonl" }, "max_prompt_tokens": 8 },
+  "sampling": { "group_size": 4, "max_new_tokens": 6 },
+  "rewards": { "gsm8k.correct": 1.0 },
+  "train": { "steps": 8, "prompts_per_step": 2 },
+  "checkpoint": { "every": 2 }
+}
+JSON
 echo '{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64}' >shape.json
 printf '{"prompt": "1+2=", "answer": "3"}\n{"prompt": "2+2=", "answer": "4"}\n' >rows.jsonl; printf '0123456789+=' >letters.txt
-echo 'train: {lr: 0.01}' >base.yaml
-rm -rf runs; whole settings.yaml ref; begun settings.yaml kill
-echo 'train: {lr: 0.1}' >base.yaml; sed -i 's/max_new_tokens: 6/max_new_tokens: 7/' settings.yaml; resumed kill
+echo '{"train": {"lr": 0.01}}' >base.json
+rm -rf runs; whole settings.json ref; begun settings.json kill
+echo '{"train": {"lr": 0.1}}' >base.json; sed -i 's/"max_new_tokens": 6/"max_new_tokens": 7/' settings.json; resumed kill
 result "a file of settings and the file that it extends: edits change nothing, and are said" \
-  "$([ $status = 0 ] && grep -q 'settings.yaml and base.yaml have changed since, but the run continues with the copies' err || show err; different runs/ref runs/kill)"
+  "$([ $status = 0 ] && grep -q 'settings.json and base.json have changed since, but the run continues with the copies' err || show err; different runs/ref runs/kill)"
 for name in letters.txt shape.json rows.jsonl; do
-  begun settings.yaml "$name"; cp $name whole; echo >>$name; resumed "$name"; mv whole $name
+  begun settings.json "$name"; cp $name whole; echo >>$name; resumed "$name"; mv whole $name
   result "$name, which a file of settings names, is an input" \
     "$([ $status = 2 ] && grep -q "$name has changed; --force" err || show err)"
 done
@@ -139,18 +138,18 @@ rm -rf runs; begun w.lua kill
 result "files that are written, and those of the system, are no inputs" "$(grep -E 'mine|urandom|proc' runs/kill/inputs.json; cat err)"
 
 # ---- a file changes while the run trains ------------------------------------------------------------
-echo "return $answer" >lib.lua; echo 'train: {lr: 0.01}' >base.yaml
-experiment hot.lua "extends = \"base.yaml\", $tail, hooks = { on_step = function(_, tr)
+echo "return $answer" >lib.lua; echo '{"train": {"lr": 0.01}}' >base.json
+experiment hot.lua "extends = \"base.json\", $tail, hooks = { on_step = function(_, tr)
   if tr.step_count == 3 and os.getenv 'EDIT' then os.execute(os.getenv 'EDIT') end
   if tr.step_count == tonumber(os.getenv 'KILL' or 0) then os.execute 'kill -9 \$PPID' end end }" \
   '{ name = "correct", fn = dofile "lib.lua" }'
-edit="echo 'train: {lr: 0.1}' >base.yaml; echo 'return function() return 7 end' >lib.lua"
+edit="echo '{\"train\": {\"lr\": 0.1}}' >base.json; echo 'return function() return 7 end' >lib.lua"
 rm -rf runs; EDIT=$edit whole hot.lua hot
 result "an extends file and a dofile file are loaded again while the run trains" \
-  "$([ "$(rates hot)" = '0.01 0.1 ' ] && grep -q 'reloaded at step 3: base.yaml, lib.lua' runs/hot/run.log && grep -q 'return 7' runs/hot/source/reload-001/files/lib.lua || { cat runs/hot/run.log; rates hot; })"
-echo "return $answer" >lib.lua; echo 'train: {lr: 0.01}' >base.yaml
+  "$([ "$(rates hot)" = '0.01 0.1 ' ] && grep -q 'reloaded at step 3: base.json, lib.lua' runs/hot/run.log && grep -q 'return 7' runs/hot/source/reload-001/files/lib.lua || { cat runs/hot/run.log; rates hot; })"
+echo "return $answer" >lib.lua; echo '{"train": {"lr": 0.01}}' >base.json
 { EDIT=$edit KILL=7 "$GRPO" run hot.lua --quiet --threads 1 --as hotkill </dev/null; } >/dev/null 2>&1
-rm lib.lua base.yaml; resumed hotkill
+rm lib.lua base.json; resumed hotkill
 result "a resume repeats that with the copies" "$([ $status = 0 ] || show err; different runs/hot runs/hotkill)"
 
 # ---- replay says what has changed -------------------------------------------------------------------

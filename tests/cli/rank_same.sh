@@ -27,8 +27,8 @@ echo 'return function(text) return #text / 6 end' >judge.lua
 experiment module.lua 'train = { steps = 3, prompts_per_step = 2, lr = 1e-2 }' '(require "judge")'
 experiment stages.lua 'stages = { { kind = "grpo", train = { steps = 1, lr = tonumber(os.getenv("LR") or 1e-2) } }, { kind = "grpo", train = { steps = 1 } } }'
 experiment generated.lua 'train = { steps = 2 }' '' 'train = grpo.data.list { { prompt = os.getenv("PROMPT") or "1+1=" } }'
-sed 's/train = {/extends = "base.yaml", train = {/' exp.lua >extended.lua
-echo 'seed: 3' >base.yaml
+sed 's/train = {/extends = "base.json", train = {/' exp.lua >extended.lua
+echo '{"seed": 3}' >base.json
 echo 'return function(text) return #text / 6 end' >lib.lua
 experiment dofile.lua 'train = { steps = 3 }' '(dofile "lib.lua")'
 experiment loadfile.lua 'train = { steps = 3 }' '(loadfile("./lib.lua")())'
@@ -37,7 +37,7 @@ experiment open.lua 'train = { steps = 3 }' '(load(io.open("lib.lua"):read("a"))
 "$GRPO" run exp.lua --quiet --dir one --as model --threads 1 >/dev/null 2>err || show err
 sed "s|    config = .*|    path = \"one/model\",|; /^      num_attention_heads/d; s/^    tokenizer = .*//" exp.lua >path.lua
 # elsewhere FILE COMMAND : a copy of this directory in which a command has changed a file
-elsewhere() { rm -rf other; mkdir other; cp -r ./*.lua ./*.yaml ./*.jsonl one other; (cd other && eval "$1"); }
+elsewhere() { rm -rf other; mkdir other; cp -r ./*.lua ./*.json ./*.jsonl one other; (cd other && eval "$1"); }
 cp "$(readlink -f "$GRPO")" stripped && strip stripped 2>/dev/null && printf x >>stripped
 ln -s "$(dirname "$(readlink -f "$GRPO")")"/libgrpo-*.so .
 
@@ -71,8 +71,8 @@ for kind in openmpi mpich; do
   refused "a script of another text" "exp.lua is [0-9]+ bytes with CRC-32C [0-9a-f]{8} there and [0-9]+ bytes with" "${go[@]}" - --chdir=other "${go[@]}"
   elsewhere 'echo "-- other" >>judge.lua'
   refused "a module of another text" "[./]*judge.lua is [0-9]+ bytes" "${go[@]/exp.lua/module.lua}" - --chdir=other "${go[@]/exp.lua/module.lua}"
-  elsewhere 'echo "seed: 4" >base.yaml'
-  refused "another extends file" "(base.yaml is [0-9]+ bytes|seed is 4 there and 3)" "${go[@]/exp.lua/extended.lua}" - --chdir=other "${go[@]/exp.lua/extended.lua}"
+  elsewhere 'echo "{\"seed\": 4}" >base.json'
+  refused "another extends file" "(base.json is [0-9]+ bytes|seed is 4 there and 3)" "${go[@]/exp.lua/extended.lua}" - --chdir=other "${go[@]/exp.lua/extended.lua}"
   elsewhere 'echo "-- other" >>lib.lua'
   for one in dofile loadfile open; do
     refused "a file of another text that the script reads with $one" "(\./)?lib.lua is 52 bytes with .* there and 43 bytes with .* on rank 0, $same" \

@@ -99,12 +99,6 @@ result "form first, then answers" "$(
 recipe demo demo --arg supervised=4 --arg steps=2
 result "the demo teaches, then rewards" "$([ "$(grep -o '"kind": "[a-z]*"' demo/demo-001/metrics.jsonl | sort | uniq -c | tr -s ' \n' ' ')" = ' 2 "kind": "grpo" 4 "kind": "sft" ' ] ||
   show demo/demo-001/metrics.jsonl)"
-if "$GRPO" --version | grep -q 'YAML: libyaml'; then
-  (cd "$root" && "$GRPO" run experiments/recipes/demo.yaml --quiet --dir "$work/yaml" stages.1.train.steps=4 stages.2.train.steps=2) </dev/null >out 2>err
-  result "the demo as a file of settings: the same bits" "$({ cmp demo/demo-001/latest/model.safetensors yaml/demo-001/latest/model.safetensors 2>&1; } || show err)"
-else
-  result "the demo as a file of settings # SKIP no libyaml"
-fi
 recipe "demo of a model" demo --arg model=demo/demo-001 --arg supervised=0 --arg steps=1
 
 # Every letter is a token of the small model, so that its prompts are longer than the experiment's bound.

@@ -45,7 +45,7 @@ evil=$'x\e]0;pwn\a\r\e[31m\xc2\x9b2J\n\u202eb'
 mkdir -p odd; cp -r wide/exp-001 "odd/$evil"; unsummed "odd/$evil"; cp exp.lua "odd/$evil.lua"
 echo "2026-01-01T00:00:00Z note: $evil" | tr '\n' ' ' >>"odd/$evil/run.log"; printf '%s\n' "$evil" >>"odd/$evil/output.log"
 sed -i "s/\"name\": \"[^\"]*\"/\"name\": \"a\\\\u001b]0;pwn\\\\u0007\"/" "odd/$evil/config.json"
-echo "return { a = 'b\e]0;pwn\a' }" >odd/evil.lua; echo "x: ["$'\e]0;pwn\a' >odd/evil.yaml
+echo "return { a = 'b\e]0;pwn\a' }" >odd/evil.lua; echo "x: ["$'\e]0;pwn\a' >odd/evil.json
 # quiet WORDS... : what the terminal gets holds no sequence but colours and those of the live line
 quiet() {
   timeout 60 ./terminal -w 130 -l bytes "$GRPO" "$@" >shown 2>&1
@@ -54,7 +54,7 @@ quiet() {
   LC_ALL=C grep -qF "$escape[31m"$'\xc2' bytes && cat -v bytes
 }
 for words in "runs --dir odd" "diff odd/* odd/*" "diff wide/exp-001 odd/*" "report odd/*/" "logs odd/*/" "eval odd/*/" "replay odd/*/" "stop odd/*/" "attach odd/*/" \
-  "run odd/x*.lua --quiet" "run odd/evil.lua" "check odd/evil.lua" "check odd/evil.yaml" "chat odd/*/run.json" "generate odd/*/latest 1+1=" "export odd/*/ out.gguf" \
+  "run odd/x*.lua --quiet" "run odd/evil.lua" "check odd/evil.lua" "check odd/evil.json" "chat odd/*/run.json" "generate odd/*/latest 1+1=" "export odd/*/ out.gguf" \
   "test odd/x*.lua" "sweep odd/x*.lua train.lr=1e-3 --dir odd" "run --resume=odd/*/" "run $evil.lua" "$evil" "help $evil" "run exp.lua $evil=1" "pull $evil" "doctor"; do
   # shellcheck disable=SC2046,SC2086  # patterns become the words
   case $words in

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
-# A run as a file of settings, in JSON and YAML: stages, data, rewards by name, schedules as text; and what is said of faults
+# A run as a file of settings: stages, data, rewards by name, schedules as text; and what is said of faults
 # in such files.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
-
-yes=''
-"$GRPO" --version | grep -q 'YAML: libyaml' && yes=yes
 
 for a in 0 1 2 3 4 5 6 7 8 9; do
   for b in 0 1 2 3 4 5 6 7 8 9; do echo "{\"a\": $a, \"b\": $b, \"solution\": \"$((a + b))\"}"; done
@@ -100,47 +97,6 @@ check "its run stops" "$GRPO" run rate.json --quiet --dir stopped-rate --steps 7
 check "and continues" "$GRPO" run --resume=stopped-rate/rate-001 --quiet
 result "to the same bits" "$(same_weights settings-rate/rate-001 stopped-rate/rate-001)"
 
-# ---- YAML --------------------------------------------------------------------------------------------------------------------
-cat >sums.yaml <<'YAML'
-# the same run
-seed: 3
-model:
-  config: {model_type: llama, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1,
-    num_attention_heads: 2, max_position_embeddings: 64}
-  tokenizer: {kind: chars, text: "0123456789+="}
-data:
-  train: {path: sums.jsonl, columns: {answer: solution}, shuffle: 1, take: 90}
-  eval: {path: sums.jsonl, columns: {answer: solution}, shuffle: 1, skip: 90}
-  prompt: "{a}+{b}="
-  target: "{solution}"
-  max_prompt_tokens: 8
-sampling: {group_size: 4, max_new_tokens: 4}
-rewards:
-  correct: {fn: text.equals, weight: 2.0}
-  mine.digits: linear:from=1,to=0
-  short: {fn: mine.atmost, options: {1: 1, more: 1}, weight: 0.25}
-eval:
-  metric: text.equals
-stages:
-  - kind: sft
-    train: {steps: 6, prompts_per_step: 8, lr: "cosine:peak=3e-3,warmup=2"}
-  - kind: grpo
-    train: {steps: 3, prompts_per_step: 4, lr: 1e-3}
-YAML
-if [ -n "$yes" ]; then
-  check "settings in YAML run" "$GRPO" run sums.yaml --quiet --dir yaml
-  result "YAML: the same bits" "$(same_weights script/sums-001 yaml/sums-001)"
-  check "YAML: stops" "$GRPO" run sums.yaml --quiet --dir yaml2 --steps 4
-  check "YAML: continues" "$GRPO" run --resume=yaml2/sums-001 --quiet
-  result "YAML: the same bits after a resume" "$(same_weights script/sums-001 yaml2/sums-001)"
-  { sed '/^stages/,$d' sums.yaml; echo 'train: {steps: 2, prompts_per_step: 4}'; } >base.yaml
-  echo '{"extends": "base.yaml", "name": "derived"}' >derived.json
-  check "JSON extends YAML" "$GRPO" run derived.json --quiet --dir derived
-else
-  "$GRPO" run sums.yaml >out 2>&1; status=$?
-  result "without libyaml: one line" "$([ $status = 2 ] && [ "$(wc -l <out)" = 1 ] && grep -q libyaml out || show out)"
-fi
-
 # ---- faults ------------------------------------------------------------------------------------------------------------------
 # refused NAME STATUS LINE SED... : the settings with a change; the one line on stderr matches
 refused() {
@@ -179,10 +135,4 @@ refused "a hook" 2 "bad\.json:[0-9]+: hooks\.on_step: got 'x', want a function" 
 refused "a list for an object" 2 'bad\.json:[0-9]+: rewards: want an object' 's/"correct": \{ "fn.*$/"x": 1 }, "rewards": [1], "y": {/'
 echo '[1]' >bad.json; "$GRPO" run bad.json >out 2>err; status=$?
 result "refused: a list for a file" "$([ $status = 2 ] && grep -qx 'grpo: bad.json: want an object of options' err || show err)"
-if [ -n "$yes" ]; then
-  printf 'seed: 1\nseed: 2\n' >bad.yaml; "$GRPO" run bad.yaml >out 2>err; status=$?
-  result "refused: a key twice" "$([ $status = 3 ] && grep -qx "grpo: bad.yaml:2:1: the key 'seed' stands twice in one mapping" err || show err)"
-  sed 's/group_size: 4/group_size: \&g 4/' sums.yaml >bad.yaml; "$GRPO" run bad.yaml >out 2>err; status=$?
-  result "refused: an anchor" "$([ $status = 3 ] && grep -qE '^grpo: bad.yaml:13:[0-9]+: anchors' err || show err)"
-fi
 finish

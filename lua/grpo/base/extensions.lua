@@ -6,6 +6,12 @@
 --     the module grpo.cli.NAME as a command; it stands before another in `grpo help` (nil: last);
 --     also: words for it that lead to it when somebody tries them
 --
+--   text_formats = { { name = "yaml", endings = { "yaml" }, decode = function(text, what) }, ... }
+--     texts that hold one value, as a file of settings does (base/text_formats.lua)
+--   libraries = { { key = "yaml", label = "YAML", name = function() -> "libyaml", brief = true } }
+--     a library, or "none", as `grpo doctor`, a run's env.json (under `key`) and, if it is brief,
+--     `grpo --version` name it
+--
 -- Whoever reads a kind says there what its rows are; the core names no extension.
 
 local core = require "grpo.core"

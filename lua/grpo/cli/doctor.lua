@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 local flags = require "grpo.cli.flags"
 
 local command = {
@@ -11,13 +12,20 @@ local command = {
 
 function command.version_text()
   local v = core.version()
-  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s; "
-    .. "YAML: %s; HTTP: %s\n"):format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2,
-    v.editline, v.yaml, core.http_library()))
+  local others = { "HTTP: " .. core.http_library() }
+  for _, row in ipairs(extensions.rows "libraries") do
+    if row.brief then others[#others + 1] = row.label .. ": " .. row.name() end
+  end
+  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s; %s\n")
+    :format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2, v.editline,
+    table.concat(others, "; ")))
 end
 
 function command.run(o)
   local rows = core.doctor()
+  for _, row in ipairs(extensions.rows "libraries") do
+    if row.key then rows[#rows + 1] = { row.label, row.name() } end
+  end
   rows[#rows + 1] = { "jail for code", require("grpo.jail").problem() or "Linux namespaces" }
   if o.flags.json then
     local t = {}

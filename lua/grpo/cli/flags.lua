@@ -98,7 +98,7 @@ flags.override = { name = "key=value", type = "option", optional = true, repeate
 flags.run = { name = "RUN", type = "run", doc = "the directory of a run, or its name in runs/" }
 
 flags.script = { name = "SCRIPT", type = "script",
-  doc = "a Lua file that ends with: return grpo.experiment { ... }, or the options as a .json or "
-    .. ".yaml file (docs/settings.md)" }
+  doc = "a Lua file that ends with: return grpo.experiment { ... }, or a file of settings "
+    .. "(docs/settings.md)" }
 
 return flags

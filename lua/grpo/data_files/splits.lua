@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local globs = require "grpo.data_files.globs"
 local sorted_pairs = require "grpo.base.sorted"
+local text_formats = require "grpo.base.text_formats"
 
 local splits = {}
 
@@ -81,7 +82,8 @@ local function configs_of(dir)
   local block = head and ("\n" .. head):match("\n(configs:[^\n]*\n.*)")
   if not block then return nil end
   local stop = block:find("\n[^%s%-#]") -- the next key
-  local value = core.yaml_decode(stop and block:sub(1, stop) or block, dir .. "/README.md")
+  local value = text_formats.decode("yaml", stop and block:sub(1, stop) or block,
+    dir .. "/README.md")
   return type(value.configs) == "table" and #value.configs > 0 and value.configs or nil
 end
 

@@ -57,13 +57,13 @@ add {
     .. "rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions "
     .. "for it", default = "f32", choices = { "f32", "bf16" } },
   { "extends", "string",
-    "a JSON or YAML file of the same fields (docs/settings.md), merged below this table" },
+    "a file of settings (docs/settings.md), merged below this table" },
 
   { "model.path", "string",
     "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf "
     .. "file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)" },
   { "model.config", "string|table",
-    "a table, or a JSON or YAML file, that describes a model to create with random weights" },
+    "a table, or a file of settings, that describes a model to create with random weights" },
   { "model.tokenizer", "string|any",
     "tokenizer object, path, name of the Hub or of an encoding of tiktoken (cl100k_base); "
     .. "default: the one beside the weights" },

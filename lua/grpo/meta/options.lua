@@ -6,7 +6,7 @@
 ---@field seed? integer seed of every random number of the run (default 0)
 ---@field threads? integer threads of the engine, which never change a result; default: all cores; a script that loads a model itself needs the flag --threads instead
 ---@field compute? "f32"|"bf16" how products with weights, and attention, are computed: in float32, or with operands rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions for it (default "f32")
----@field extends? string a JSON or YAML file of the same fields (docs/settings.md), merged below this table
+---@field extends? string a file of settings (docs/settings.md), merged below this table
 ---@field model? grpo.Options.model
 ---@field reference? string|boolean the model that KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
 ---@field data? grpo.Options.data
@@ -26,7 +26,7 @@
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)
----@field config? string|table a table, or a JSON or YAML file, that describes a model to create with random weights
+---@field config? string|table a table, or a file of settings, that describes a model to create with random weights
 ---@field tokenizer? string|grpo.Tokenizer tokenizer object, path, name of the Hub or of an encoding of tiktoken (cl100k_base); default: the one beside the weights
 ---@field dtype? "f32"|"bf16"|"auto" storage of the frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter

@@ -5,6 +5,7 @@ local errors = require "grpo.base.errors"
 local files_read = require "grpo.base.files_read"
 local hub = require "grpo.hub"
 local model_paths = require "grpo.models.paths"
+local text_formats = require "grpo.base.text_formats"
 
 local loading = {}
 
@@ -14,13 +15,15 @@ local function copy_of(t)
   return copy
 end
 
--- Reads a JSON or YAML file of a model's shape: the file itself, else the copy inside the program.
+-- Reads the file of a model's shape, JSON if its name says no other format: the file itself, else
+-- the copy inside the program.
 local function read_config(path)
   local text, message, code = core.fs.read(path)
   text = text or core.embedded(path)
   if not text then errors.raise(code or "ENOENT", "model.config: %s", message) end
   if core.fs.exists(path) then files_read.add(path) end
-  local decode = path:find("%.ya?ml$") and core.yaml_decode or core.json_decode
+  local format = text_formats.of(path)
+  local decode = format and format.name ~= "json" and format.decode or core.json_decode
   local config = decode(text, path)
   if type(config) ~= "table" or #config > 0 then
     errors.raise("EFORMAT", "model.config: %s has no object of a model's fields", path)

@@ -4,6 +4,7 @@
 -- not wait for them.
 
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
 local hub = require "grpo.hub"
 local inputs = require "grpo.runs.inputs"
@@ -97,6 +98,9 @@ end
 local function environment(e)
   local env = { threads = core.threads(), seed = e.config.seed }
   for k, v in pairs(core.version()) do env[k] = v end
+  for _, row in ipairs(extensions.rows "libraries") do
+    if row.key then env[row.key] = row.name() end
+  end
   return env
 end
 

@@ -14,6 +14,7 @@ local rewards = require "grpo.settings.rewards"
 local samplers = require "grpo.settings.samplers"
 local sorted_pairs = require "grpo.base.sorted"
 local templates = require "grpo.settings.templates"
+local text_formats = require "grpo.base.text_formats"
 
 local settings = {}
 
@@ -21,13 +22,11 @@ local LARGEST = 1 << 20 -- bytes of a file
 
 -- ---- the text ------------------------------------------------------------------------------
 
--- "json" or "yaml" for a file of settings, by its name; nil for another.  home: where a run's saved
--- copy came from.
+-- The format of a file of settings (base/text_formats.lua), by its name; nil for another file.
+-- home: where a run's saved copy came from.
 function settings.kind(path, home)
   if home and path:find("/main%.lua$") then path = home end
-  local ending = path:match("%.(%a+)$")
-  if ending == "json" then return "json" end
-  return (ending == "yaml" or ending == "yml") and "yaml" or nil
+  return text_formats.of(path)
 end
 
 -- Leaves out the fields that are null.
@@ -40,12 +39,12 @@ local function without_nulls(t)
 end
 
 -- The object that a text holds.
-local function object_of(text, path, kind)
+local function object_of(text, path, format)
   if #text > LARGEST then
     errors.raise_plain("EARG", "%s: it has %d bytes; a file of settings has at most %d", path,
       #text, LARGEST)
   end
-  local ok, value = pcall(kind == "yaml" and core.yaml_decode or core.json_decode_row, text, path)
+  local ok, value = pcall(format and format.decode or core.json_decode_row, text, path)
   if not ok then -- without the line of this file
     local message = tostring(value)
     local at = message:find(path, 1, true)
@@ -149,8 +148,8 @@ local function convert(fields, prefix, complain, file)
 end
 
 -- The options that a file describes, as a script would give them to grpo.experiment.
-function settings.fields(text, path, kind)
-  local value = object_of(text, path, kind)
+function settings.fields(text, path, format)
+  local value = object_of(text, path, format)
   local function complain(field, format, ...)
     errors.raise_at(origins.line(path, field), "EARG", "%s: " .. format, field, ...)
   end

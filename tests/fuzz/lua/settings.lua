@@ -27,10 +27,10 @@ local function without_files(f, ...)
   return table.unpack(results, 1, results.n)
 end
 
-local function try(text, path, kind)
+local function try(text, path)
   local read = files_read.paths
   files_read.paths = {}
-  local ok, fields = without_files(settings.fields, text, path, kind)
+  local ok, fields = without_files(settings.fields, text, path, settings.kind(path))
   if not ok then
     expect.refused(fields, nil, nil)
   else
@@ -42,6 +42,7 @@ local function try(text, path, kind)
 end
 
 return function(input)
-  try(input, "input.json", "json")
-  if core.version().yaml ~= "none" then try(input, "input.yaml", "yaml") end
+  for _, path in ipairs { "input.json", "input.yaml" } do
+    if settings.kind(path) then try(input, path) end
+  end
 end

@@ -1,4 +1,4 @@
-#include "formats/yaml.h"
+#include "yaml/yaml.h"
 
 #ifdef GRPO_HAVE_YAML
 

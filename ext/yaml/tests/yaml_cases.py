@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/oracles/yaml_cases.py > tests/cases/yaml.jsonl : YAML texts and what PyYAML reads in them.
+"""ext/yaml/tests/yaml_cases.py > ext/yaml/tests/yaml.jsonl : YAML texts and what PyYAML reads in them.
 
 The texts are those on which YAML 1.1, which PyYAML reads, and 1.2 agree.
 """

@@ -6,8 +6,8 @@
  * texts or stand twice in a mapping, .inf and .nan, a second document, more than YAML_MAX_BYTES
  * bytes and more than YAML_MAX_DEPTH levels.
  */
-#ifndef GRPO_FORMATS_YAML_H
-#define GRPO_FORMATS_YAML_H
+#ifndef GRPO_YAML_YAML_H
+#define GRPO_YAML_YAML_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "formats/json.h"
-#include "formats/yaml.h"
 #include "fuzz.h"
+#include "yaml/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   Buf json = {0};

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "formats/json.h"
-#include "formats/yaml.h"
 #include "testing.h"
+#include "yaml/yaml.h"
 
 /* The JSON text of a YAML text, or its error; valid until the next call. */
 static const char *read_yaml(const char *text, size_t n) {
