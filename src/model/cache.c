@@ -3,38 +3,64 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
+#include "model/param.h"
 
 static int cap_of(int tokens) { return (tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; }
 
-size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before) {
-  const size_t segments = (size_t)layers * (size_t)slots;
-  return mem_aligned_size(segments * (size_t)kv_blocks(s) *
-                          kv_size(s, kv_places(s, cap_of(tokens), before)) * sizeof(real)) +
-         segments * sizeof(KvSeg) + (size_t)slots * sizeof(int);
+/* A state takes whole cache lines. */
+static size_t layer_reals(const LayerCache *l, int cap, int before) {
+  const AttnShape *s = &l->shape;
+  if (l->state) return param_padded(l->state);
+  return s->heads ? (size_t)kv_blocks(s) * kv_size(s, kv_places(s, cap, before)) : 0;
 }
 
-Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens, int before) {
-  const size_t n = (size_t)layers * (size_t)slots;
+static size_t slot_reals(const LayerCache *layer, int layers, int cap, int before) {
+  size_t n = 0;
+  for (int i = 0; i < layers; i++) n += layer_reals(&layer[i], cap, before);
+  return n;
+}
+
+size_t cache_bytes(const LayerCache *layer, int layers, int slots, int tokens, int before) {
+  const size_t reals = (size_t)slots * slot_reals(layer, layers, cap_of(tokens), before);
+  return mem_aligned_size(reals * sizeof(real)) +
+         (size_t)layers * ((size_t)slots * sizeof(KvSeg) + sizeof(LayerCache)) +
+         (size_t)slots * sizeof(int);
+}
+
+static void cut_memory(Cache *c, int cap, int before) {
+  real *at = c->memory;
+  for (int i = 0; i < c->slots * c->layers; i++) {
+    const LayerCache *l = &c->layer[i % c->layers];
+    c->seg[i] = l->shape.heads ? kv_segment(&l->shape, at, cap, before)
+                               : (KvSeg){.k = at, .row0 = -1, .before = max_int(before, 0)};
+    c->seg[i].grows = before < 0;
+    at += layer_reals(l, cap, before);
+  }
+}
+
+Status cache_new(Cache *c, const LayerCache *layer, int layers, int slots, int tokens, int before) {
   const int cap = cap_of(tokens);
-  const size_t size = (size_t)kv_blocks(s) * kv_size(s, kv_places(s, cap, before));
-  *c = (Cache){.shape = *s, .layers = layers, .slots = slots, .reals = n * size};
-  c->seg = mem_alloc(n * sizeof *c->seg);
+  *c = (Cache){.layers = layers,
+               .slots = slots,
+               .reals = (size_t)slots * slot_reals(layer, layers, cap, before)};
+  c->layer = mem_alloc((size_t)layers * sizeof *c->layer);
+  c->seg = mem_alloc((size_t)slots * (size_t)layers * sizeof *c->seg);
   c->free = mem_alloc((size_t)slots * sizeof *c->free);
   c->memory = mem_alloc_aligned(c->reals * sizeof *c->memory);
-  if (!c->seg || !c->free || !c->memory) {
+  if (!c->layer || !c->seg || !c->free || !c->memory) {
     cache_free(c);
     return fail(GRPO_ENOMEM, "decoder: no memory for a key/value cache of %zu MiB",
-                cache_bytes(s, layers, slots, tokens, before) >> 20);
+                cache_bytes(layer, layers, slots, tokens, before) >> 20);
   }
-  for (size_t i = 0; i < n; i++) {
-    c->seg[i] = kv_segment(s, c->memory + i * size, cap, before);
-    c->seg[i].grows = before < 0;
-  }
+  memcpy(c->layer, layer, (size_t)layers * sizeof *layer);
+  cut_memory(c, cap, before);
   cache_clear(c);
   return GRPO_OK;
 }
 
 void cache_free(Cache *c) {
+  mem_free(c->layer);
   mem_free(c->seg);
   mem_free(c->free);
   mem_free_aligned(c->memory);
@@ -70,8 +96,15 @@ void cache_set_len(Cache *c, int slot, int before, int len) {
   for (int i = 0; i < c->layers; i++) s[i].before = before, s[i].len = len;
 }
 
+bool cache_can_rewind(const Cache *c) {
+  for (int i = 0; i < c->layers; i++)
+    if (c->layer[i].state) return false;
+  return true;
+}
+
 void cache_rewind(Cache *c, int slot, int len, int stored) {
   KvSeg *s = cache_segment(c, slot);
-  for (int i = 0; i < c->layers; i++) kv_rewind(&c->shape, &s[i], len, stored);
+  for (int i = 0; i < c->layers; i++)
+    if (c->layer[i].shape.heads) kv_rewind(&c->layer[i].shape, &s[i], len, stored);
   cache_set_len(c, slot, s->before, len);
 }

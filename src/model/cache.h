@@ -1,17 +1,18 @@
-/* cache.h - keys and values of many segments, one block of memory for all.
+/* cache.h - what layers keep of many sequences, one block of memory for all.
  *
  * A slot is one segment in every layer: seg[slot * layers + layer].  So the next layer's segment is
- * the next in memory.
+ * the next in memory.  A segment holds keys and values; in a layer that has a state instead
+ * (layer_kind.h), its k is that state, which the layer's forward pass begins at own_at 0.
  */
 #ifndef GRPO_MODEL_CACHE_H
 #define GRPO_MODEL_CACHE_H
 
 #include "base/err.h"
-#include "kern/kv.h"
+#include "model/layer_kind.h"
 
 typedef struct Cache {
-  AttnShape shape;
-  KvSeg *seg; /* [slots, layers] */
+  LayerCache *layer; /* [layers] */
+  KvSeg *seg;        /* [slots, layers] */
   /* Slots that were ever taken are finite everywhere: unused places are multiplied by probabilities
    * of 0. */
   real *memory;
@@ -24,13 +25,15 @@ typedef struct Cache {
 
 /* Segments have room for `tokens` keys behind a prefix of `before` keys; before -1: of any length,
  * and keys come one by one. */
-Status cache_new(Cache *c, const AttnShape *s, int layers, int slots, int tokens, int before);
+Status cache_new(Cache *c, const LayerCache *layer, int layers, int slots, int tokens, int before);
 void cache_free(Cache *c); /* a zeroed one is fine */
-size_t cache_bytes(const AttnShape *s, int layers, int slots, int tokens, int before);
+size_t cache_bytes(const LayerCache *layer, int layers, int slots, int tokens, int before);
 void cache_clear(Cache *c); /* all slots are unused, as in a new cache */
 int cache_take(Cache *c);   /* an empty slot; the caller knows that there is one */
 void cache_give(Cache *c, int slot);
 KvSeg *cache_segment(const Cache *c, int slot); /* of layer 0 */
+/* Can it forget the last tokens of a slot?  It cannot where a layer has a state. */
+bool cache_can_rewind(const Cache *c);
 /* Of `stored` keys only the first `len`, at least 1, stay; `stored` was set by cache_set_len. */
 void cache_rewind(Cache *c, int slot, int len, int stored);
 /* In every layer: the number of keys in the prefix that the segment follows, and of keys

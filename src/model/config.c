@@ -19,24 +19,28 @@ unsigned config_traits(const Config *c) {
 
 const char *config_model_type(const Config *c) { return families[c->family].type; }
 
+LayerKind config_layer_kind(const Config *c, int layer) {
+  if (config_traits(c) & TRAIT_LATENT) return LAYER_LATENT;
+  const LayerKind kind = (LayerKind)c->layer_kind[layer];
+  return kind == LAYER_WINDOWED && !c->sliding_window ? LAYER_FULL : kind;
+}
+
+const char *config_layer_word(LayerKind k) {
+  static const char *const words[LAYER_KINDS] = {
+#define LAYER_KIND(name, word) [LAYER_##name] = word,
+#include "model/config.def"
+  };
+  return words[k];
+}
+
 int config_window(const Config *c, int layer) {
-  return c->windowed[layer / 32] >> layer % 32 & 1 ? c->sliding_window : 0;
+  return config_layer_kind(c, layer) == LAYER_WINDOWED ? c->sliding_window : 0;
 }
 
 int config_rotary_dim(const Config *c) {
   const double part = c->partial_rotary_factor;
   if (config_traits(c) & TRAIT_LATENT) return c->qk_rope_head_dim;
   return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
-}
-
-size_t config_cache_reals(const Config *c, bool every_head) {
-  const size_t layers = (size_t)c->num_hidden_layers, heads = (size_t)c->num_attention_heads;
-  const bool latent = config_traits(c) & TRAIT_LATENT;
-  const size_t kv_heads = every_head ? heads : (size_t)c->num_key_value_heads;
-  if (latent && every_head)
-    return layers * heads * (size_t)(c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim);
-  return layers * kv_heads * (size_t)c->head_dim *
-         (latent ? 1 : 2); /* latent keys are the values too */
 }
 
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }

@@ -20,6 +20,13 @@ typedef enum Family {
   FAMILY_COUNT
 } Family;
 
+/* The way in which a layer reads earlier tokens; its weights, cache and forward pass follow. */
+typedef enum LayerKind {
+#define LAYER_KIND(name, word) LAYER_##name,
+#include "model/config.def"
+  LAYER_KINDS
+} LayerKind;
+
 /* The parts of layers.  Some traits come with the family, the others from its fields. */
 typedef enum Trait {
   TRAIT_CONV1D = 1,       /* weights [in, out], learned positions, LayerNorm with bias */
@@ -53,7 +60,7 @@ typedef struct Config {
   int first_k_dense_replace;
   bool use_sliding_window;
   int sliding_window, max_window_layers, sliding_window_pattern;
-  uint32_t windowed[CONFIG_MAX_LAYERS / 32]; /* bits: the layers that sliding_window is for */
+  uint8_t layer_kind[CONFIG_MAX_LAYERS]; /* as layer_types has it: see config_layer_kind */
   /* Rotary positions; windowed layers of gemma3 have a base of their own and no scaling. */
   double rope_theta, rope_local_theta, partial_rotary_factor; /* 0: all of head_dim */
   RopeScaling rope_scaling;
@@ -81,11 +88,11 @@ const FamilyRow *config_family(Family f);
 
 unsigned config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */
-int config_window(const Config *c, int layer);  /* 0: the layer sees everything before it */
-int config_rotary_dim(const Config *c);         /* of a head; the rest is not rotated */
-/* Reals of a token in the key/value cache, over all layers; every_head: if no heads shared them. */
-size_t config_cache_reals(const Config *c, bool every_head);
-bool config_rotates(const Config *c);        /* are there rotary positions? */
-bool config_has_local_rope(const Config *c); /* do windowed layers have a base of their own? */
+LayerKind config_layer_kind(const Config *c, int layer);
+const char *config_layer_word(LayerKind k);    /* in layer_types: "full_attention" */
+int config_window(const Config *c, int layer); /* 0: the layer sees everything before it */
+int config_rotary_dim(const Config *c);        /* of a head; the rest is not rotated */
+bool config_rotates(const Config *c);          /* are there rotary positions? */
+bool config_has_local_rope(const Config *c);   /* do windowed layers have a base of their own? */
 
 #endif

@@ -173,38 +173,46 @@ static Status check_quantization(const Json *q, const char *what) {
   return GRPO_OK;
 }
 
-/* ---- which layers are windowed --------------------------------------------------- */
+/* ---- kinds of layers ----------------------------------------------------------- */
 
-static bool windowed_by_rule(const Config *c, int layer) {
+static LayerKind kind_by_rule(const Config *c, int layer) {
   const int pattern = c->sliding_window_pattern;
-  if (!c->sliding_window || !c->use_sliding_window) return false;
-  return layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
+  if (!c->sliding_window || !c->use_sliding_window) return LAYER_FULL;
+  const bool windowed =
+      layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
+  return windowed ? LAYER_WINDOWED : LAYER_FULL;
 }
 
-static Status layer_type(const Json *t, const char *what, bool *windowed) {
+static Status layer_type(const Json *t, const char *what, LayerKind *kind) {
   const char *s = json_string(t);
-  *windowed = s && strcmp(s, "sliding_attention") == 0;
-  if (*windowed || (s && strcmp(s, "full_attention") == 0)) return GRPO_OK;
+  for (int k = 0; s && k < LAYER_KINDS; k++) {
+    *kind = (LayerKind)k;
+    if (strcmp(s, config_layer_word(*kind)) == 0) return GRPO_OK;
+  }
   return fail(GRPO_EFORMAT,
               "%s: layer_types '%s' is not supported (full_attention and "
               "sliding_attention are)",
               what, s ? s : "?");
 }
 
-/* Some families' files choose windowed layers by layer_types; in others layer_types must agree with
+/* Can the family's files choose this kind by layer_types? */
+static bool can_choose(const Config *c, LayerKind kind) {
+  const bool has_window = c->sliding_window && c->use_sliding_window;
+  return config_has_layer_types(c) && (kind != LAYER_WINDOWED || has_window);
+}
+
+/* Some families' files choose a layer's kind by layer_types; in others layer_types must agree with
  * the other keys. */
 static Status read_layer_types(Config *c, const Json *types, const char *what) {
   int n = 0;
   for (const Json *t = json_child(types); t; t = json_next(t), n++) {
-    bool windowed;
-    try(layer_type(t, what, &windowed));
+    LayerKind kind;
+    try(layer_type(t, what, &kind));
     if (n >= c->num_hidden_layers) continue;
-    if (windowed != windowed_by_rule(c, n) &&
-        (!config_has_layer_types(c) || !c->sliding_window || !c->use_sliding_window))
+    if (kind != kind_by_rule(c, n) && !can_choose(c, kind))
       return fail(GRPO_EFORMAT, "%s: layer_types says %s for layer %d, but the other keys do not",
-                  what, windowed ? "sliding_attention" : "full_attention", n);
-    c->windowed[n / 32] &= ~(1u << n % 32);
-    c->windowed[n / 32] |= (uint32_t)windowed << n % 32;
+                  what, config_layer_word(kind), n);
+    c->layer_kind[n] = (uint8_t)kind;
   }
   if (n && n != c->num_hidden_layers && config_has_layer_types(c))
     return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers, but there are %d", what, n,
@@ -218,8 +226,7 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
   if (!config_absent(w) && !off && !(WINDOWED >> c->family & 1))
     return fail(GRPO_EFORMAT, "%s: sliding_window is not supported for %s models (set it to null)",
                 what, config_model_type(c));
-  for (int i = 0; i < c->num_hidden_layers; i++)
-    c->windowed[i / 32] |= (uint32_t)windowed_by_rule(c, i) << i % 32;
+  for (int i = 0; i < c->num_hidden_layers; i++) c->layer_kind[i] = (uint8_t)kind_by_rule(c, i);
   const Json *types = json_get(j, "layer_types");
   return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
 }

@@ -32,7 +32,7 @@ static void put_eos(Buf *b, const Config *c) {
 static void put_layer_types(Buf *b, const Config *c) {
   config_put_key(b, "layer_types");
   for (int i = 0; i < c->num_hidden_layers; i++)
-    buf_printf(b, "%s\"%s_attention\"", i ? ", " : "[", config_window(c, i) ? "sliding" : "full");
+    buf_printf(b, "%s\"%s\"", i ? ", " : "[", config_layer_word(config_layer_kind(c, i)));
   buf_putc(b, ']');
 }
 

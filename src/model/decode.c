@@ -9,12 +9,12 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "kern/token_set.h"
-#include "model/attention_shape.h"
 #include "model/decode_draft.h"
 #include "model/decode_struct.h"
 #include "model/estimate.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
+#include "model/layer_kind.h"
 #include "model/model_struct.h"
 #include "model/unnamed.h"
 
@@ -52,13 +52,14 @@ static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits 
 }
 
 size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
-  const AttnShape s = attention_shape(c, compute);
+  LayerCache layer[CONFIG_MAX_LAYERS];
   const int layers = c->num_hidden_layers;
+  layer_caches(c, compute, layer);
   const size_t vocab = (size_t)c->vocab_size * sizeof(real);
   const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
   return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
-         cache_bytes(&s, layers, l->max_prompts, l->max_prompt_tokens, 0) +
-         cache_bytes(&s, layers, l->max_sequences, l->max_new_tokens, -1) +
+         cache_bytes(layer, layers, l->max_prompts, l->max_prompt_tokens, 0) +
+         cache_bytes(layer, layers, l->max_sequences, l->max_new_tokens, -1) +
          mem_aligned_size(prompts * vocab) + mem_aligned_size((size_t)logit_rows(l) * vocab) +
          (size_t)pool_cores() * sampler_scratch_bytes(c->vocab_size) +
          mem_aligned_size(arena_bytes(c, compute, l)) +
@@ -82,7 +83,6 @@ static Status allocate_tables(Decoder *d) {
   const size_t vocab = (size_t)d->m->config.vocab_size;
   d->max_rows = max_rows(l);
   d->max_spans = max_spans(l);
-  decoder_draft(d, draft_rows(d->m));
   d->resident = mem_zalloc((size_t)l->max_prompts * sizeof *d->resident);
   d->active = mem_zalloc((size_t)l->max_sequences * sizeof *d->active);
   d->job = mem_zalloc((size_t)l->max_sequences * sizeof *d->job);
@@ -121,10 +121,19 @@ static Status warm_up(Decoder *d) {
   return GRPO_OK;
 }
 
+static Status allocate_caches(Decoder *d) {
+  const Config *c = &d->m->config;
+  const DecoderLimits *l = &d->limits;
+  LayerCache layer[CONFIG_MAX_LAYERS];
+  const int layers = c->num_hidden_layers;
+  layer_caches(c, d->m->compute, layer);
+  try(cache_new(&d->prompts, layer, layers, l->max_prompts, l->max_prompt_tokens, 0));
+  return cache_new(&d->completions, layer, layers, l->max_sequences, l->max_new_tokens, -1);
+}
+
 static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   const Config *c = &d->m->config;
   const DecoderLimits *l = &d->limits;
-  const AttnShape s = attention_shape(c, d->m->compute);
   d->tokenizer_eos = tok ? tokenizer_eos(tok) : -1;
   try(unnamed_ids(c, tok, &d->unnamed, &d->nunnamed));
   try(tape_init(&d->tape, d->m->pool));
@@ -132,9 +141,8 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   try(allocate_tables(d));
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
-  try(cache_new(&d->prompts, &s, c->num_hidden_layers, l->max_prompts, l->max_prompt_tokens, 0));
-  try(cache_new(&d->completions, &s, c->num_hidden_layers, l->max_sequences, l->max_new_tokens,
-                -1));
+  try(allocate_caches(d));
+  decoder_draft(d, draft_rows(d->m));
   return warm_up(d);
 }
 
@@ -671,7 +679,8 @@ void decoder_record(Decoder *d, RolloutActivations *a, const int *slots) {
 }
 
 void decoder_draft(Decoder *d, int rows) {
-  d->draft_rows = min_int(min_int(rows, DRAFT_ROWS), d->max_rows);
+  const bool can_forget = cache_can_rewind(&d->completions); /* guesses that were not met */
+  d->draft_rows = can_forget ? min_int(min_int(rows, DRAFT_ROWS), d->max_rows) : 0;
 }
 
 const Completion *decoder_diverged(const Decoder *d) { return d->diverged; }

@@ -7,7 +7,7 @@
 #include "kern/dispatch.h"
 #include "kern/gemm_dw.h"
 #include "kern/kv.h"
-#include "model/attention_shape.h"
+#include "model/layer_kind.h"
 #include "model/model_struct.h"
 
 /* Headers of tensors and nodes, and the arena's rounding, for one operation. */
@@ -83,7 +83,7 @@ static size_t saved_reals(const Config *c, Compute compute, size_t rows, size_t 
   size_t norms = has(c, TRAIT_CONV1D) || has(c, TRAIT_POST_NORMS) ? 4 : 2;
   if (has(c, TRAIT_QK_NORM)) norms += heads + kv_heads;
   if (has(c, TRAIT_LATENT)) norms += 2;
-  const AttnShape s = attention_shape(c, compute);
+  const AttnShape s = layer_attention_shape(c, 0, compute);
   const size_t keys = rows + spans * (size_t)(kv_places(&s, KV_BLOCK, -1) - KV_BLOCK / 2);
   return (norms + heads) * rows + key_blocks(c) * keys * kv_heads * kept_channels(c, compute);
 }

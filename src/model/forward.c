@@ -1,14 +1,15 @@
 /* forward.c - the forward pass, as a list of operations.  The tape runs it backward.
  *
- * All families are the same block: x += attention(norm(x)), x += mlp(norm(x)).  Differences between
- * families are seen from the parameters that are there (slots) and from Config.  Training and
- * decoding run the same code; they differ in where keys and values are (Rows in forward.h).
+ * All families are the same block: x += mixer(norm(x)), x += mlp(norm(x)).  The layer's kind says
+ * what the mixer is.  Other differences between families are seen from the parameters that exist
+ * (slots) and from Config.  Training and decoding run the same code; they differ in where keys and
+ * values are (Rows in forward.h).
  */
 #include "model/forward.h"
 
 #include "grad/recompute.h"
 #include "kern/elementwise.h"
-#include "model/attention_shape.h"
+#include "model/layer_kind.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
 #include "model/panels.h"
@@ -17,12 +18,12 @@ enum { STORE_REALS = 2048 }; /* keys, and as many values, that a chunk stores in
 
 /* ---- one layer ----------------------------------------------------------------------- */
 
-/* Attributes that layers of one kind share; the kinds are full and windowed attention. */
-typedef struct Kind {
+/* Attributes of a layer's attention, in the tape's arena. */
+typedef struct Heads {
   RopeAttr rope_q, rope_k, rope_packed;
   AttentionAttr attention;
   LatentAttr latent;
-} Kind;
+} Heads;
 
 /* A forward in progress; attributes outlive it in the tape's arena. */
 typedef struct Pass {
@@ -30,7 +31,6 @@ typedef struct Pass {
   Tape *t;
   const Rows *rows;
   EmbeddingAttr embedding;
-  Kind kind[2];     /* [is the layer windowed] */
   const Lora *lora; /* NULL: none */
   bool in_place;    /* no gradients: branches are added to the residual stream in place */
 } Pass;
@@ -84,9 +84,46 @@ static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
   return GRPO_OK;
 }
 
+static Heads heads_of(const Model *m, const Rows *r, int layer) {
+  const Config *c = &m->config;
+  const bool windowed = config_layer_kind(c, layer) == LAYER_WINDOWED;
+  const RopeAttr rope_attr = {.head_dim = c->head_dim,
+                              .rotary = config_rotary_dim(c),
+                              .positions = rope_positions(m->rope),
+                              .pos = r->pos,
+                              .cs = rope_table(m->rope, windowed)};
+  Heads k = {.rope_q = rope_attr,
+             .rope_k = rope_attr,
+             .rope_packed = rope_attr,
+             .attention = {.shape = layer_attention_shape(c, layer, m->compute),
+                           .npack = r->npack,
+                           .pack = r->pack,
+                           .nspans = r->nspans,
+                           .spans = r->spans,
+                           .keep_lse = r->replay != NULL},
+             .latent = {.shape = layer_latent_shape(c),
+                        .positions = rope_attr.positions,
+                        .pos = rope_attr.pos,
+                        .cs = rope_attr.cs}};
+  k.rope_q.heads = c->num_attention_heads;
+  k.rope_k.heads = c->num_key_value_heads;
+  k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
+  k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
+  k.attention.shape.bidirectional = r->bidirectional;
+  return k;
+}
+
+static Status new_heads(Pass *p, int layer, const Heads **out) {
+  Heads *k = arena_alloc(&p->t->arena, sizeof *k);
+  if (!k) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
+  *k = heads_of(p->m, p->rows, layer);
+  *out = k;
+  return GRPO_OK;
+}
+
 /* Queries, keys and values: one tensor where one weight makes them (then qkv[1] is NULL), or
  * three. */
-static Status make_qkv(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qkv[3]) {
+static Status make_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qkv[3]) {
   const bool rotates = k->rope_q.cs != NULL;
   qkv[1] = qkv[2] = NULL;
   if (l->t[L_QKV_W]) {
@@ -112,7 +149,7 @@ static Status latent_norm(Pass *p, Tensor *x, Tensor *w, Tensor **y) {
 }
 
 /* Latent attention: queries in the latent space, and keys, which are the values too. */
-static Status make_latent(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor *qk[2]) {
+static Status make_latent(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qk[2]) {
   const Attr a = {.p = &k->latent};
   Tensor *q = h, *both, *latent;
   if (l->t[L_Q_A_W]) {
@@ -172,8 +209,8 @@ static void store_chunk(void *arg, int chunk, int worker) {
 }
 
 /* Decoding: stores the keys and values of the rows before the queries look at the cache. */
-static void store_keys(const Pass *p, Tensor *const qkv[3]) {
-  const AttnShape *shape = &p->kind[0].attention.shape;
+static void store_keys(const Pass *p, const Heads *k, Tensor *const qkv[3]) {
+  const AttnShape *shape = &k->attention.shape;
   const int q = shape->heads * shape->head_dim, kv = shape->kv_heads * shape->head_dim;
   Store s = {p->rows, shape, NULL, NULL, kv, STORE_REALS / kv + 1};
   if (qkv[1]) {
@@ -185,26 +222,47 @@ static void store_keys(const Pass *p, Tensor *const qkv[3]) {
   pool_run(p->t->cx.pool, (p->rows->n + s.run - 1) / s.run, store_chunk, &s);
 }
 
-static Status latent_attention(Pass *p, const Layer *l, const Kind *k, Tensor *h, Tensor **o) {
-  const Attr a = {.p = &k->attention}, latent = {.p = &k->latent};
+static Status latent_attention(Pass *p, int layer, Tensor *h, Tensor **o) {
+  const Layer *l = &p->m->layer[layer];
+  const Heads *k;
   Tensor *qk[3] = {NULL};
+  try(new_heads(p, layer, &k));
+  const Attr a = {.p = &k->attention}, latent = {.p = &k->latent};
   try(make_latent(p, l, k, h, qk));
-  if (!p->rows->pack) store_keys(p, qk);
+  if (!p->rows->pack) store_keys(p, k, qk);
   try(tape_apply(p->t, OP_attention_latent, qk, &a, o));
   return tape_apply(p->t, OP_latent_value, (Tensor *[]){*o, l->t[L_KV_B_W]}, &latent, o);
 }
 
-static Status attention(Pass *p, const Layer *l, const Kind *k, Tensor *x, Tensor **y) {
-  Tensor *h, *qkv[3], *o;
+static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
+  const Heads *k;
+  Tensor *qkv[3];
+  try(new_heads(p, layer, &k));
   const Attr a = {.p = &k->attention};
-  try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
-  if (l->t[L_KV_B_W]) {
-    try(latent_attention(p, l, k, h, &o));
-    return linear(p, l, L_O_W, o, y);
+  try(make_qkv(p, &p->m->layer[layer], k, h, qkv));
+  if (!p->rows->pack) store_keys(p, k, qkv);
+  return tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, o);
+}
+
+/* Each row of the result is made of the rows of h up to it, as the layer's kind has it. */
+static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
+  switch (config_layer_kind(&p->m->config, layer)) {
+  case LAYER_FULL:
+  case LAYER_WINDOWED:
+    return attention(p, layer, h, o);
+  case LAYER_LATENT:
+    return latent_attention(p, layer, h, o);
+  case LAYER_KINDS:
+    break;
   }
-  try(make_qkv(p, l, k, h, qkv));
-  if (!p->rows->pack) store_keys(p, qkv);
-  try(tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, &o));
+  return fail(GRPO_EARG, "model: layer %d has no kind", layer);
+}
+
+static Status mixer(Pass *p, int layer, Tensor *x, Tensor **y) {
+  const Layer *l = &p->m->layer[layer];
+  Tensor *h, *o;
+  try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
+  try(mix(p, layer, h, &o));
   return linear(p, l, L_O_W, o, y);
 }
 
@@ -241,9 +299,8 @@ static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
 
 static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
   const Layer *l = &p->m->layer[layer];
-  const Kind *k = &p->kind[config_window(&p->m->config, layer) > 0];
   Tensor *branch, *mid;
-  try(attention(p, l, k, x, &branch));
+  try(mixer(p, layer, x, &branch));
   if (l->t[L_POST1_W]) try(norm(p, branch, l->t[L_POST1_W], NULL, &branch));
   try(add(p, x, branch, &mid));
   try(mlp(p, l, mid, &branch));
@@ -252,35 +309,6 @@ static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
 }
 
 /* ---- all layers -------------------------------------------------------------------------- */
-
-static Kind kind_of(const Model *m, const Rows *r, bool windowed) {
-  const Config *c = &m->config;
-  const RopeAttr rope_attr = {.head_dim = c->head_dim,
-                              .rotary = config_rotary_dim(c),
-                              .positions = rope_positions(m->rope),
-                              .pos = r->pos,
-                              .cs = rope_table(m->rope, windowed)};
-  Kind k = {.rope_q = rope_attr,
-            .rope_k = rope_attr,
-            .attention = {.shape = attention_shape(c, m->compute),
-                          .npack = r->npack,
-                          .pack = r->pack,
-                          .nspans = r->nspans,
-                          .spans = r->spans,
-                          .keep_lse = r->replay != NULL},
-            .latent = {.shape = attention_latent_shape(c),
-                       .positions = rope_attr.positions,
-                       .pos = rope_attr.pos,
-                       .cs = rope_attr.cs}};
-  k.rope_q.heads = c->num_attention_heads;
-  k.rope_k.heads = c->num_key_value_heads;
-  k.rope_packed = rope_attr;
-  k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
-  k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
-  k.attention.shape.window = windowed ? c->sliding_window : 0;
-  k.attention.shape.bidirectional = r->bidirectional;
-  return k;
-}
 
 static int last_position(const Rows *r) {
   int last = 0;
@@ -298,8 +326,7 @@ static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
               .t = t,
               .rows = r,
               .lora = lora_active(m),
-              .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale},
-              .kind = {kind_of(m, r, false), kind_of(m, r, true)}};
+              .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale}};
   *out = p;
   return GRPO_OK;
 }

@@ -25,96 +25,105 @@ typedef enum Dim {
 } Dim;
 enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8 };
 
-/* A parameter.  Models with all traits of `with` and none of `without` have it. */
+enum { MAX_DIMS = 3 };
+
+/* Kinds of layers, as bits. */
+enum {
+  ANY = 0,
+  SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED,
+  LOW = 1 << LAYER_LATENT /* attention by a latent of low rank */
+};
+
+/* A parameter.  Layers of these kinds have it, in models with all traits of `with` and none of
+ * `without`. */
 typedef struct ParamRow {
   int slot;
   const char *name; /* after the layer's prefix, for a layer's parameters */
-  Dim dim[2];
+  Dim dim[MAX_DIMS];
   int flags;
-  unsigned with, without;
+  unsigned kinds, with, without;
 } ParamRow;
 
 /* Parameters of latent attention, the same in both layouts.  A norm's weight follows the weights
  * whose result it norms. */
 /* clang-format off */
 #define LATENT_ROWS(at)                                                                            \
-    {L_Q_W, at "q_proj.weight", {QUERIES, HIDDEN}, 0, TRAIT_LATENT, TRAIT_LOW_QUERY},              \
-    {L_Q_A_W, at "q_a_proj.weight", {Q_RANK, HIDDEN}, 0, TRAIT_LOW_QUERY, 0},                      \
-    {L_Q_A_B, at "q_a_proj.bias", {Q_RANK}, BIAS, TRAIT_LOW_QUERY | TRAIT_QKV_BIAS, 0},            \
-    {L_QNORM_W, at "q_a_layernorm.weight", {Q_RANK}, NORM, TRAIT_LOW_QUERY, 0},                    \
-    {L_Q_W, at "q_b_proj.weight", {QUERIES, Q_RANK}, 0, TRAIT_LOW_QUERY, 0},                       \
-    {L_KV_A_W, at "kv_a_proj_with_mqa.weight", {LATENT, HIDDEN}, 0, TRAIT_LATENT, 0},              \
-    {L_KV_A_B, at "kv_a_proj_with_mqa.bias", {LATENT}, BIAS, TRAIT_LATENT | TRAIT_QKV_BIAS, 0},    \
-    {L_KNORM_W, at "kv_a_layernorm.weight", {KV_RANK}, NORM, TRAIT_LATENT, 0},                     \
-    {L_KV_B_W, at "kv_b_proj.weight", {KV_B, KV_RANK}, BY_HEAD, TRAIT_LATENT, 0}
+    {L_Q_W, at "q_proj.weight", {QUERIES, HIDDEN}, 0, LOW, 0, TRAIT_LOW_QUERY},                    \
+    {L_Q_A_W, at "q_a_proj.weight", {Q_RANK, HIDDEN}, 0, LOW, TRAIT_LOW_QUERY, 0},                 \
+    {L_Q_A_B, at "q_a_proj.bias", {Q_RANK}, BIAS, LOW, TRAIT_LOW_QUERY | TRAIT_QKV_BIAS, 0},       \
+    {L_QNORM_W, at "q_a_layernorm.weight", {Q_RANK}, NORM, LOW, TRAIT_LOW_QUERY, 0},               \
+    {L_Q_W, at "q_b_proj.weight", {QUERIES, Q_RANK}, 0, LOW, TRAIT_LOW_QUERY, 0},                  \
+    {L_KV_A_W, at "kv_a_proj_with_mqa.weight", {LATENT, HIDDEN}, 0, LOW, 0, 0},                    \
+    {L_KV_A_B, at "kv_a_proj_with_mqa.bias", {LATENT}, BIAS, LOW, TRAIT_QKV_BIAS, 0},              \
+    {L_KNORM_W, at "kv_a_layernorm.weight", {KV_RANK}, NORM, LOW, 0, 0},                           \
+    {L_KV_B_W, at "kv_b_proj.weight", {KV_B, KV_RANK}, BY_HEAD, LOW, 0, 0}
 /* clang-format on */
-enum { NO_OWN_HEADS = TRAIT_PACKED | TRAIT_LATENT };
 
 static const ParamRow gpt2_begin[] = {
-    {M_EMBED, "transformer.wte.weight", {VOCAB, HIDDEN}, 0, 0, 0},
-    {M_POSITION, "transformer.wpe.weight", {POSITIONS, HIDDEN}, 0, 0, 0},
+    {M_EMBED, "transformer.wte.weight", {VOCAB, HIDDEN}, 0, ANY, 0, 0},
+    {M_POSITION, "transformer.wpe.weight", {POSITIONS, HIDDEN}, 0, ANY, 0, 0},
     {0},
 };
 static const ParamRow gpt2_layer[] = {
-    {L_NORM1_W, "ln_1.weight", {HIDDEN}, NORM, 0, 0},
-    {L_NORM1_B, "ln_1.bias", {HIDDEN}, NORM | BIAS, 0, 0},
-    {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT, 0, TRAIT_LATENT},
-    {L_QKV_B, "attn.c_attn.bias", {QKV}, BIAS, 0, TRAIT_LATENT},
+    {L_NORM1_W, "ln_1.weight", {HIDDEN}, NORM, ANY, 0, 0},
+    {L_NORM1_B, "ln_1.bias", {HIDDEN}, NORM | BIAS, ANY, 0, 0},
+    {L_QKV_W, "attn.c_attn.weight", {HIDDEN, QKV}, IN_OUT, SELF, 0, 0},
+    {L_QKV_B, "attn.c_attn.bias", {QKV}, BIAS, SELF, 0, 0},
     LATENT_ROWS("attn."),
-    {L_O_W, "attn.c_proj.weight", {HEADS, HIDDEN}, IN_OUT, 0, TRAIT_LATENT},
-    {L_O_W, "attn.c_proj.weight", {VALUES, HIDDEN}, IN_OUT, TRAIT_LATENT, 0},
-    {L_O_B, "attn.c_proj.bias", {HIDDEN}, BIAS, 0, 0},
-    {L_NORM2_W, "ln_2.weight", {HIDDEN}, NORM, 0, 0},
-    {L_NORM2_B, "ln_2.bias", {HIDDEN}, NORM | BIAS, 0, 0},
-    {L_UP_W, "mlp.c_fc.weight", {HIDDEN, FFN}, IN_OUT, 0, 0},
-    {L_UP_B, "mlp.c_fc.bias", {FFN}, BIAS, 0, 0},
-    {L_DOWN_W, "mlp.c_proj.weight", {FFN, HIDDEN}, IN_OUT, 0, 0},
-    {L_DOWN_B, "mlp.c_proj.bias", {HIDDEN}, BIAS, 0, 0},
+    {L_O_W, "attn.c_proj.weight", {HEADS, HIDDEN}, IN_OUT, SELF, 0, 0},
+    {L_O_W, "attn.c_proj.weight", {VALUES, HIDDEN}, IN_OUT, LOW, 0, 0},
+    {L_O_B, "attn.c_proj.bias", {HIDDEN}, BIAS, SELF | LOW, 0, 0},
+    {L_NORM2_W, "ln_2.weight", {HIDDEN}, NORM, ANY, 0, 0},
+    {L_NORM2_B, "ln_2.bias", {HIDDEN}, NORM | BIAS, ANY, 0, 0},
+    {L_UP_W, "mlp.c_fc.weight", {HIDDEN, FFN}, IN_OUT, ANY, 0, 0},
+    {L_UP_B, "mlp.c_fc.bias", {FFN}, BIAS, ANY, 0, 0},
+    {L_DOWN_W, "mlp.c_proj.weight", {FFN, HIDDEN}, IN_OUT, ANY, 0, 0},
+    {L_DOWN_B, "mlp.c_proj.bias", {HIDDEN}, BIAS, ANY, 0, 0},
     {0},
 };
 static const ParamRow gpt2_end[] = {
-    {M_NORM_W, "transformer.ln_f.weight", {HIDDEN}, NORM, 0, 0},
-    {M_NORM_B, "transformer.ln_f.bias", {HIDDEN}, NORM | BIAS, 0, 0},
-    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, TRAIT_UNTIED, 0},
+    {M_NORM_W, "transformer.ln_f.weight", {HIDDEN}, NORM, ANY, 0, 0},
+    {M_NORM_B, "transformer.ln_f.bias", {HIDDEN}, NORM | BIAS, ANY, 0, 0},
+    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, ANY, TRAIT_UNTIED, 0},
     {0},
 };
 
 /* Every other family. */
 static const ParamRow llama_begin[] = {
-    {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0, 0, 0},
+    {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0, ANY, 0, 0},
     {0},
 };
 static const ParamRow llama_layer[] = {
-    {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, TRAIT_PACKED, 0},
+    {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, SELF, TRAIT_PACKED, 0},
     LATENT_ROWS("self_attn."),
-    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, 0, NO_OWN_HEADS},
-    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, TRAIT_QKV_BIAS, NO_OWN_HEADS},
-    {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, 0, NO_OWN_HEADS},
-    {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, NO_OWN_HEADS},
-    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, 0, NO_OWN_HEADS},
-    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, TRAIT_QKV_BIAS, NO_OWN_HEADS},
-    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, 0, TRAIT_LATENT},
-    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, VALUES}, 0, TRAIT_LATENT, 0},
-    {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, TRAIT_O_BIAS, 0},
-    {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, TRAIT_QK_NORM, 0},
-    {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, TRAIT_QK_NORM, 0},
-    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, TRAIT_PACKED, 0},
-    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, 0, TRAIT_PACKED},
-    {L_GATE_B, "mlp.gate_proj.bias", {FFN}, BIAS, TRAIT_MLP_BIAS, TRAIT_PACKED},
-    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, 0, TRAIT_PACKED},
-    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, TRAIT_MLP_BIAS, TRAIT_PACKED},
-    {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0, 0, 0},
-    {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS, TRAIT_MLP_BIAS, 0},
-    {L_NORM1_W, "input_layernorm.weight", {HIDDEN}, NORM, 0, 0},
-    {L_NORM2_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, 0, TRAIT_POST_NORMS},
-    {L_POST1_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
-    {L_NORM2_W, "pre_feedforward_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
-    {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, TRAIT_POST_NORMS, 0},
+    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
+    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
+    {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
+    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, SELF, 0, 0},
+    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, VALUES}, 0, LOW, 0, 0},
+    {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, SELF | LOW, TRAIT_O_BIAS, 0},
+    {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
+    {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
+    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, ANY, TRAIT_PACKED, 0},
+    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, ANY, 0, TRAIT_PACKED},
+    {L_GATE_B, "mlp.gate_proj.bias", {FFN}, BIAS, ANY, TRAIT_MLP_BIAS, TRAIT_PACKED},
+    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, ANY, 0, TRAIT_PACKED},
+    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, ANY, TRAIT_MLP_BIAS, TRAIT_PACKED},
+    {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0, ANY, 0, 0},
+    {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS, ANY, TRAIT_MLP_BIAS, 0},
+    {L_NORM1_W, "input_layernorm.weight", {HIDDEN}, NORM, ANY, 0, 0},
+    {L_NORM2_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, ANY, 0, TRAIT_POST_NORMS},
+    {L_POST1_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
+    {L_NORM2_W, "pre_feedforward_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
+    {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
     {0},
 };
 static const ParamRow llama_end[] = {
-    {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, 0, 0},
-    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, TRAIT_UNTIED, 0},
+    {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, ANY, 0, 0},
+    {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, ANY, TRAIT_UNTIED, 0},
     {0},
 };
 
@@ -166,27 +175,40 @@ static int size_of(const Config *c, Dim d) {
   return 0;
 }
 
-static bool present(const Config *c, const ParamRow *r) {
+/* layer -1: the parameter belongs to no layer */
+static bool present(const Config *c, int layer, const ParamRow *r) {
   const unsigned traits = config_traits(c);
+  if (r->kinds != ANY && !(r->kinds >> config_layer_kind(c, layer) & 1)) return false;
   return (traits & r->with) == r->with && !(traits & r->without);
 }
 
-static int count_rows(const Config *c, const ParamRow *r) {
+static int count_rows(const Config *c, int layer, const ParamRow *r) {
   int n = 0;
-  for (; r->name; r++) n += present(c, r);
+  for (; r->name; r++) n += present(c, layer, r);
   return n;
 }
 
-static void add_rows(Model *m, const ParamRow *r, const char *prefix, Tensor **slots,
+static int count_layer_rows(const Config *c, const ParamRow *r) {
+  int n = 0;
+  for (int i = 0; i < c->num_hidden_layers; i++) n += count_rows(c, i, r);
+  return n;
+}
+
+static Tensor shape_of(const Config *c, const ParamRow *r) {
+  int dim[MAX_DIMS], ndim = 0;
+  while (ndim < MAX_DIMS && r->dim[ndim] != NONE) dim[ndim] = size_of(c, r->dim[ndim]), ndim++;
+  return tensor_view(NULL, ndim, dim);
+}
+
+static void add_rows(Model *m, int layer, const ParamRow *r, const char *prefix, Tensor **slots,
                      uint64_t *in_out) {
   for (; r->name; r++) {
-    if (!present(&m->config, r)) continue;
+    if (!present(&m->config, layer, r)) continue;
     char *name = m->names + (size_t)m->nparams * NAME_MAX_BYTES;
     snprintf(name, NAME_MAX_BYTES, "%.32s%.46s", prefix, r->name);
-    int dim[2] = {size_of(&m->config, r->dim[0]), size_of(&m->config, r->dim[1])};
     Param *p = &m->param[m->nparams++];
     *p = (Param){.name = name,
-                 .t = tensor_view(NULL, dim[1] ? 2 : 1, dim),
+                 .t = shape_of(&m->config, r),
                  .in_out = r->flags & IN_OUT,
                  .is_bias = r->flags & BIAS,
                  .is_norm = r->flags & NORM,
@@ -214,8 +236,8 @@ Status layout_params(Model *m) {
   const Config *c = &m->config;
   const Table *t = config_traits(c) & TRAIT_CONV1D ? &gpt2_table : &llama_table;
   const int layers = c->num_hidden_layers;
-  const size_t n = (size_t)(count_rows(c, t->begin) + count_rows(c, t->end)) +
-                   (size_t)count_rows(c, t->layer) * (size_t)layers;
+  const size_t n = (size_t)(count_rows(c, -1, t->begin) + count_rows(c, -1, t->end)) +
+                   (size_t)count_layer_rows(c, t->layer);
   m->param = mem_zalloc(n * sizeof *m->param);
   m->by_name = mem_alloc(n * sizeof *m->by_name);
   m->names = mem_alloc(n * NAME_MAX_BYTES);
@@ -223,13 +245,13 @@ Status layout_params(Model *m) {
   m->quant = mem_zalloc(n * sizeof *m->quant);
   if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant)
     return fail(GRPO_ENOMEM, "model: no memory for a table of %zu parameters", n);
-  add_rows(m, t->begin, "", m->t, NULL);
+  add_rows(m, -1, t->begin, "", m->t, NULL);
   for (int i = 0; i < layers; i++) {
     char prefix[NAME_MAX_BYTES];
     snprintf(prefix, sizeof prefix, "%s%d.", t->layer_prefix, i);
-    add_rows(m, t->layer, prefix, m->layer[i].t, &m->layer[i].in_out);
+    add_rows(m, i, t->layer, prefix, m->layer[i].t, &m->layer[i].in_out);
   }
-  add_rows(m, t->end, "", m->t, NULL);
+  add_rows(m, -1, t->end, "", m->t, NULL);
   if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
   param_names_sort(m->by_name, m->param, m->nparams);
   return GRPO_OK;

@@ -7,9 +7,9 @@
 #include "base/rng.h"
 #include "kern/kv.h"
 #include "kern/random_normal.h"
-#include "model/attention_shape.h"
 #include "model/config_check.h"
 #include "model/frozen.h"
+#include "model/layer_kind.h"
 #include "model/layout.h"
 #include "model/panels.h"
 
@@ -227,8 +227,8 @@ void model_zero_grad(Model *m) {
 /* ---- looking in ------------------------------------------------------------------------------ */
 
 size_t model_cache_bytes(const Model *m, bool every_head) {
-  const AttnShape s = attention_shape(&m->config, m->compute);
-  return config_cache_reals(&m->config, every_head) *
+  const AttnShape s = layer_attention_shape(&m->config, 0, m->compute);
+  return layer_cache_reals(&m->config, every_head) *
          (kv_in_bf16(&s) ? sizeof(uint16_t) : sizeof(real));
 }
 

@@ -4,7 +4,7 @@
 #include "kern/dispatch.h"
 #include "kern/gemm.h"
 #include "kern/gemm_bf16.h"
-#include "model/attention_shape.h"
+#include "model/layer_kind.h"
 
 enum { LINE_BYTES = 64 };
 
@@ -35,7 +35,7 @@ size_t panels_bytes(const Model *m, int i) {
   int n, k;
   if (!panels_has(m, &p->t)) return 0;
   param_outputs_inputs(p, &n, &k);
-  const LatentShape s = attention_latent_shape(&m->config);
+  const LatentShape s = layer_latent_shape(&m->config);
   const size_t numbers = p->by_head                   ? latent_panels(&s, m->compute)
                          : m->compute == COMPUTE_BF16 ? gemm_bf16_packed_size(n, k)
                                                       : gemm_packed_size(n, k);
@@ -84,7 +84,7 @@ Status panels_renew(Model *m, const Ctx *cx) {
   if (m->shared) return panels_renew(m->shared, cx);
   if (m->panels_of != kern_name()) try(panels_allocate(m));
   if (!m->stale) return GRPO_OK;
-  const LatentShape latent = attention_latent_shape(&m->config);
+  const LatentShape latent = layer_latent_shape(&m->config);
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
     int n, k;

@@ -30,7 +30,7 @@ static void run_init(Run *r, int nrequests, int vocab) {
     some_ids(r->prompt[i], lens[i], vocab, 77 + (uint64_t)i);
     r->request[i] = (Request){
         r->prompt[i], lens[i], n, {.seed = 5, .stream = RNG_SAMPLE, .prompt = (uint32_t)i},
-        NULL,         0,       0};
+        NULL,         0};
     for (int k = 0; k < n; k++, r->nout++) {
       Completion *o = &r->out[r->nout];
       o->ids = r->ids[r->nout];
@@ -262,8 +262,8 @@ TEST_BOTH(long_prompts_are_prefilled_in_pieces) {
   static int32_t prompt[1400], ids[2][8];
   static float logp[2][8];
   some_ids(prompt, 1400, 50, 4);
-  const Request r[] = {{prompt, 700, 1, {.seed = 1}, NULL, 0, 0},
-                       {prompt, 1400, 1, {.seed = 1}, NULL, 0, 0}};
+  const Request r[] = {{prompt, 700, 1, {.seed = 1}, NULL, 0},
+                       {prompt, 1400, 1, {.seed = 1}, NULL, 0}};
   Completion out[2] = {{.ids = ids[0], .logp = logp[0]}, {.ids = ids[1], .logp = logp[1]}};
   const Sampling s = sampling(1, 8);
   Decoder *d;
@@ -317,7 +317,7 @@ TEST(the_context_is_never_passed) {
   int32_t prompt[79], ids[MAX_NEW];
   float logp[MAX_NEW];
   some_ids(prompt, 79, 97, 1);
-  Request r = {prompt, 70, 1, {0}, NULL, 0, 0};
+  Request r = {prompt, 70, 1, {0}, NULL, 0};
   Completion o = {.ids = ids, .logp = logp};
   const Sampling s = sampling(1, MAX_NEW);
   Decoder *d;

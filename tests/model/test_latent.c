@@ -1,9 +1,9 @@
 /* Latent attention against a model in double that makes every head's keys and values, as
  * transformers' DeepseekV2 does: logits, and the gradients of every weight by differences. */
 #include "kern/kv.h"
-#include "model/attention_shape.h"
 #include "model/cache.h"
 #include "model/forward.h"
+#include "model/layer_kind.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
@@ -297,14 +297,37 @@ TEST(adapters_leave_out_the_weight_that_is_used_head_by_head) {
 TEST(the_cache_holds_latents_and_rotary_keys_alone) {
   Config c;
   config_of(&c, latent_shapes[0]);
-  CHECK(config_cache_reals(&c, false) == 2 * (6 + 4));
-  CHECK(config_cache_reals(&c, true) == 2 * 3 * (5 + 4 + 3));
+  CHECK(layer_cache_reals(&c, false) == 2 * (6 + 4));
+  CHECK(layer_cache_reals(&c, true) == 2 * 3 * (5 + 4 + 3));
   config_of(&c, tiny_llama);
-  CHECK(config_cache_reals(&c, false) == 3 * 2 * 2 * 16);
-  CHECK(config_cache_reals(&c, true) == 3 * 4 * 2 * 16);
+  CHECK(layer_cache_reals(&c, false) == 3 * 2 * 2 * 16);
+  CHECK(layer_cache_reals(&c, true) == 3 * 4 * 2 * 16);
   config_of(&c, latent_shapes[1]);
-  const AttnShape s = attention_shape(&c, COMPUTE_F32);
-  const size_t a = cache_bytes(&s, c.num_hidden_layers, 1, 16, 0),
-               b = cache_bytes(&s, c.num_hidden_layers, 1, 160, 0);
-  CHECK(b - a == 144 * config_cache_reals(&c, false) * sizeof(real));
+  LayerCache layer[CONFIG_MAX_LAYERS];
+  layer_caches(&c, COMPUTE_F32, layer);
+  const size_t a = cache_bytes(layer, c.num_hidden_layers, 1, 16, 0),
+               b = cache_bytes(layer, c.num_hidden_layers, 1, 160, 0);
+  CHECK(b - a == 144 * layer_cache_reals(&c, false) * sizeof(real));
+}
+
+/* No kind of layer has a state yet; the cache holds one beside layers with keys. */
+TEST(a_layer_may_have_a_state_or_nothing_in_place_of_keys) {
+  Config c;
+  Cache mixed, keys;
+  config_of(&c, tiny_llama);
+  const LayerCache with_keys = layer_cache(&c, 0, COMPUTE_F32);
+  const LayerCache layer[] = {with_keys, {.state = 5}, {.state = 0}, with_keys};
+  const LayerCache alone[] = {with_keys, with_keys};
+  REQUIRE(cache_new(&mixed, layer, 4, 2, 16, -1));
+  REQUIRE(cache_new(&keys, alone, 2, 2, 16, -1));
+  CHECK(!cache_can_rewind(&mixed) && cache_can_rewind(&keys));
+  CHECK(mixed.reals == keys.reals + 2 * 16); /* a cache line for the state in each slot */
+  CHECK(cache_take(&mixed) == 0 && cache_take(&mixed) == 1);
+  for (int slot = 0; slot < 2; slot++) {
+    const KvSeg *s = cache_segment(&mixed, slot);
+    for (int k = 0; k < 5; k++) CHECK(s[1].k[k] == 0);
+    CHECK((uintptr_t)s[1].k % 64 == 0 && (uintptr_t)s[3].k % 64 == 0);
+    CHECK(s[2].k == s[3].k && s[3].k - s[1].k == 16); /* layer 2 keeps nothing */
+  }
+  cache_free(&mixed), cache_free(&keys);
 }

@@ -1,0 +1,57 @@
+#include "model/layer_kind.h"
+
+#include <math.h>
+
+AttnShape layer_attention_shape(const Config *c, int layer, Compute compute) {
+  const bool latent = config_layer_kind(c, layer) == LAYER_LATENT;
+  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim;
+  const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
+  return (AttnShape){.heads = c->num_attention_heads,
+                     .kv_heads = c->num_key_value_heads,
+                     .head_dim = c->head_dim,
+                     .scale = (real)(1 / sqrt(by)),
+                     .window = config_window(c, layer),
+                     .softcap = (real)c->attn_softcap,
+                     .v_dim = latent ? c->kv_lora_rank : 0,
+                     .compute = compute};
+}
+
+LatentShape layer_latent_shape(const Config *c) {
+  return (LatentShape){.heads = c->num_attention_heads,
+                       .nope = c->qk_nope_head_dim,
+                       .rope = c->qk_rope_head_dim,
+                       .v_dim = c->v_head_dim,
+                       .rank = c->kv_lora_rank};
+}
+
+LayerCache layer_cache(const Config *c, int layer, Compute compute) {
+  switch (config_layer_kind(c, layer)) {
+  case LAYER_FULL:
+  case LAYER_WINDOWED:
+  case LAYER_LATENT:
+    return (LayerCache){.shape = layer_attention_shape(c, layer, compute)};
+  case LAYER_KINDS:
+    break;
+  }
+  return (LayerCache){0};
+}
+
+void layer_caches(const Config *c, Compute compute, LayerCache *out) {
+  for (int i = 0; i < c->num_hidden_layers; i++) out[i] = layer_cache(c, i, compute);
+}
+
+/* Latent attention would have keys and values of different widths in every head. */
+static size_t head_reals(const Config *c, const AttnShape *s) {
+  if (s->v_dim) return (size_t)(c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim);
+  return 2 * (size_t)s->head_dim;
+}
+
+size_t layer_cache_reals(const Config *c, bool every_head) {
+  size_t n = 0;
+  for (int i = 0; i < c->num_hidden_layers; i++) {
+    const AttnShape s = layer_cache(c, i, COMPUTE_F32).shape;
+    n += every_head ? (size_t)s.heads * head_reals(c, &s)
+                    : (size_t)kv_blocks(&s) * (size_t)s.kv_heads * (size_t)s.head_dim;
+  }
+  return n;
+}
