@@ -112,7 +112,7 @@ local data = {}
 
 -- Files of rows.  path: a name, a pattern or a list of them, each perhaps compressed by gzip or
 -- zstd; opts: { columns, take }, and for JSON `field`.
-for _, format in ipairs { "jsonl", "json", "csv", "tsv", "parquet" } do
+for _, format in ipairs(data_files.formats) do
   data[format] = function(path, opts)
     local source = data_files.open(format, path, opts)
     return new(source.name, source.n, source.get, nil, source.columns)

@@ -18,7 +18,6 @@
 #include "base/regex.h"
 #include "base/version.h"
 #include "base/visible.h"
-#include "formats/decompress.h"
 #include "kern/blas.h"
 #include "kern/dispatch.h"
 #include "kern/kern.h"
@@ -45,8 +44,6 @@ static void libc_version(char *out, size_t size) {
 #endif
 }
 
-static const char *codec(Codec c) { return codec_library(c) ? codec_library(c) : "none"; }
-
 static int l_version(lua_State *L) {
   char pcre2[64], blas[64], libc[64];
   regex_library(pcre2, sizeof pcre2);
@@ -60,8 +57,6 @@ static int l_version(lua_State *L) {
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
   set_string(L, "editline", editline());
-  set_string(L, "gzip", codec(CODEC_GZIP));
-  set_string(L, "zstd", codec(CODEC_ZSTD));
   set_string(L, "libc", libc);
 #ifdef __SANITIZE_ADDRESS__
   set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
@@ -119,8 +114,6 @@ static int l_doctor(lua_State *L) {
   regex_library(text, sizeof text);
   add_text(L, "PCRE2", text);
   add_text(L, "line editing", editline());
-  add_text(L, "gzip", codec(CODEC_GZIP));
-  add_text(L, "zstd", codec(CODEC_ZSTD));
   add_cpu(L);
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);

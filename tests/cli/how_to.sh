@@ -30,7 +30,7 @@ return function(fields)
 end
 LUA
 page=$root/docs/how-to.md
-sums=$root/tests/cases/parquet/sums
+sums=$root/ext/parquet/tests/cases/sums
 
 # A server of ours is the judge and the Hub.
 server=$(dirname "$(readlink -f "$GRPO")")/tests/hub_server hub=$work/hub judge='' pulls=''
@@ -65,7 +65,6 @@ while IFS= read -r section; do
   esac
   mkdir "$work/$sections" && cd "$work/$sections" && cp ../base.lua . || exit 1
   { echo 'local grpo = require "grpo"'; echo 'return require "base" {'; block lua "$section" | sed "s,127.0.0.1:8000,${judge:-&},"; echo '}'; } >my.lua
-  cp "$sums"/*.parquet train.parquet
   commands=$(block sh "$section")
   timeout 100 bash -ec "${commands:-grpo run my.lua --quiet}" >out 2>err </dev/null; status=$?
   run=$(grep -oE '"state": "[a-z]+"' ./*/my-001/run.json ./*-001/run.json 2>/dev/null | head -n 1)
@@ -86,7 +85,6 @@ LUA
 )"
       "$GRPO" run <(sed 's,/score,/none,' my.lua) --quiet >out 2>err; status=$?
       result "a judge that does not answer ends the run with one line" "$([ $status = 1 ] && grep -q 'my.lua\|judge' err || show err)" ;;
-    *Parquet*) result "its rows" "$(grep -q '"prompt": "[0-9]+[0-9]="' runs/my-001/completions.jsonl || show runs/my-001/completions.jsonl)" ;;
     *Hub*) result "the run has the commit of its dataset" "$(grep -q "\"dataset openai/gsm8k\": *\"$commit\"" runs/my-001/run.json || show runs/my-001/run.json)" ;;
     *TensorBoard*) result "events are there" "$(ls runs/my-001/*tfevents* 2>&1 >/dev/null)" ;;
   esac

@@ -96,15 +96,11 @@ describe("grpo.data.load", function()
 
   it("reads single files too, by their names or their first bytes", function()
     put("rows.csv", "a\n1\n")
-    put("rows.parquet", assert(core.fs.read("tests/cases/parquet/int32_plain.parquet")))
     put("rows", '{"n": 1}\n{"n": 2}\n')
     put("array", '[{"n": 1}]')
-    put("bytes", assert(core.fs.read("tests/cases/parquet/int32_plain.parquet")))
     assert.equal("1", data.load(dir .. "/rows.csv")[1].a)
-    assert.equal(0, data.load(dir .. "/rows.parquet")[1].i)
     assert.equal(2, #data.load(dir .. "/rows"))
     assert.equal(1, #data.load(dir .. "/array"))
-    assert.equal(0, data.load(dir .. "/bytes")[1].i)
     refused("EARG", "the name of " .. put("x", "hello") .. " does not say its format", dir .. "/x")
     refused("EFORMAT", "it is compressed by bzip2", put("y", "BZh91AY"))
     refused("EARG", "config belongs to a directory or a name of the Hub", dir .. "/rows.csv",
@@ -153,7 +149,7 @@ describe("a dataset as save_to_disk writes it", function()
     local file = saved .. "/one/data-00000-of-00001.arrow"
     local want = ("python3 -c 'from datasets import Dataset; Dataset.from_file(\"%s\").to_parquet("
       .. "\"rows.parquet\")'"):format(file)
-    for _, load in ipairs { data.load, data.jsonl, data.parquet } do
+    for _, load in ipairs { data.load, data.jsonl, rawget(data, "parquet") } do
       local _, err = pcall(load, file)
       assert.equal(want, tostring(err):match("convert it: (.*)$"))
       assert.matches("it is an Arrow stream, as save_to_disk writes it", tostring(err))

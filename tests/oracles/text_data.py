@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tests/oracles/text_data.py : writes tests/cases/text_data/, files of rows in JSON, CSV and TSV, plain
-and compressed, and cases.jsonl with the rows that Python's json and csv modules read in them.
+"""tests/oracles/text_data.py : writes tests/cases/text_data/, files of rows in JSON, CSV and TSV, and
+ext/parquet/tests/compressed/, the compressed ones, each with cases.jsonl with the rows that Python's json and csv modules read in them.
 
 gzip is Python's own; zstd is pyarrow's (26.0).
 """
@@ -13,6 +13,7 @@ import os
 import pyarrow as pa
 
 OUT = os.path.join(os.path.dirname(__file__), "..", "cases", "text_data")
+COMPRESSED = os.path.join(os.path.dirname(__file__), "..", "..", "ext", "parquet", "tests", "compressed")
 ROWS = [
     {"question": "What is 6*7?", "answer": "42", "n": 1},
     {"question": "naïve \"quoted\", with a comma\nand a line", "answer": "日本 😀", "n": -2.5},
@@ -73,11 +74,22 @@ FILES = [
     ("rows.tsv.zst", "tsv", zstd(tab.encode()), read_table(tab, "\t")),
 ]
 
-os.makedirs(OUT, exist_ok=True)
-with open(os.path.join(OUT, "cases.jsonl"), "w") as cases:
-    for name, kind, data, rows in FILES:
-        with open(os.path.join(OUT, name), "wb") as f:
-            f.write(data)
-        cases.write(json.dumps({"file": name, "format": kind, "rows": rows}) + "\n")
-with open(os.path.join(OUT, "tar.gz"), "wb") as f:  # an archive, which is refused by name
+
+
+def is_compressed(name):
+    return name.endswith((".gz", ".zst"))
+
+
+def write(out, files):
+    os.makedirs(out, exist_ok=True)
+    with open(os.path.join(out, "cases.jsonl"), "w") as cases:
+        for name, kind, data, rows in files:
+            with open(os.path.join(out, name), "wb") as f:
+                f.write(data)
+            cases.write(json.dumps({"file": name, "format": kind, "rows": rows}) + "\n")
+
+
+write(OUT, [file for file in FILES if not is_compressed(file[0])])
+write(COMPRESSED, [file for file in FILES if is_compressed(file[0])])
+with open(os.path.join(COMPRESSED, "tar.gz"), "wb") as f:  # an archive, which is refused by name
     f.write(gzip.compress(bytes(257) + b"ustar\x0000" + bytes(248), mtime=0))

@@ -8,6 +8,11 @@
 --
 --   text_formats = { { name = "yaml", endings = { "yaml" }, decode = function(text, what) }, ... }
 --     texts that hold one value, as a file of settings does (base/text_formats.lua)
+--   data_formats = { { name = "parquet", endings = { "pq" }, reader = function() -> reader } }
+--     files of rows; data_files/init.lua says what a reader is
+--   decompressors = { { decompress = function(data, what) -> data }, ... }
+--     takes the contents of a file of data, and gives them back as they are if they are not
+--     compressed in its way
 --   libraries = { { key = "yaml", label = "YAML", name = function() -> "libyaml", brief = true } }
 --     a library, or "none", as `grpo doctor`, a run's env.json (under `key`) and, if it is brief,
 --     `grpo --version` name it

@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
 local foreign = require "grpo.data_files.foreign"
 local globs = require "grpo.data_files.globs"
@@ -38,7 +39,7 @@ function contents.text(path)
   local text, message, code = core.fs.read(path)
   if not text then errors.raise(code or "ENOENT", "%s", message) end
   files_read.add(path)
-  text = core.decompress(text, path)
+  for _, row in ipairs(extensions.rows "decompressors") do text = row.decompress(text, path) end
   return text:sub(1, 3) == "\xEF\xBB\xBF" and text:sub(4) or text
 end
 

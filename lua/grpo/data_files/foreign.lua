@@ -1,6 +1,8 @@
 -- Files that hold rows in a format that is not read: recognised by their content, and named with
 -- the way out.
 
+local extensions = require "grpo.base.extensions"
+
 local foreign = {}
 
 local function pandas(reader)
@@ -16,7 +18,7 @@ function foreign.by_datasets(name, expression, path, into)
 end
 
 local kinds = {
-  { "^PAR1", "a Parquet file", "read it with grpo.data.parquet", "parquet" },
+  { "^PAR1", "a Parquet file", "convert it to JSON lines", "parquet" },
   { "^PARE", "an encrypted Parquet file", "write it again without encryption" },
   { "^ARROW1", "an Arrow file (Feather)", pandas("pandas.read_feather") },
   { "^\xFF\xFF\xFF\xFF", "an Arrow stream, as save_to_disk writes it", function(path)
@@ -26,6 +28,8 @@ local kinds = {
   { "^PK[\3\5][\4\6].*xl/", "an Excel file (xlsx)", "save it as CSV" },
   { "^PK[\3\5][\4\6]", "a zip archive", "unpack it with unzip, and name the file in it" },
   { "^\xD0\xCF\x11\xE0", "an Office file (xls)", "save it as CSV" },
+  { "^\x1F\x8B", "compressed by gzip", "decompress it with gunzip" },
+  { "^\x28\xB5\x2F\xFD", "compressed by zstd", "decompress it with unzstd" },
   { "^BZh[1-9]", "compressed by bzip2", "decompress it with bunzip2, or compress it with gzip" },
   { "^\xFD7zXZ%z", "compressed by xz", "decompress it with unxz, or compress it with gzip" },
   { "^\4\"M\24", "compressed by lz4", "decompress it with unlz4, or compress it with gzip" },
@@ -51,14 +55,25 @@ local kinds = {
   { "^%s*<[hH][tT][mM][lL]", "a web page", "download the file itself, not the page about it" },
 }
 
+-- Does an extension read this format?
+local function is_read(format)
+  for _, row in ipairs(extensions.rows "data_formats") do
+    if row.name == format then return true end
+  end
+  return false
+end
+
 -- Returns what data are, the way out, and the format that reads them, if one does; or nil.
 -- path: of the file that holds them.
 function foreign.of(text, path)
   local head = text:sub(1, 2048)
   for _, kind in ipairs(kinds) do
     if head:find(kind[1]) then
+      if kind[4] and is_read(kind[4]) then
+        return kind[2], "read it with grpo.data." .. kind[4], kind[4]
+      end
       local way_out = kind[3]
-      return kind[2], type(way_out) == "string" and way_out or way_out(path), kind[4]
+      return kind[2], type(way_out) == "string" and way_out or way_out(path)
     end
   end
   if head:sub(258, 262) == "ustar" then

@@ -8,6 +8,7 @@ local core = require "grpo.core"
 local delimited = require "grpo.data_files.delimited"
 local errors = require "grpo.base.errors"
 local columns = require "grpo.data_files.columns"
+local extensions = require "grpo.base.extensions"
 local load = require "grpo.data_files.load"
 local options = require "grpo.options"
 
@@ -18,11 +19,19 @@ local readers = {
   json = require "grpo.data_files.json_array",
   csv = delimited.reader("CSV", ","),
   tsv = delimited.reader("TSV", "\t"),
-  parquet = require "grpo.data_files.parquet",
 }
 
 local endings = { jsonl = "jsonl", ndjson = "jsonl", json = "json", csv = "csv", tsv = "tsv",
-  tab = "tsv", txt = "text", text = "text", parquet = "parquet", pq = "parquet" }
+  tab = "tsv", txt = "text", text = "text" }
+
+-- The names of all formats, in the order in which messages name them.
+data_files.formats = { "jsonl", "json", "csv", "tsv" }
+
+for _, row in ipairs(extensions.rows "data_formats") do
+  readers[row.name] = row.reader()
+  for _, ending in ipairs(row.endings) do endings[ending] = row.name end
+  table.insert(data_files.formats, row.name)
+end
 
 -- Endings of compressed files.  Those that are not read are named when the file is.
 local compressed = { gz = true, zst = true, lz4 = true, bz2 = true, xz = true }

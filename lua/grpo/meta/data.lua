@@ -33,14 +33,6 @@ function data.csv(path, opts) end
 ---@return grpo.Dataset
 function data.tsv(path, opts) end
 
----Parquet, as pyarrow and datasets write it: columns of any type, lists and structs in each other;
----rows are read when they are asked for.  Dates, times and decimals are texts, as Python prints
----them.  With columns to keep, the others are never read.  Otherwise as grpo.data.jsonl.
----@param path string|string[]
----@param opts? { columns?: table, take?: integer }
----@return grpo.Dataset
-function data.parquet(path, opts) end
-
 ---A split of a dataset: of the Hub, as it lies in the cache (`grpo pull --dataset NAME`), or of a
 ---directory, whose files are found as the datasets library finds them; or a file of any format but
 ---text.  split: "train", or rows by number, "train[100:200]".  Otherwise as grpo.data.jsonl.

@@ -11,7 +11,9 @@ local options = require "grpo.options"
 
 local datasets = {}
 
-local formats = { "jsonl", "json", "csv", "tsv", "parquet", "text" }
+local formats = table.move(data_files.formats, 1, #data_files.formats, 1, {})
+formats[#formats + 1] = "text"
+
 local of_text = { "window", "prompt", "stride", "from", "to" }
 local of_dataset = { "config", "split", "revision" }
 local known = { "path", "format", "columns", "field", "shuffle", "skip", "take", "config", "split",
