@@ -10,24 +10,56 @@
 #include "rl/share.h"
 #include "rl/units.h"
 
-static void store_reference(Batch *b, const Unit *unit, const real *logp) {
+/* Log-probabilities, and entropies or NULL, of a batch: [completions, max_new]. */
+typedef struct LogpRows {
+  float *logp, *entropy;
+} LogpRows;
+
+static void store_rows(const Batch *b, const Unit *unit, const real *from, float *rows) {
   for (int i = unit->first; i < unit->first + unit->n; i++) {
     const int len = b->completion[i].len;
-    memcpy(b->ref_logp + (size_t)i * (size_t)b->max_new, logp, (size_t)len * sizeof *logp);
-    logp += len;
+    memcpy(rows + (size_t)i * (size_t)b->max_new, from, (size_t)len * sizeof *from);
+    from += len;
   }
 }
 
-static Status reference_unit(Engine *e, Batch *b, const Unit *unit) {
+static Status run_unit(Engine *e, Model *m, const Batch *b, const Unit *unit,
+                       const LogpRows *rows) {
   Tape *t = &e->tape;
   Tensor *hidden, *out;
   Pack p;
   tape_reset(t);
-  try(unit_pack_batch(&t->arena, model_config(e->reference), b, unit, 0, &p));
-  try(forward_hidden(e->reference, t, &p, &hidden));
-  try(forward_logp(e->reference, t, &p, hidden, b->temperature, NULL, NULL, &out));
-  store_reference(b, unit, out->data);
+  try(unit_pack_batch(&t->arena, model_config(m), b, unit, 0, &p));
+  try(forward_hidden(m, t, &p, &hidden));
+  try(forward_logp(m, t, &p, hidden, b->temperature, NULL, NULL, &out));
+  store_rows(b, unit, out->data, rows->logp);
+  if (rows->entropy) store_rows(b, unit, out->data + p.nout, rows->entropy);
   return GRPO_OK;
+}
+
+/* Runs the units of this rank's groups. */
+static Status run_units(Engine *e, Model *m, const Batch *b, const LogpRows *rows) {
+  Unit *unit = arena_alloc(&e->step, (size_t)batch_size(b) * sizeof *unit);
+  if (!unit) return fail(GRPO_ENOMEM, "reference: %d completions", batch_size(b));
+  const int n = units_of_batch(b, 0, unit);
+  Status s = GRPO_OK;
+  e->tape.off = true;
+  int first, end;
+  share_range(e, share_slot(e, b), b->nprompts, comm_rank(), &first, &end);
+  for (int i = 0; i < n && s == GRPO_OK; i++) {
+    const int group = unit[i].first / b->group;
+    if (group >= first && group < end) s = run_unit(e, m, b, &unit[i], rows);
+  }
+  e->tape.off = false;
+  return s;
+}
+
+Status reference_rows(Engine *e, Model *m, Batch *b, float *logp, float *entropy) {
+  const size_t bytes = (size_t)b->max_new * sizeof *logp;
+  arena_reset(&e->step);
+  try(comm_agree(run_units(e, m, b, &(LogpRows){logp, entropy})));
+  try(share_rows(e, b, logp, bytes));
+  return entropy ? share_rows(e, b, entropy, bytes) : GRPO_OK;
 }
 
 /* row [vocab]: scratch memory */
@@ -55,28 +87,15 @@ Status engine_reference(Engine *e, Batch *b) {
   if (!e->reference && !e->o.bigram) return fail(GRPO_EARG, "reference: the engine has none");
   if (!b->ref_logp)
     return fail(GRPO_EARG, "reference: this batch keeps no reference log-probabilities");
-  arena_reset(&e->step);
   if (e->o.bigram) {
+    arena_reset(&e->step);
     const int v = bigram_vocab(e->o.bigram);
     real *row = arena_alloc(&e->step, (size_t)v * sizeof *row);
     if (!row) return fail(GRPO_ENOMEM, "reference: a row of %d tokens", v);
     bigram_reference(e->o.bigram, b, row);
     return GRPO_OK;
   }
-  Unit *unit = arena_alloc(&e->step, (size_t)batch_size(b) * sizeof *unit);
-  if (!unit) return fail(GRPO_ENOMEM, "reference: %d completions", batch_size(b));
-  const int n = units_of_batch(b, 0, unit);
-  Status s = GRPO_OK;
-  e->tape.off = true;
-  int first, end;
-  share_range(e, share_slot(e, b), b->nprompts, comm_rank(), &first, &end);
-  for (int i = 0; i < n && s == GRPO_OK; i++) {
-    const int group = unit[i].first / b->group;
-    if (group >= first && group < end) s = reference_unit(e, b, &unit[i]);
-  }
-  e->tape.off = false;
-  s = comm_agree(s);
-  if (s == GRPO_OK) s = share_rows(e, b, b->ref_logp, (size_t)b->max_new * sizeof *b->ref_logp);
+  const Status s = reference_rows(e, e->reference, b, b->ref_logp, NULL);
   b->has_ref = s == GRPO_OK;
   return s;
 }

@@ -184,9 +184,8 @@ static bool wants_reference(const Engine *e, BatchSlot slot) {
   return slot == BATCH_SAMPLE || e->reference || e->o.bigram;
 }
 
-/* Makes the batch ready for o->group completions of each prompt. */
-static Status begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
-                    const RolloutOptions *o) {
+Status rollout_begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
+                     const RolloutOptions *o) {
   Batch *b = &e->batch[slot];
   try(check(e, n, o));
   if ((int64_t)n * o->group > INT32_MAX / e->o.max_new_tokens)
@@ -229,7 +228,7 @@ static Status keep_activations_if(Engine *e, BatchSlot slot, Status s) {
 Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
                       const RolloutOptions *o) {
   Batch *b = &e->batch[slot];
-  try(begin(e, slot, n, prompts, o));
+  try(rollout_begin(e, slot, n, prompts, o));
   const Status s = roll_out_shared(e, b, slot, n, NULL, prompts, o);
   if (s != GRPO_OK) b->nprompts = 0;
   return keep_activations_if(e, slot, s);

@@ -19,5 +19,8 @@ Status engine_rollout(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
 /* Dynamic sampling: only the groups at `slots` (0-based) are rolled out again, other prompts. */
 Status engine_replace(Engine *e, BatchSlot slot, int n, const int *slots, const Prompt *prompts,
                       const RolloutOptions *o);
+/* Makes the slot's batch ready for o->group completions of each prompt, which are still empty. */
+Status rollout_begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
+                     const RolloutOptions *o);
 
 #endif
