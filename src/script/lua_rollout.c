@@ -1,6 +1,8 @@
 /* lua_rollout.c - methods of an engine: rollout, replace, reference. */
 #include <limits.h>
+#include <string.h>
 
+#include "rl/given.h"
 #include "rl/reference.h"
 #include "rl/rollout.h"
 #include "script/interrupt.h"
@@ -147,8 +149,8 @@ static void turns_end(LuaTurns *t, Status s) {
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
-  static const char *const known[] = {"prompts", "n",       "sampling", "seed",  "step", "stream",
-                                      "index",   "on_turn", "targets",  NULL};
+  static const char *const known[] = {"prompts", "n",     "sampling", "seed",    "step",
+                                      "stream",  "index", "on_turn",  "targets", NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   int step = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
@@ -232,7 +234,93 @@ static int l_reference(lua_State *L) {
   return s ? raise_status(L, s) : 0;
 }
 
+/* ---- texts that were not sampled here ------------------------------------------------------- */
+
+static Finish given_finish(lua_State *L, int options, int i) {
+  const int type = lua_getfield(L, options, "finish");
+  if (type == LUA_TTABLE) lua_rawgeti(L, -1, i + 1);
+  const char *word = type == LUA_TTABLE ? lua_tostring(L, -1) : "eos";
+  for (int f = FINISH_EOS; word && f <= FINISH_LENGTH; f++)
+    if (strcmp(word, finish_name((Finish)f)) == 0) return lua_pop(L, type == LUA_TTABLE ? 2 : 1), f;
+  return raise_new(L, GRPO_EARG, "given.finish[%d]: \"eos\", \"stop\" or \"length\" expected",
+                   i + 1);
+}
+
+/* Pushes the n texts of the field `completions`, each a list of ids. */
+static GivenText *push_texts(lua_State *L, int options, int n, IntBuf **store) {
+  GivenText *text = push_scratch(L, (size_t)n, sizeof *text);
+  IntBuf *ids = *store = push_ints(L);
+  lua_getfield(L, options, "completions");
+  if (!lua_istable(L, -1) || (int)lua_rawlen(L, -1) != n)
+    raise_new(L, GRPO_EARG, "given.completions: a list of %d lists of ids expected, n per prompt",
+              n);
+  const int list = lua_gettop(L);
+  for (int i = 0; i < n; i++) {
+    const size_t before = ids->len;
+    lua_rawgeti(L, list, i + 1);
+    check_ids(L, -1, "given.completions", ids);
+    lua_pop(L, 1);
+    text[i] = (GivenText){.len = (int)(ids->len - before), .finish = given_finish(L, options, i)};
+  }
+  for (int i = 0, at = 0; i < n; at += text[i++].len) text[i].ids = ids->data + at;
+  return text;
+}
+
+/* Pushes the numbers of the field `logprobs`, a list for each text; NULL: there is none. */
+static float *push_logprobs(lua_State *L, int options, const Engine *e, const GivenText *text,
+                            int n) {
+  const int width = engine_options(e)->max_new_tokens;
+  if (lua_getfield(L, options, "logprobs") == LUA_TNIL) return NULL;
+  check_table(L, -1);
+  const int list = lua_gettop(L);
+  float *logp = push_scratch(L, (size_t)n * (size_t)width, sizeof *logp);
+  for (int i = 0, count; i < n; i++) {
+    lua_rawgeti(L, list, i + 1);
+    const double *numbers = push_numbers(L, -1, "given.logprobs", &count);
+    if (count != text[i].len || count > width)
+      raise_new(L, GRPO_EARG, "given.logprobs[%d]: %d numbers for %d tokens", i + 1, count,
+                text[i].len);
+    for (int t = 0; t < count; t++) logp[i * width + t] = (float)numbers[t];
+    lua_pop(L, 2);
+  }
+  return logp;
+}
+
+/* engine:given({ prompts=, completions=, n=, temperature=, logprobs=, finish=, stream= }) -> batch
+ *
+ * The batch that a rollout would have left, had it sampled these ids: n completions of each prompt,
+ * prompt after prompt.  Without logprobs the policy computes them. */
+static int l_given(lua_State *L) {
+  static const char *const known[] = {"prompts",  "completions", "n",      "temperature",
+                                      "logprobs", "finish",      "stream", NULL};
+  static const char *const streams[] = {"sample", "eval", NULL};
+  Engine *e = check_idle_engine(L, 1);
+  GivenOptions o = {.group = engine_options(e)->group_size, .temperature = 1};
+  int n, stream = BATCH_SAMPLE;
+  IntBuf *ids, *text_ids;
+  check_table(L, 2);
+  lua_settop(L, 2);
+  check_fields(L, 2, "given", known);
+  field_int(L, 2, "given", "n", 1, 1 << 16, &o.group);
+  field_number(L, 2, "given", "temperature", 0, 100, &o.temperature);
+  field_choice(L, 2, "given", "stream", streams, &stream);
+  lua_getfield(L, 2, "prompts");
+  const Prompt *prompts = push_prompts(L, lua_gettop(L), 2, &n, &ids);
+  if (n > INT_MAX / (1 << 16)) raise_new(L, GRPO_EARG, "given: %d prompts are too many", n);
+  const GivenText *text = push_texts(L, 2, n * o.group, &text_ids);
+  o.logp = push_logprobs(L, 2, e, text, n * o.group);
+  set_engine_busy(L, 1, true);
+  const Status s = engine_batch_given(e, (BatchSlot)stream, n, prompts, text, &o);
+  set_engine_busy(L, 1, false);
+  keep_ints(L, ids);
+  keep_ints(L, text_ids);
+  if (s) return raise_status(L, s);
+  push_batch(L, 1, (BatchSlot)stream);
+  return 1;
+}
+
 CORE_PART(rollout) {
-  static const luaL_Reg methods[] = {FN(rollout), FN(replace), FN(reference), {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      FN(rollout), FN(replace), FN(reference), FN(given), {NULL, NULL}};
   add_methods(L, ENGINE_TYPE, methods);
 }

@@ -32,6 +32,41 @@ local function with(advantages)
   return completions
 end
 
+describe("engine:given", function()
+  local prompts = { { 72, 105 }, { 1, 2, 3 } }
+
+  -- Lists what a batch holds of each completion.
+  local function contents(batch, n)
+    local list = {}
+    for i = 1, n do list[i] = { batch:ids(i), batch:logprobs(i), batch:finish(i) } end
+    return list
+  end
+
+  it("makes of ids the batch that sampled them", function()
+    local engine = make {}
+    local batch = roll_out(engine)
+    local sampled, ids, logprobs, finish = contents(batch, 6), {}, {}, {}
+    for i, c in ipairs(sampled) do ids[i], logprobs[i], finish[i] = table.unpack(c) end
+    local given = { prompts = prompts, completions = ids, finish = finish, n = 3 }
+    assert.same(sampled, contents(engine:given(given), 6))
+    assert.same(sampled, contents(engine:given(tiny.with(given, { logprobs = logprobs })), 6))
+  end)
+
+  it("refuses lists that do not fit", function()
+    local engine = make {}
+    local given = { prompts = prompts, completions = { { 1 }, { 2 } }, n = 1 }
+    engine:given(given)
+    for words, wrong in pairs {
+      ["given.completions: a list of 2"] = { completions = { { 1 } } },
+      ["given: text 2 has 0 tokens"] = { completions = { { 1 }, {} } },
+      ["given.logprobs%[1%]: 2 numbers for 1"] = { logprobs = { { 0, 0 }, { 0 } } },
+      ["given.finish%[2%]"] = { finish = { "eos", "tired" } },
+    } do
+      assert.matches(words, message_of(engine.given, engine, tiny.with(given, wrong)))
+    end
+  end)
+end)
+
 describe("the table of options", function()
   it("lists every option once, defaults with their kind", function()
     local seen = {}
