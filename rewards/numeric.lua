@@ -28,9 +28,9 @@ end
 
 local defaults = options.check({}, spec, "numeric.equal")
 
---- 1 when the completion's answer (last \boxed{}, or ####, or <answer>, or the last number) equals
---- the row's, else 0; nil where the row's is not mathematics or cannot be read, so that a bad row
---- teaches nothing.
+--- 1 when the completion's answer (last \boxed{}, or ####, or <answer>, or the last number or
+--- formula) equals the row's, else 0; nil where the row's is not mathematics or cannot be read, so
+--- that a bad row teaches nothing.
 --- Called with { field =, after = } it returns such a reward.
 ---@param text string|table
 ---@param row? table

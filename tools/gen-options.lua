@@ -223,13 +223,14 @@ Written by `make options` from `lua/grpo/experiment/foreign_names.lua`; do not e
 Every option of TRL's GRPOConfig, with those of transformers that it inherits, and verl's keys, with
 the name that each has here, or the reason why there is none. `grpo help from-trl` and
 `grpo help from-verl` print these tables, `grpo help NAME` one row. A script, a file of settings or
-a command line that has such a name is told the same, with the value as it is written here:
+a command line that has one such name is told the same, with the value as it is written here:
 
 ```
 my.lua:7: train.scale_rewards is train.advantage.scale here; write train.advantage.scale = "none"
 ```
 
-Several such names are answered together, with lines to paste in their place:
+Several such names are answered together, with lines to paste in their place; `grpo help NAME` has
+the notes:
 
 ```
 my.lua:7: 5 options are not known by these names; write in their place:
@@ -243,7 +244,19 @@ and remove or write by hand:
 
 A step here is one rollout with all its updates, and it counts prompts: TRL's
 `per_device_train_batch_size` counts completions. Where the methods differ in more than names,
-[algorithms.md](algorithms.md#where-grpo-differs) says so.]] }
+[algorithms.md](algorithms.md#where-grpo-differs) says so.
+
+Options that nobody sets have other defaults here than in TRL 1.16:
+
+| option | here | TRL |
+|---|---|---|
+| `train.loss` (`loss_type`) | `"grpo"` | `"dapo"` |
+| `sampling.max_new_tokens` (`max_completion_length`) | 256 | 512 |
+| `train.epochs` (`num_train_epochs`) | 1 | 3 |
+| `train.lr` (`lr_scheduler_type`) | constant | linear, to 0 |
+| `seed` | 0 | 42 |
+| `model.gradient_checkpointing` | false | true |
+| `train.kl_bias_correction` (`use_bias_correction_kl`) | false | true |]] }
 
 local function cell(text) return (text:gsub("|", "\\|")) end
 

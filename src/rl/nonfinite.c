@@ -11,7 +11,8 @@
 
 static const char *const lower = "lower train.lr or train.max_grad_norm";
 static const char *const go_back =
-    "an earlier step has spoilt it; go back to a checkpoint before it, with a lower train.lr";
+    "it was loaded so or an earlier step has spoilt it; load a sound copy of the model, or go back "
+    "to a checkpoint before that step, with a lower train.lr";
 
 /* The place of the first number that is not finite; n: none is. */
 static size_t first_nonfinite(const real *x, size_t n) {

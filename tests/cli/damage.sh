@@ -133,6 +133,10 @@ cp $run/run.json before
 refused "a damaged saved source" 3 "$run/source/modules/helper.lua: it is damaged" "or resume with --force, which takes it as it is" -- \
   run --quiet --resume=$run
 result "nothing was changed" "$(cmp before $run/run.json 2>&1)"
+mv $run/source/modules/helper.lua helper.kept
+refused "a missing saved source, which no --force brings back" 3 "$run/source/modules/helper.lua: it is missing" \
+  "restore it from a copy" -- run --quiet --resume=$run --force
+mv helper.kept $run/source/modules/helper.lua
 resume --force; status=$?
 result "--force takes it as it is, and says so" \
   "$([ $status = 0 ] && grep -q 'helper.lua: it is damaged.*; --force takes it as it is$' err && grep -q 'takes it as it is$' $run/run.log || show err)"

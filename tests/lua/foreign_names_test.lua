@@ -330,6 +330,81 @@ describe("the arguments of a whole script", function()
       assert.is_table((layers.resolve({ { name = "script", value = options } }, {})))
     end)
   end
+  local merged = {
+    { { use_peft = false, lora_r = 16, beta = 0.1 }, { train = { kl = 0.1 } } },
+    { { load_in_4bit = false, bnb_4bit_quant_type = "nf4", lora_r = 8 },
+      { model = { lora = { rank = 8 } } } },
+    { { sync_ref_model = false, ref_model_sync_steps = 64, ref_model_mixup_alpha = 0.5,
+      beta = 0.1 }, { train = { kl = 0.1 } } },
+    { { vllm_importance_sampling_correction = false, vllm_importance_sampling_cap = 2, beta = 0.1 },
+      { train = { kl = 0.1 } } },
+    { { use_vllm = false, vllm_importance_sampling_correction = true,
+      vllm_importance_sampling_mode = "token_mask", beta = 0.1 }, { train = { kl = 0.1 } } },
+    { { eval_strategy = "no", eval_steps = 50, save_strategy = "no", save_steps = 50, beta = 0.1 },
+      { train = { kl = 0.1 } } },
+    { { do_eval = false, eval_steps = 50, beta = 0.1 }, { train = { kl = 0.1 } } },
+    { { eval_strategy = "epoch", eval_steps = 50 }, { eval = { every_epochs = 1 } } },
+    { { log_completions = false, num_completions_to_print = 5 }, { log = { completions = 0 } } },
+    { { log_completions = true, num_completions_to_print = 5 }, { log = { completions = 5 } } },
+    { { load_best_model_at_end = false, metric_for_best_model = "eval_reward", beta = 0.1 },
+      { train = { kl = 0.1 } } },
+    { { load_best_model_at_end = true, metric_for_best_model = "eval_reward" },
+      { checkpoint = { best = "eval/reward" } } },
+    { { use_kl_loss = false, kl_loss_coef = 0.001, n = 5, ["rollout"] = { n = 5 } },
+      { sampling = { group_size = 5 } } },
+    { { epsilon_high = 5.0, loss_type = "cispo" }, { train = { loss = "cispo", cispo_cap = 5 } } },
+    { { learning_rate = 1e-5, max_steps = 100, num_iterations = 4, save_steps = 50, eval_steps = 10,
+      logging_steps = 5, warmup_steps = 8 }, { checkpoint = { every = 13 }, eval = { every = 3 },
+      log = { every = 2 }, train = { steps = 25, iterations = 4,
+        lr = "linear:from=1e-5,to=0,warmup=2" } } },
+    { { learning_rate = 1e-5, beta = 0.1 },
+      { train = { lr = "linear:from=1e-5,to=0", kl = 0.1 } } },
+    { { lr_scheduler_type = "warmup_stable_decay", warmup_steps = 10, learning_rate = 1e-5,
+      lr_scheduler_kwargs = { num_decay_steps = 20 }, max_steps = 100 }, { train = { steps = 100,
+        lr = "chain:10=(warmup:to=1e-5,steps=10),70=1e-5,(cosine:peak=1e-5,steps=20)" } } },
+    { { lr_scheduler_type = "polynomial", learning_rate = 1e-5,
+      lr_scheduler_kwargs = { lr_end = 1e-7 } }, { train = { lr = "linear:from=1e-5,to=1e-7" } } },
+    { { adam_epsilon = 1e-6, optim = "adamw_torch", optim_args = "x" },
+      { train = { optimizer = { name = "adamw", eps = 1e-6 } } } },
+  }
+  for i, case in ipairs(merged) do
+    it("do not lose or invent what was meant: " .. i, function()
+      assert.same(case[2], pasted(said(case[1])))
+    end)
+  end
+  it("are both written, or the loss is said: all pairs that share an option", function()
+    local rows, lost = {}, {}
+    for _, list in ipairs(foreign_names.lists) do
+      for _, row in ipairs(list.rows) do
+        if row[2] and not row[1]:find("%.") and not option_tree.find(row[1]) then
+          rows[#rows + 1] = row
+        end
+      end
+    end
+    for i, a in ipairs(rows) do
+      for j = i + 1, #rows do
+        local b = rows[j]
+        if a[2] == b[2] then
+          local text = said { [a[1]] = 37, [b[1]] = 53 }
+          for name, value in pairs { [a[1]] = "37", [b[1]] = "53" } do
+            local left = text:match("by hand:(.*)$") or text
+            local told = left:find(name .. ":", 1, true)
+            if not told and not text:find(value, 1, true)
+              and not a[2]:find("prompts_per_step") then
+              lost[#lost + 1] = a[1] .. " + " .. b[1] .. ": " .. name
+            end
+          end
+        end
+      end
+    end
+    assert.same({}, lost)
+  end)
+  it("are written as a file of settings has them", function()
+    local text = tiny.message_of(layers.resolve, { { name = "script", where = "no-such.yaml",
+      value = { dataset_name = "x", reward_funcs = { "a" } } } }, {})
+    assert.matches('  data:\n    train:  # dataset_name\n      path: "x"', text)
+    assert.matches("  rewards:  # reward_funcs\n    text.equals: 1", text)
+  end)
   it("may have any value", function()
     local odd = { 0, -1, 1.5, 0 / 0, "x", "", true, false, {}, { 1 }, { x = { y = 1 } }, print,
       ("a"):rep(100), "a\nb", "]]", math.mininteger }
@@ -443,10 +518,10 @@ describe("the table of names", function()
       if row.ours then
         assert.is_not_nil(option_tree.find(row.ours), row.name)
         local function told(value)
-          local text = foreign.advice(row.name, value, beside, function(path, v)
+          local text = foreign.advice(row.name, value, beside, { fits = function(path, v)
             local node = option_tree.find(path)
             return node.row and (option_tree.value(node.row, v)) ~= nil
-          end, function(code) return "{{" .. code .. "}}" end)
+          end }, function(code) return "{{" .. code .. "}}" end)
           local code = text:match("{{(.*)}}")
           if code then fits(code, row.name) end
         end

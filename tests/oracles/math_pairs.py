@@ -69,6 +69,16 @@ def families():
                                            "12 dozen", "12 million"]
     yield "unit", [r"6\pi\text{ cm}", r"6\pi"], [r"6\text{ cm}", r"7\pi\text{ cm}"]
     yield "unit", ["5 km", "5 kilometers", r"5\text{ km}"], ["5 m", "5000 m", "5 hours"]
+    yield "unit", [r"25\text{ cm}^2", "25 cm^2", "25 sq cm", "25 square centimeters"], [
+        "25 cm^3", "25 cubic cm", "26 cm^2", r"25\text{ cm}"]
+    yield "unit", ["5 m/s", "5 meters per second", r"5\text{ m/s}"], ["5 m", "5 m/s^2", "5 km/s"]
+    yield "unit", ["60 mph", "60 miles per hour"], ["60 miles", "60 km/h"]
+    yield "unit", [r"\$5", r"\$5 per hour", "5 dollars an hour"], [r"5\%", "5 euros"]
+    yield "unit", ["5 bits", "5"], ["4 bits"]
+    yield "unit", ["5 bits"], ["5 bytes"]
+    yield "set", [r"\{1, 2\}", r"\{1, 1, 2\}", r"\{2, 1\}"], [r"\{1, 2, 3\}", r"\{1\}"]
+    yield "tuple", ["(1, 2)", r"\langle 1, 2 \rangle"], [r"\langle 2, 1 \rangle", "[1, 2]"]
+    yield "choice", ["(A) 5", "5", r"\textbf{(A)}\ 5"], ["(A) 6", "6", "(B) 5"]
     yield "unit", ["$0.50", "0.5 dollars"], ["50 cents", "0.5 cents"]
     yield "assignment", ["7", "x = 7", "x=7", r"x_1 = 7", r"\text{Area} = 7", "n = 7", "= 7",
                          "f(2) = 7", r"\angle ABC = 7", "3 + 4 = 7", r"x = 3 + 4 = 7", "Answer: 7",

@@ -283,12 +283,22 @@ end
 
 -- ---- items of lists -------------------------------------------------------------------
 
--- The items of a list, with \pm as its two values and "x = 2, 3" as x = 2, x = 3.
+local function is_among(list, item)
+  for _, other in ipairs(list) do
+    if same(other, item) then return true end
+  end
+  return false
+end
+
+-- The items of a list, with \pm as its two values and "x = 2, 3" as x = 2, x = 3; those of a set
+-- once.
 local function items_of(node)
   local list = {}
   for _, item in ipairs(node[2]) do
     local several = is_formula(item) and alternatives(item)
-    for _, value in ipairs(several or { item }) do list[#list + 1] = value end
+    for _, value in ipairs(several or { item }) do
+      if node[1] ~= "set" or not is_among(list, value) then list[#list + 1] = value end
+    end
   end
   return list
 end
@@ -351,12 +361,15 @@ local function quotient(ratio)
   return { "/", items[1], items[2] }
 end
 
+local function bracket(sign) return sign == "<" and "(" or sign == ">" and ")" or sign end
+
 local pairs_of_kinds = {
   ["list list"] = same_lists, ["set set"] = same_lists, ["list set"] = same_lists,
   ["rel rel"] = same_relations, ["matrix matrix"] = same_matrices,
   ["list group"] = list_beside_tuple,
   ["group group"] = function(a, b)
-    return a[2] == b[2] and a[3] == b[3] and in_order(a[4], b[4])
+    return bracket(a[2]) == bracket(b[2]) and bracket(a[3]) == bracket(b[3])
+      and in_order(a[4], b[4])
   end,
   ["ratio ratio"] = function(a, b)
     local x, y = quotient(a), quotient(b)
@@ -369,12 +382,19 @@ local pairs_of_kinds = {
   ["word word"] = function(a, b) return a[2] == b[2] end,
 }
 
+-- The currency in a unit: that of $5 per hour, which is often left at $5.
+local function currency_of(unit)
+  for part in unit:gmatch("[^*]+") do
+    if symbols.currency_units[part] then return part end
+  end
+end
+
 -- Two units that are known and not the same.
 local function units_differ(a, b)
-  local function known(name)
-    return name and (symbols.units[name] == name or name:find("^base:") ~= nil)
-  end
-  return a ~= b and known(a) and known(b)
+  if not a or not b or a == b then return false end
+  if not symbols.is_known_unit(a) or not symbols.is_known_unit(b) then return false end
+  local money = currency_of(a)
+  return not (money and money == currency_of(b))
 end
 
 -- An amount without its unit, and the unit; degrees are one.
@@ -390,8 +410,9 @@ end
 local function is_whole(v) return v ~= nil and v.n ~= nil and rational.is_whole(v) end
 
 -- 5% is 0.05 and, beside a whole number without a sign, 5.
-local function same_percent(a, b)
+local function same_percent(a, b, unit)
   if a[1] == "pct" and b[1] == "pct" then return same_formula(a[2], b[2]) end
+  if unit and symbols.is_known_unit(unit) then return false end -- 25% is no $25
   local percent, other = a, b
   if b[1] == "pct" then percent, other = b, a end
   if same_formula(percent, other) then return true end
@@ -407,7 +428,7 @@ local function same_formulas(a, b)
   local x, y = alternatives(a), alternatives(b)
   if x and y then return without_order(x, y) end
   if x or y then return false end
-  if a[1] == "pct" or b[1] == "pct" then return same_percent(a, b) end
+  if a[1] == "pct" or b[1] == "pct" then return same_percent(a, b, unit or other) end
   return same_formula(a, b)
 end
 
@@ -418,7 +439,7 @@ local function same_choices(a, b)
   end
   local choice, other = a, b
   if b[1] == "choice" then choice, other = b, a end
-  return choice[3] == nil and same(choice.letter or { "var", choice[2] }, other)
+  return same(choice[3] or choice.letter or { "var", choice[2] }, other)
 end
 
 local function beside_list(a, b)

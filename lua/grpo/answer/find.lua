@@ -215,7 +215,7 @@ end
 -- Takes what stands behind the last equals sign, and no marks of Markdown or of a sentence.
 local function bare_formula(chunk)
   chunk = chunk:match(".*=%s*(.*)$") or chunk
-  return (chunk:gsub("[.,;:!?*%s]+$", ""):gsub("^[*%s]+", ""):gsub("%$", ""))
+  return (chunk:gsub("[.,;:!?*%s]+$", ""):gsub("^[*%s]+", ""):gsub("\\?%$", ""))
 end
 
 -- The part of `after` that belongs to a formula: up to a space, or a letter or command behind one.
@@ -297,7 +297,7 @@ function find.last_number(text)
   local stop = #text - back + 1
   local before = text:sub(math.max(1, stop - WINDOW), stop):gsub("\u{2212}", "-")
     :gsub("\u{2013}", "-")
-  local after = text:sub(stop + 1, stop + WINDOW)
+  local after = text:sub(stop + 1, stop + WINDOW):gsub("<|.*", "") -- a special token
   local formula = in_delimiters(before, after)
   if formula and parse.answer(formula) then return formula end
   formula = in_brackets(before, after)
@@ -312,12 +312,36 @@ function find.last_number(text)
   return with_sign(number, left) .. behind(after)
 end
 
---- The answer that a text gives: in the last \boxed, behind the last ####, in the last <answer>, or
---- the last number.
+-- ---- answers without a number ---------------------------------------------------------
+
+local function readable(s) return s and parse.answer(s) and s or nil end
+
+-- The formula between dollar signs or \( and \) with which a text ends.
+local function formula_at_end(tail)
+  local line = tail:gsub("[%s.*]+$", "")
+  return readable(line:match("%$([^$]+)%$$") or line:match("\\%(([^\n]-)\\%)$")
+    or line:match("\\%[%s*(.-)%s*\\%]$"))
+end
+
+-- The rest of the line behind the last "answer is" or "answer:", or a text of one short line.
+local function said(tail, whole)
+  local from
+  for at in tail:lower():gmatch("answer%s*i?s?:?%s()") do from = at end
+  local rest = from and tail:match("^[^\n]*", from) or whole and not tail:find("\n") and tail or ""
+  rest = rest:gsub("^[%s*$:]+", ""):gsub("[%s*$.!]+$", "")
+  return rest ~= "" and readable(rest) or nil
+end
+
+--- The answer that a text gives: in the last \boxed, behind the last ####, in the last <answer>, a
+--- formula with which it ends, the last number, or, in a text without digits, what follows the last
+--- "answer is", or the text itself if it is one line.
 ---@param text string
 ---@return string|nil
 function find.answer(text)
-  return find.boxed(text) or find.headed(text) or find.tagged(text) or find.last_number(text)
+  local marked = find.boxed(text) or find.headed(text) or find.tagged(text)
+  if marked then return marked end
+  local tail = trim(text:sub(-WINDOW))
+  return formula_at_end(tail) or find.last_number(text) or said(tail, #text <= WINDOW)
 end
 
 return find

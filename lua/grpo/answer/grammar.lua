@@ -47,31 +47,63 @@ local function unit_name(token)
   return symbols.units[token.v] or symbols.units[token.v:lower()] or token.v:lower()
 end
 
+-- The whole number that the exponent of a unit is, or nil.
+local function whole_exponent(node)
+  local minus = node[1] == "neg"
+  if minus then node = node[2] end
+  local k = node[1] == "num" and rational.is_whole(node[2]) and rational.small(node[2])
+  return k and (minus and -k or k) or nil
+end
+
+-- The parts of a unit in the order of their names: m*s^-2.
+local function unit_of(exponents)
+  local parts = {}
+  for name, k in pairs(exponents) do
+    if k ~= 0 then parts[#parts + 1] = k == 1 and name or ("%s^%d"):format(name, k) end
+  end
+  table.sort(parts)
+  local name = table.concat(parts, "*")
+  return symbols.rates[name] or name
+end
+
 -- Words, slashes and exponents behind a number, up to its end.
 function Parser:unit(node)
-  local first
+  local u = { exponents = {}, sign = 1, power = 1 }
+  if node[1] == "unit" then node, u.exponents[node[3]] = node[2], 1 end -- $5 per hour
   while true do
     local token = self:peek()
     if not token then break end
     if token.t == "name" or token.t == "money" then
-      if not symbols.unit_prefixes[token.v] then first = first or unit_name(token) end
-      self.at = self.at + 1
+      self:unit_word(token, u)
     elseif token.t == "letter" and token.v == "circ" then self.at = self.at + 1
-    elseif not self:unit_joint(token) then break end
+    elseif not self:unit_joint(token, u) then break end
   end
-  return { "unit", node, first }
+  return { "unit", node, unit_of(u.exponents) }
 end
 
-function Parser:unit_joint(token)
+function Parser:unit_word(token, u)
+  self.at = self.at + 1
+  if symbols.unit_prefixes[token.v] then u.power = symbols.unit_prefixes[token.v]
+  elseif token.v == "per" or token.v == "an" or token.v == "a" then u.sign = -1
+  else
+    u.last, u.step = unit_name(token), u.sign
+    u.exponents[u.last] = (u.exponents[u.last] or 0) + u.sign * u.power
+    u.sign, u.power = 1, 1
+  end
+end
+
+function Parser:unit_joint(token, u)
   if token.t ~= "op" then return false end
   if token.v == "^" then
     self.at = self.at + 1
-    self:exponent()
+    local k = whole_exponent(self:exponent())
+    if u.last and k then u.exponents[u.last] = u.exponents[u.last] + u.step * (k - 1) end
     return true
   end
   local after = self:peek(1)
   if (token.v == "/" or token.v == "*" or token.v == "." or token.v == "-") and after
     and after.t == "name" then
+    if token.v == "/" then u.sign = -1 end
     self.at = self.at + 1
     return true
   end

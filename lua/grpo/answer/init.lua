@@ -1,11 +1,11 @@
 -- grpo.answer - finds an answer in text, and decides whether two answers are equal.
 --
 -- extract() tries, in this order: the last \boxed{}, what stands behind the last #### or below that
--- heading, the last complete <answer> tag, the last number.  equal() reads LaTeX and plain text
--- (lex.lua, parse.lua) and compares numbers as exact fractions; other formulas by their values at
--- fixed points, within 1e-13 relative (evaluate.lua); equations up to a factor; lists without and
--- tuples with order (compare.lua).  There is no computer algebra: what has two readings, or cannot
--- be read, equals its own text only.
+-- heading, the last complete <answer> tag, a formula at the end, the last number.  equal() reads
+-- LaTeX and plain text (lex.lua, parse.lua) and compares numbers as exact fractions; other formulas
+-- by their values at fixed points, within 1e-13 relative (evaluate.lua); equations up to a factor;
+-- lists without and tuples with order (compare.lua).  There is no computer algebra: what has two
+-- readings, or cannot be read, equals its own text only.
 --
 -- The time is linear in the length of any text: only plain strings are searched in it, and only
 -- answers of at most MAX_ANSWER bytes are parsed, with a bound on the work.

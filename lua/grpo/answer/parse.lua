@@ -95,6 +95,6 @@ function parse.answer(s, lists)
 end
 
 --- Whether a unit is one whose other names are known.
-function parse.is_known_unit(name) return symbols.units[name] == name end
+parse.is_known_unit = symbols.is_known_unit
 
 return parse

@@ -101,11 +101,13 @@ symbols.constants = pairs_of [[pi=pi infty=inf infinity=inf inf=inf oo=inf]]
 symbols.currencies = pairs_of [[euro=euro pounds=pound yen=yen rupee=rupee cent=cent won=won
   $=dollar]]
 
+symbols.currency_units = set "dollar euro pound yen rupee cent won"
+
 symbols.multipliers = pairs_of [[dozen=12 hundred=100 thousand=1000 million=1000000
   billion=1000000000 trillion=1000000000000]]
 
--- Words before a unit that are not its name.
-symbols.unit_prefixes = set "sq square cu cubic"
+-- Words before a unit, and the exponent that they stand for.
+symbols.unit_prefixes = { sq = 2, square = 2, cu = 3, cubic = 3 }
 
 -- Words behind a number that change its value.
 symbols.not_units = set [[squared cubed times plus minus over divided by factorial half halves third
@@ -127,11 +129,23 @@ local units = [[dollar dollars usd; euro euros eur; pound pounds gbp; yen jpy; r
   l liter liters litre litres L; gallon gallons gal; quart quarts; pint pints; cup cups;
   s second seconds sec secs; min minute minutes mins; h hour hours hr hrs; day days; week weeks;
   month months; year years yr yrs; mph; kmh kph; degree degrees deg; radian radians rad;
-  hz; watt watts; kw; volt volts; joule joules; newton newtons; mol moles]]
+  hz; bit bits; byte bytes; watt watts; kw; volt volts; joule joules; newton newtons; mol moles]]
+-- Names of one word for units that are made of several, as Parser:unit writes those.
+symbols.rates = { mph = "h^-1*mile", kmh = "h^-1*km" }
+
 symbols.units = {}
 for group in units:gmatch("[^;]+") do
   local first = group:match("%a+")
   for name in group:gmatch("%a+") do symbols.units[name] = first end
+end
+
+--- Whether all parts of a unit are known: "m*s^-2" is, "apples" is not.
+function symbols.is_known_unit(name)
+  for part in name:gmatch("[^*]+") do
+    local base = part:match("^[^%^]+")
+    if symbols.units[base] ~= base and not base:find("^base:") then return false end
+  end
+  return true
 end
 
 -- Units of one letter; elsewhere these are variables.

@@ -71,6 +71,11 @@ end
 -- An option of another program, with the help of what it is here; and that option.
 local function of_another_program(name)
   local advice, ours = require("grpo.experiment.foreign").explanation(name)
+  local class = require("grpo.base.foreign_functions").hint(name)
+  if not advice and class then
+    return wrap.paragraph(class:gsub("^; ", "") .. ". 'grpo help from-trl' lists the names of TRL.",
+      usage.width())
+  end
   if not advice then return nil end
   local about = ours and require("grpo.repl.explain").find(ours, {})
   return wrap.paragraph(advice, usage.width()) .. (about and "\n\n" .. about or ""), ours

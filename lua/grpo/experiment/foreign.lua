@@ -122,17 +122,43 @@ function filled.lr(_, beside)
   return type(lr) == "number" and number_source(lr) or tonumber(lr) and lr or "1e-6"
 end
 
+local function integer(v) return v ~= nil and math.tointeger(tonumber(v)) or nil end
+
+-- Returns a number of updates, as TRL counts them, in steps, each of which has all iterations on
+-- its rollout; nil for a share of a run of unknown length.  Second result: the updates of a step.
+local function in_steps(value, beside)
+  local each = integer(first_of(beside, "num_iterations", "train.iterations"))
+  local number = type(value) == "number" and value or nil
+  if number and number > 0 and number < 1 then
+    local all = integer((beside("max_steps")))
+    if not all or all < 1 then return nil end
+    number = math.ceil(tonumber(("%.9g"):format(number * all)))
+  end
+  local updates = integer(number)
+  if not updates or updates < 1 then return value, 1 end
+  each = each and each > 1 and each or 1
+  return -(-updates // each), each
+end
+
 -- The warm-up as parameters of a schedule, ",NAME=20" or ",warmup_ratio=0.1"; "" without one.  A
 -- number of steps below 1 is a ratio, as transformers has it.
 local function warmup(beside, name)
   local steps = first_of(beside, "warmup_steps", "lr_warmup_steps")
   local ratio = first_of(beside, "warmup_ratio", "lr_warmup_steps_ratio")
   if type(steps) == "number" and steps > 0 and steps < 1 then ratio, steps = steps, nil end
-  if type(steps) == "number" and steps >= 1 then return (",%s=%d"):format(name, steps // 1) end
+  if type(steps) == "number" and steps >= 1 then
+    return (",%s=%d"):format(name, in_steps(steps // 1, beside))
+  end
   return type(ratio) == "number" and ratio > 0 and ",warmup_ratio=" .. number_source(ratio) or ""
 end
 
 function filled.warmup(_, beside) return warmup(beside, "warmup") end
+
+-- That of a schedule that needs one.
+function filled.needed(_, beside)
+  local text = warmup(beside, "warmup")
+  return text == "" and ",warmup=..." or text
+end
 
 -- A schedule that consists of a warm-up alone calls its length otherwise.
 function filled.rise(_, beside) return warmup(beside, "steps") end
@@ -142,10 +168,10 @@ local function kwargs(beside)
   return type(fields) == "table" and fields or {}
 end
 
--- A field of lr_scheduler_kwargs as a parameter of a schedule; "" without it.
+-- A field of lr_scheduler_kwargs, or a name beside, as a parameter of a schedule; "" without it.
 local function of_kwargs(name, ours)
   return function(_, beside)
-    local v = kwargs(beside)[name]
+    local v = kwargs(beside)[name] or beside(name)
     return type(v) == "number" and (",%s=%s"):format(ours, number_source(v)) or ""
   end
 end
@@ -154,11 +180,39 @@ filled.cycles, filled.restarts = of_kwargs("num_cycles", "cycles"), of_kwargs("n
   "restarts")
 filled.power = of_kwargs("power", "power")
 
+function filled.last(_, beside)
+  local v = kwargs(beside).lr_end
+  return type(v) == "number" and number_source(v) or "0"
+end
+
 function filled.final(_, beside)
-  local rate = kwargs(beside).min_lr_rate
+  local rate = kwargs(beside).min_lr_rate or kwargs(beside).min_lr_ratio or beside("min_lr_ratio")
   local lr = type(rate) == "number" and tonumber(filled.lr(nil, beside))
   if not lr then return of_kwargs("min_lr", "final")(nil, beside) end
   return ",final=" .. number_source(tonumber(("%.6g"):format(rate * lr)))
+end
+
+-- The warm-up, the constant rate and the decay of transformers' warmup_stable_decay; "..." stands
+-- for a length that nothing beside it says.
+function filled.stable(_, beside)
+  local fields, lr = kwargs(beside), filled.lr(nil, beside)
+  local function steps(v) return integer((in_steps(v, beside))) end
+  local all, decay = steps((beside("max_steps"))), steps(fields.num_decay_steps)
+  local warm = steps(first_of(beside, "warmup_steps"))
+  local ratio = first_of(beside, "warmup_ratio")
+  if not warm and type(ratio) == "number" and all then warm = math.ceil(ratio * all) end
+  local rest = all and decay and all - decay - (warm or 0)
+  local stable = steps(fields.num_stable_steps) or rest
+  local down = fields.decay_type == "linear"
+    and ("linear:from=%s,to=%s"):format(lr, filled.final(nil, beside):match("[^=]+$") or "0")
+    or ("cosine:peak=%s%s"):format(lr, filled.final(nil, beside))
+  local items = { ("%s=%s"):format(stable or "...", lr),
+    ("(%s,steps=%s)"):format(down, decay or "...") }
+  if stable and stable < 1 then table.remove(items, 1) end
+  if warm and warm > 0 then
+    table.insert(items, 1, ("%d=(warmup:to=%s,steps=%d)"):format(warm, lr, warm))
+  end
+  return "chain:" .. table.concat(items, ",")
 end
 
 -- The learning rate with all that its schedule is made of.
@@ -169,6 +223,7 @@ function filled.rate(_, beside)
   end
   local kind = first_of(beside, "lr_scheduler_type", "warmup_style")
   local code = foreign_names.schedules[kind or "linear"]
+  if code == nil then code = foreign_names.schedules.linear end
   if not code then return filled.lr(nil, beside) end
   local text = foreign.fill(code, nil, beside)
   -- without a length there is no warm-up
@@ -191,6 +246,65 @@ function filled.prompts(_, beside)
     or "completions of a step / sampling.group_size"
 end
 
+-- The coefficient of the KL by verl's names.
+function filled.kl(_, beside)
+  local coef = source((beside("kl_coef"))) or "0.001"
+  if beside("kl_ctrl.type") == "fixed" then return coef end
+  return ('"adaptive_kl:initial=%s,target=%s,horizon=%s"'):format(coef,
+    source((beside("kl_ctrl.target_kl"))) or "0.1", source((beside("kl_ctrl.horizon"))) or "10000")
+end
+
+-- A model of the Hub with its revision.
+function filled.model(_, beside)
+  return ("%q"):format(("%s@%s"):format(beside("model_name_or_path") or "...",
+    beside("model_revision") or "main"))
+end
+
+-- A split of a dataset.
+local function split_of(name, default)
+  return function(_, beside)
+    local config = source((beside("dataset_config")))
+    return ("grpo.data.load(%s, { %ssplit = %s })"):format(source((beside("dataset_name")))
+      or '"..."', config and ("config = %s, "):format(config) or "",
+      source((beside(name))) or default)
+  end
+end
+
+filled.train = split_of("dataset_train_split", '"train"')
+filled.eval = split_of("dataset_test_split", '"test"')
+
+-- The names and the weights of TRL's reward functions, as far as they are said.
+local function rewards_beside(beside)
+  local names, weights = beside("reward_funcs"), beside("reward_weights")
+  if type(names) ~= "table" then names = { names } end
+  if type(weights) ~= "table" then weights = { weights } end
+  local list = {}
+  for i = 1, math.min(math.max(#names, #weights, 1), 16) do
+    local name = type(names[i]) == "string" and names[i]:match("^[%a_][%w_]*$")
+    list[i] = { name = name, weight = source(weights[i]) }
+  end
+  return list
+end
+
+function filled.rewards(_, beside)
+  local texts = {}
+  for i, one in ipairs(rewards_beside(beside)) do
+    local name = one.name or i == 1 and "correct" or "reward" .. i
+    texts[i] = ("{ name = %q, fn = %s, weight = %s }"):format(name, name, one.weight or "1.0")
+  end
+  return ("{ %s, ... }"):format(table.concat(texts, ", "))
+end
+
+-- The rewards of a file of settings, where functions have names of modules.
+function filled.named(_, beside)
+  local texts = {}
+  for i, one in ipairs(rewards_beside(beside)) do
+    texts[i] = ("[%q] = %s"):format(i == 1 and "text.equals" or "mine." .. (one.name
+      or "reward" .. i), one.weight or "1")
+  end
+  return ("{ %s }"):format(table.concat(texts, ", "))
+end
+
 function foreign.fill(text, value, beside)
   return (text:gsub("{(%l+)}", function(name)
     return filled[name] and (filled[name](value, beside) or "...") or nil
@@ -208,16 +322,74 @@ local function without_equivalent(path, reason)
     instead and (" (%s)"):format(instead) or "")
 end
 
+-- Returns the entry of a row's `values` for a value: see foreign_names.lua.
+-- Python's True, as text, is true.
+local function mapped_by(row, value)
+  if not row.values then return nil end
+  local text = tostring(value)
+  local mapped = row.values[text]
+  if mapped == nil then mapped = row.values[text:lower()] end
+  return mapped
+end
+
 -- How it is written here, or nil; and false where a value has no equivalent.
-local function written(row, value, beside, fits)
-  local mapped
-  if row.values then mapped = row.values[tostring(value)] end
+local function written(row, value, beside, form)
+  local mapped = mapped_by(row, value)
   if mapped == false then return false end
   if mapped == "" or mapped and mapped:find("^[%l_.]+ = ") then return mapped end
-  if row.write then return fill(row.write, value, beside) end
+  local steps = value
+  if row.unit then steps = in_steps(value, beside) end
+  if row.when and first_of(beside, row.when[1], row.when[2]) == row.when[3] then
+    return source(value) and fill(row.when[4], value, beside) or nil
+  end
+  local write = form.file and row.file or form.together and row.together or row.write
+  if write and value == false and not write:find("{%l+}") then return "" end
+  if write then return fill(write, steps, beside) end
   if mapped then return ("%s = %s"):format(row[2], fill(mapped, value, beside)) end
-  local text = not row.part and source(value)
-  return text and fits(row[2], value) and ("%s = %s"):format(row[2], text) or nil
+  local text = not row.part and source(steps)
+  return text and form.fits(row[2], steps) and ("%s = %s"):format(row[2], text) or nil
+end
+
+-- Is a switch on?  wanted: its value that is, or true for any that is not off.
+local function is_on(v, wanted)
+  if wanted ~= true then return tostring(v) == wanted end
+  local text = tostring(v):lower()
+  return text ~= "false" and text ~= "no" and text ~= "none" and tonumber(text) ~= 0
+end
+
+-- The switch beside a name that leaves it out, and its value; nil if there is none, or another is
+-- on.
+local function switched_off(row, beside)
+  local off, value
+  for _, switch in ipairs(row.only or {}) do
+    local v = beside(switch[1])
+    if v ~= nil then
+      local its_row = foreign.row(switch[1])
+      local above, other = switched_off(its_row or {}, beside)
+      if is_on(v, switch[2]) and not above then return nil end
+      off, value = above or switch[1], v
+      if above then value = other end
+    end
+  end
+  return off, value
+end
+
+-- A function like `beside` that finds the name itself with its value too.
+local function with_itself(row, value, beside)
+  local last, last_two = tail(row[1], 1), tail(row[1], 2)
+  return function(name, is_option)
+    if not is_option and (name == last or name == last_two) then return value end
+    return beside(name, is_option)
+  end
+end
+
+-- Why there is no code for a value that an option does not take.
+local function refused(row, value, form)
+  if row.unit and in_steps(value, function() end) == nil then
+    return (", and %s is a share of all steps there; give a number of steps"):format(source(value))
+  end
+  local _, why = form.fits(row[2], value)
+  return why and "; " .. why or ""
 end
 
 -- Is the option set already, so that a name that says the same is only removed?
@@ -229,14 +401,22 @@ end
 -- Returns how a name is written here, or nil; second, where it is not written, the end of a
 -- sentence that begins with "X is Y here".
 --   beside(name, true)    the value of another name in the same place, or nil; true: of an option
---   fits(option, value)   may an option here have this value?
-function foreign.translation(row, value, beside, fits)
+--   form.fits(option, value)   may an option here have this value?  Second result: why not
+--   form.file      true: as a file of settings has it
+--   form.together  true: among other names of its program
+function foreign.translation(row, value, beside, form)
   if not row[2] then return nil, "" end
+  beside = with_itself(row, value, beside)
   if is_set(row, beside) then return nil, ", which is set already; remove it" end
+  local switch, off = switched_off(row, beside)
+  if switch then
+    return nil, (", and counts for nothing with %s = %s; remove it"):format(switch,
+      source(off) or "...")
+  end
   local code
   if value ~= nil then
-    code = written(row, value, beside, fits)
-  elseif row.part and row.write and not row.write:find("{", 1, true) then
+    code = written(row, value, beside, form)
+  elseif row.part and row.write and not row.write:find("{%l+}") then
     code = row.write
   end
   if code == false then
@@ -245,18 +425,54 @@ function foreign.translation(row, value, beside, fits)
   elseif code == "" then
     return nil, (", and %s is what happens without it; remove it"):format(source(value))
   end
+  if not code and value ~= nil and not row.part then return nil, refused(row, value, form) end
   return code, ""
+end
+
+-- A row's text that is made of several names beside it.
+local function is_composed(row, form)
+  local text = form.file and row.file or form.together and row.together or row.write or ""
+  local name = text:match("{(%l+)}")
+  return name ~= nil and name ~= "value" and name ~= "first" and name ~= "second"
+end
+
+-- Which of several codes for one option is written: the one of the highest rank.  3: it is made of
+-- several names, 2: it is a value that somebody wrote, 1: it is only an example or a default.
+function foreign.rank(row, value, form)
+  if is_composed(row, form) then return 3 end
+  local plain = row.weak or row.part and not (row.write or ""):find("{%l+}")
+    and mapped_by(row, value) == nil
+  return plain and 1 or 2
+end
+
+-- Does the code of a row say all that its value says?
+function foreign.is_used(row, value, form)
+  if type(value) == "boolean" or mapped_by(row, value) ~= nil then return true end
+  local write = form.file and row.file or row.write
+  if write and row.values or row.fields and type(value) ~= "table" then return false end
+  return not write or write:find("{%l+}") ~= nil
+end
+
+-- Is a value one of the words that a row knows, as "steps" is?
+function foreign.is_word(row, value)
+  return type(value) == "boolean" or mapped_by(row, value) ~= nil
+end
+
+-- A remark about a number of updates that became a number of steps; "" without one.
+function foreign.remark(row, value, beside)
+  local steps, each = in_steps(row.unit and value, beside)
+  return steps and each > 1 and (" (%s updates, %d in a step)"):format(source(value), each) or ""
 end
 
 -- A line about an option that is not there, and the program that has it; nil if none has it.
 --   path, value      as it was written
---   beside, fits     see foreign.translation
+--   beside, form     see foreign.translation
 --   style(code)      how an assignment is written there
-function foreign.advice(path, value, beside, fits, style)
+function foreign.advice(path, value, beside, form, style)
   local row = foreign.row(path)
   if not row then return nil end
   if not row[2] then return without_equivalent(path, row[3]), row.program end
-  local code, said = foreign.translation(row, value, beside, fits)
+  local code, said = foreign.translation(row, value, beside, form)
   local note = not is_set(row, beside) and row[3]
   return ("%s is %s%s here%s%s"):format(path, row.part and "a part of " or "", row[2],
     code and "; write " .. style(code) or said, note and ". " .. note:gsub("%.$", "") or ""),
@@ -314,7 +530,12 @@ end
 -- The placeholders of what is written here, for reading.
 local shown = { value = "X", lr = "LR", rate = "\"linear:from=LR,to=0\"", warmup = "",
   rise = ",warmup_ratio=0.1", cycles = "", restarts = ",restarts=1", power = ",power=1",
-  final = ",final=0", first = "0.9", second = "0.999",
+  final = ",final=0", last = "0", needed = ",warmup=100",
+  stable = "chain:W=(warmup:to=LR,steps=W),S=LR,(cosine:peak=LR,steps=D)", kl = "X",
+  model = "\"NAME@REVISION\"", train = "grpo.data.load(\"NAME\", { split = \"train\" })",
+  eval = "grpo.data.load(\"NAME\", { split = \"test\" })",
+  rewards = "{ { name = \"correct\", fn = correct, weight = 1.0 }, ... }",
+  first = "0.9", second = "0.999",
   prompts = "completions of a step / sampling.group_size" }
 
 -- A sentence or more about a row: its note, how it is written, and its values.

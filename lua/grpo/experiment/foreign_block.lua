@@ -21,7 +21,10 @@ end
 -- A function that finds what stands beside a name: see foreign.translation.
 function foreign_block.beside(all, found)
   local values = {}
-  for _, one in ipairs(found) do values[one.path:match("[^.]+$") or ""] = one.value end
+  for _, one in ipairs(found) do
+    values[one.path:match("[^.]+$") or ""] = one.value
+    values[one.path:match("[^.]+%.[^.]+$") or ""] = one.value
+  end
   return function(name, is_option)
     if is_option then return option_tree.get(all, name) end
     if values[name] ~= nil then return values[name] end
@@ -48,36 +51,71 @@ end
 
 -- ---- what each name becomes ------------------------------------------------------------------
 
+-- A dataset as a file of settings has it.
+local function as_settings(name, opts)
+  local is_file = name:find("%.%w+$") ~= nil -- a file has no splits
+  return { path = name, config = opts and opts.config,
+    split = not is_file and opts and opts.split or nil }
+end
+
+local stand_ins = { grpo = { data = { load = as_settings } } }
+
 -- The value that Lua source has by itself: true and the value, or true alone if it only compiles.
 local function value_of(source)
   if source:find("...", 1, true) then return false end
-  local chunk = load("local grpo = {} return " .. source, "=value", "t", {})
+  local chunk = load("return " .. source, "=value", "t", stand_ins)
   if not chunk then return false end
   local ok, v = pcall(chunk)
   if ok then return true, v end
   return true, nil
 end
 
+-- Can all fields of a table be written one by one?
+local function is_plain(value)
+  for key, v in pairs(value) do
+    if not foreign.source(v) or key:find(".", 1, true) then return false end
+  end
+  return true
+end
+
+local function is_keyed(v) return type(v) == "table" and type((next(v))) == "string" end
+
+-- Notes in `left` that the value of a name is not written.
+local function note_loss(left, lost, path, kept)
+  if lost.word then return end
+  left[#left + 1] = ("%s: %s is not written, because %s gives %s = %s"):format(lost.names[1],
+    lost.given or "it", kept.names[1], path, kept.source)
+end
+
 -- Adds an option with its source; the fields of a table one by one, so that others can join them.
-local function add(set, path, source, value, name)
-  if type(value) == "table" and type((next(value))) == "string" then
+-- one: { rank =, name =, given = its value as source, word = is the value only a word? }
+local function add(set, left, path, source, value, one)
+  if is_keyed(value) and not source:find("^grpo%.") and is_plain(value) then
     for key, v in sorted_pairs(value) do
-      local text = foreign.source(v)
-      if text then add(set, path .. "." .. key, text, v, name) end
+      add(set, left, path .. "." .. key, foreign.source(v), v, one)
     end
     return
   end
-  local one = set[path] or { names = {} }
-  one.source, one.value, one.names[#one.names + 1] = source, value, name
-  set[path] = one
+  local old = set[path]
+  local new = { source = source, value = value, rank = one.rank, word = one.word,
+    given = one.given, names = { one.name } }
+  if not old then set[path] = new return end
+  local kept, lost = old, new
+  if new.rank > old.rank then kept, lost = new, old end
+  if lost.word or kept.source == lost.source or kept.rank == 3
+    and kept.source:find(lost.source, 1, true) then
+    kept.names = table.move(new.names, 1, 1, #old.names + 1, old.names)
+  else
+    note_loss(left, lost, path, kept)
+  end
+  set[path] = kept
 end
 
 -- The code of an unknown option, or what else there is to say of it.
-local function translated(one, beside, how)
-  local row = not one.meant and foreign.row(one.path)
+local function translated(one, row, beside, how)
   if row then
-    local code, said = foreign.translation(row, one.value, beside, how.fits)
-    if code then return code, code end
+    local code, said = foreign.translation(row, one.value, beside, how)
+    if code then return code end
     if not row[2] then return nil, "no equivalent, because " .. row[3] end
     return nil, ("it is %s%s here%s"):format(row.part and "a part of " or "", row[2], said)
   end
@@ -87,17 +125,26 @@ local function translated(one, beside, how)
   return nil, ("it is %s here"):format(own)
 end
 
--- The names in the order in which they decide: those with a value of their own come before parts,
--- and the number of steps before the strategy that may only name them.
-local function in_order(found)
-  local list = {}
-  for pass = 1, 2 do
-    for _, one in ipairs(found) do
-      local row = foreign.row(one.path)
-      if (pass == 2) == (row ~= nil and row.part == true) then list[#list + 1] = one end
-    end
+-- Adds one name to the options or to the lines about names without a code.
+local function add_name(set, left, one, beside, how)
+  local row = not one.meant and foreign.row(one.path) or nil
+  local code, said = translated(one, row, beside, how)
+  local path, source = (code or ""):match("^([%l%d_.]+) = (.*)$")
+  local fine, value = false, nil
+  if path then fine, value = value_of(source) end
+  local name, given = foreign_block.shown(one.path), foreign.source(one.value)
+  local used = not row or not code or foreign.is_used(row, one.value, how)
+  local writable = how.syntax == "lua" or value ~= nil
+    and not (how.syntax == "words" and source:find("^grpo%."))
+  if not fine or not writable or not used then
+    local of = code and not used and given and " for " .. given or ""
+    left[#left + 1] = ("%s: %s"):format(name, code and "write " .. code .. of or said)
+    return
   end
-  return list
+  local remark = row and foreign.remark(row, one.value, beside) or ""
+  add(set, left, path, source, value, { name = name .. remark, given = given,
+    rank = row and foreign.rank(row, one.value, how) or 2,
+    word = row and foreign.rank(row, one.value, how) == 1 and foreign.is_word(row, one.value) })
 end
 
 -- Takes out of a set what belongs to frozen weights, if no adapter is asked for: a run would be
@@ -119,20 +166,7 @@ end
 -- Returns { [option] = { source =, value =, names = } } and lines about names without a code.
 local function translate(found, beside, how)
   local set, left = {}, {}
-  for _, one in ipairs(in_order(found)) do
-    local code, said = translated(one, beside, how)
-    local path, source = (code or ""):match("^([%l%d_.]+) = (.*)$")
-    local fine, value = false, nil
-    if path then fine, value = value_of(source) end
-    local name, row = foreign_block.shown(one.path), foreign.row(one.path)
-    if not fine or value == nil and how.syntax ~= "lua" then
-      left[#left + 1] = ("%s: %s"):format(name, code and "write " .. code or said)
-    elseif set[path] and not (row and row.part) then
-      set[path].names[#set[path].names + 1] = name
-    else
-      add(set, path, source, value, name)
-    end
-  end
+  for _, one in ipairs(found) do add_name(set, left, one, beside, how) end
   without_adapter(set, left, beside)
   return set, left
 end
@@ -176,6 +210,16 @@ local function tree_of(set)
   return tree
 end
 
+-- The fields of a table as options of their own; nil for another value.
+local function fields_of(value)
+  if not is_keyed(value) then return nil end
+  local children = {}
+  for key, v in pairs(value) do
+    children[key] = { one = { value = v, names = {} } }
+  end
+  return children
+end
+
 local function written(lines, node, prefix, indent, how)
   local syntax, names = syntaxes[how.syntax], {}
   for name in pairs(node.children) do names[#names + 1] = name end
@@ -185,7 +229,9 @@ local function written(lines, node, prefix, indent, how)
   end)
   for _, name in ipairs(names) do
     local child, one = node.children[name], node.children[name].one
-    local comment = one and ("  %s%s"):format(syntax.comment, table.concat(one.names, ", ")) or ""
+    local from = one and table.concat(one.names, ", ") or ""
+    local comment = from ~= "" and ("  %s%s"):format(syntax.comment, from) or ""
+    child.children = child.children or one and how.file and fields_of(one.value) or nil
     if child.children then
       lines[#lines + 1] = indent .. syntax.open:format(name) .. comment
       written(lines, child, prefix .. name .. ".", indent .. "  ", how)
@@ -233,6 +279,9 @@ end
 -- Returns the line about several unknown options, and a block of lines.  how: { fits =, as_word =,
 -- spelling = a function that says what may be meant, syntax = "lua", "yaml", "json" or "words" }.
 function foreign_block.text(found, all, how)
+  local known = 0
+  for _, one in ipairs(found) do known = known + (foreign.row(one.path) and 1 or 0) end
+  how.file, how.together = how.syntax == "yaml" or how.syntax == "json", known > 1
   local set, left = translate(found, foreign_block.beside(all, found), how)
   local lines = {}
   if how.syntax == "words" and next(set) then

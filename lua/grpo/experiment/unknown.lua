@@ -117,7 +117,9 @@ end
 -- May the option that a path names have this value?
 local function fits(path, value)
   local node = option_tree.find(path)
-  return node and node.row and (option_tree.value(node.row, value)) ~= nil or false
+  if not node or not node.row then return false end
+  local taken, why = option_tree.value(node.row, value)
+  return taken ~= nil, why
 end
 
 -- An assignment as a command line has it: train.lr=1e-5, without the quotes of a string.
@@ -165,14 +167,14 @@ function unknown.text(one, all, words)
     return ("%s: got %s, want a table; write %s = { %s = %s }"):format(section,
       option_tree.shown(one.value), section, field, foreign.source(one.value) or "...")
   end
-  local advice = foreign.advice(one.path, one.value, foreign_block.beside(all, { one }), fits,
-    words and as_word or as_it_is)
+  local advice = foreign.advice(one.path, one.value, foreign_block.beside(all, { one }),
+    { fits = fits }, words and as_word or as_it_is)
   return advice or ("%s: unknown option%s"):format(one.path, by_spelling(one.path, one.parent))
 end
 
 -- The line about an unknown option that a hook assigns; node: the one that has no such child.
 function unknown.assigned(path, value, node)
-  local advice = foreign.advice(path, value, function() end, fits, function(code)
+  local advice = foreign.advice(path, value, function() end, { fits = fits }, function(code)
     return "tr.config." .. code
   end)
   return advice or ("there is no option '%s'%s"):format(path, by_spelling(path, node))

@@ -242,8 +242,9 @@ end
 -- run.
 function rundir.create(root, info)
   must(fs.mkdirs(root))
-  -- a name that begins with a dot is not a run's
-  local name = (info.name:gsub("[^%w._-]", "-"):gsub("^%.", "-"))
+  -- A name that begins with a dot is not a run's, and one that begins with a minus would be a flag.
+  local name = (info.name:gsub("[^%w._-]", "-"):gsub("^[.-]+", ""))
+  if name == "" then name = "run" end
   local run = setmetatable({}, Run)
   building_place(run, root)
   local ok, err = pcall(fill, run, name, info)
@@ -333,7 +334,9 @@ local function check_files(run, force)
   for name in sorted_pairs(list or {}) do
     local message = sums.damage(list, dir, name)
     if message then
-      run:damaged(force, message, "takes it as it is")
+      local gone = not fs.exists(dir .. "/" .. name)
+      if gone and name:find("^source/") then errors.raise_plain("EFORMAT", "%s", message) end
+      run:damaged(force, message, gone and "continues without it" or "takes it as it is")
       list[name] = nil
       if fs.exists(dir .. "/" .. name) then sums.add(list, dir, name) end
     end
