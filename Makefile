@@ -55,7 +55,7 @@ PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTI
 OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
 # Libraries that src/os/library.c loads when they are asked for: NAME=PACKAGE gives -DGRPO_HAVE_NAME where the package's
 # header is, which is all that is needed here.
-LOADED     := CURL=libcurl $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),$(w)))
+LOADED     := $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),$(w)))
 loaded      = p=$(1); $(PKG_CONFIG) --exists $${p\#*=} && echo -DGRPO_HAVE_$${p%%=*} && $(PKG_CONFIG) --cflags $${p\#*=};
 LOADED_HAVE = $(eval LOADED_HAVE := $$(shell $$(foreach l,$$(LOADED),$$(call loaded,$$(l)))))$(LOADED_HAVE)
 HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(LOADED_HAVE)
@@ -400,7 +400,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev libcurl4-openssl-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
+	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
 	  $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),,$(w)))
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS

@@ -14,8 +14,8 @@
 --     takes the contents of a file of data, and gives them back as they are if they are not
 --     compressed in its way
 --   libraries = { { key = "yaml", label = "YAML", name = function() -> "libyaml", brief = true } }
---     a library, or "none", as `grpo doctor`, a run's env.json (under `key`) and, if it is brief,
---     `grpo --version` name it
+--     a library, or "none", as `grpo doctor` and a run's env.json name it if it has a key, and
+--     `grpo --version` if it is brief
 --
 -- Whoever reads a kind says there what its rows are; the core names no extension.
 

@@ -12,12 +12,12 @@ local command = {
 
 function command.version_text()
   local v = core.version()
-  local others = { "HTTP: " .. core.http_library() }
+  local others = { "line editing: " .. v.editline }
   for _, row in ipairs(extensions.rows "libraries") do
     if row.brief then others[#others + 1] = row.label .. ": " .. row.name() end
   end
-  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; line editing: %s; %s\n")
-    :format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2, v.editline,
+  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; %s\n")
+    :format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2,
     table.concat(others, "; ")))
 end
 

@@ -15,7 +15,7 @@ local cli = {}
 
 -- In the order of `grpo help`.
 cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate",
-  "chat", "pull", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench",
+  "chat", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench",
   "doctor", "help" }
 
 local module_of = { init = "grpo.cli.init_project" }
@@ -37,7 +37,7 @@ local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "ru
   kill = "stop", convert = "export", merge = "export", gguf = "export",
   new = "init", create = "init",
   compare = "diff", env = "doctor", info = "doctor", benchmark = "bench",
-  download = "pull", shell = "repl", lint = "check", dryrun = "check" }
+  shell = "repl", lint = "check", dryrun = "check" }
 
 for _, row in ipairs(extensions.rows("commands")) do
   local at = #cli.commands + 1

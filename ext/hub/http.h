@@ -6,8 +6,8 @@
  * or the server does wrong is in the response (`problem`); a Status says that this machine
  * failed.
  */
-#ifndef GRPO_OS_HTTP_H
-#define GRPO_OS_HTTP_H
+#ifndef GRPO_HUB_HTTP_H
+#define GRPO_HUB_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>

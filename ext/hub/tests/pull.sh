@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # grpo pull, against a server of ours that speaks the Hub's protocol and fails on demand.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/seven.bash
 . "$root/tests/cli/lib/seven.bash"
 

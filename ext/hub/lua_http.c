@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "hub/http.h"
 #include "os/file.h"
-#include "os/http.h"
 #include "script/binding.h"
 #define TRANSFER_TYPE "grpo.HttpTransfer"
 
@@ -144,7 +144,7 @@ static int l_file_digest(lua_State *L) {
   return 1;
 }
 
-CORE_PART(http) {
+EXTENSION_PART(http) {
   static const luaL_Reg functions[] = {
       FN(http_get), FN(http_library), FN(file_digest), {NULL, NULL}};
   static const luaL_Reg methods[] = {{"step", l_transfer_step},

@@ -1,4 +1,4 @@
-#include "os/http.h"
+#include "hub/http.h"
 
 #ifdef GRPO_HAVE_CURL
 
