@@ -11,6 +11,7 @@ local scan = require "grpo.data_checks.scan"
 local scoring = require "grpo.train.scoring"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
+local steps = require "grpo.train.steps"
 
 local data_checks = {}
 
@@ -202,7 +203,7 @@ function data_checks.groups(e, alike)
     end
     group.stages[#group.stages + 1] = i
     group.config, group.kind = spec.config, spec.kind
-    group.needs_target = group.needs_target or spec.kind == "sft"
+    group.needs_target = group.needs_target or steps[spec.kind].learns_targets
   end
   return list
 end

@@ -12,7 +12,7 @@ end
 -- Is the likelihood of targets measured?  It is in stages that learn from targets, and in those
 -- that sample: the targets are the answers that they should give.
 function eval_names.has_likelihood(kind, config)
-  return config.data.target ~= nil and (kind == "sft" or steps[kind].samples)
+  return config.data.target ~= nil and (steps[kind].learns_targets or steps[kind].samples)
 end
 
 -- Is the KL from the reference measured?  It is where the stage has one.

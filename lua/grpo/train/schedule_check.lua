@@ -7,6 +7,7 @@
 local errors = require "grpo.base.errors"
 local number_text = require "grpo.base.number_text"
 local option_rows = require "grpo.experiment.option_rows"
+local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
 local planned_steps = require "grpo.train.planned_steps"
 local schedule_value = require "grpo.experiment.schedule_value"
@@ -76,11 +77,10 @@ end
 
 -- { path, value } of the stage's options that may be schedules.
 local function options_of(kind, config)
-  local train = config.train
-  local list = { { "train.lr", train.lr } }
-  if kind == "grpo" then list[2] = { "train.kl", train.kl } end
-  if kind == "ppo" then list[2] = { "train.ppo.kl_coef", train.ppo.kl_coef } end
-  if kind == "denoise" then list[2] = { "train.denoise.mask_ratio", train.denoise.mask_ratio } end
+  local list = { { "train.lr", config.train.lr } }
+  for _, path in ipairs(steps[kind].schedules or {}) do
+    list[#list + 1] = { path, option_tree.get(config, path) }
+  end
   for _, entry in ipairs(steps[kind].samples and config.reward_entries or {}) do
     list[#list + 1] = { ("rewards.%s.weight"):format(entry.name), entry.weight }
   end

@@ -11,7 +11,8 @@ local schedule_value = require "grpo.experiment.schedule_value"
 local sorted_pairs = require "grpo.base.sorted"
 
 local denoise = { title = "Masked training", about = "masked training, seeing both ways",
-  samples = false, masks = true, reads_text = true }
+  samples = false, masks = true, reads_text = true,
+  schedules = { "train.denoise.mask_ratio" } }
 
 local MOST_ROWS = 4096 -- of data.train that are counted for the unigram entropy
 local SAMPLE_TOKENS = 256

@@ -12,7 +12,8 @@ local step_log = require "grpo.train.step_log"
 local turns = require "grpo.dialogue.turns"
 local update_schedules = require "grpo.train.update_schedules"
 
-local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true }
+local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true,
+  schedules = { "train.kl" } }
 
 -- ---- the parts of a step -----------------------------------------------------------------
 

@@ -13,6 +13,8 @@
 -- A kind may have:
 --   needs_reference(config)   with `samples`: whether a KL is measured
 --   turns              its steps accept completions with injected tokens
+--   learns_targets     its steps learn from data.target
+--   schedules          paths of options beside train.lr that may be functions of the step
 --   masks              a mask token is needed; the tokenizer and the model get one if they lack it
 --   reads_text         a row without data.prompt and data.target is read as row.text
 --   lengths(config)    longest prompt and completion, if they are not the options' own

@@ -14,7 +14,7 @@ local step_log = require "grpo.train.step_log"
 local update_schedules = require "grpo.train.update_schedules"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
-  critic = true }
+  schedules = { "train.ppo.kl_coef" }, critic = true }
 
 -- Options of other kinds that would have no effect; what stands in their place.
 local elsewhere = {

@@ -3,7 +3,7 @@
 local schedule_value = require "grpo.experiment.schedule_value"
 
 local sft = { title = "Supervised fine-tuning", about = "supervised fine-tuning on demonstrations",
-  samples = false }
+  samples = false, learns_targets = true }
 
 function sft.check(config, complain)
   if type(config.data.target) ~= "function" then
