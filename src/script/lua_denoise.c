@@ -26,7 +26,7 @@ static void check_mask(lua_State *L, const char *where, MaskOptions *o) {
 static int l_denoise(lua_State *L) {
   static const OptionSet *const sets[] = {&sft_option_set, NULL};
   static const char *const others[] = {MASK_FIELDS, NULL};
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   MaskOptions mask = {0};
   SftOptions train;
   StepMetrics m;
@@ -35,11 +35,8 @@ static int l_denoise(lua_State *L) {
   check_option_fields(L, 3, "denoise", sets, others);
   check_mask(L, "denoise", &mask);
   read_sft_options(L, "denoise", &train);
-  IntBuf *ids;
-  const Example *x = push_examples(L, "denoise", &n, &ids);
-  const Status s = engine_denoise(e, n, x, &mask, &train, &m);
-  keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  const Example *x = push_examples(L, "denoise", &n, &call.ids);
+  ENGINE_CALL(&call, engine_denoise(call.engine, n, x, &mask, &train, &m));
   push_metrics(L, &m);
   return 1;
 }
@@ -48,7 +45,7 @@ static int l_denoise(lua_State *L) {
  * the model guessed right */
 static int l_masked_loss(lua_State *L) {
   static const char *const known[] = {MASK_FIELDS, "first", NULL};
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   MaskOptions mask = {.held_out = true};
   MaskedLoss sum = {0};
   int n;
@@ -56,11 +53,8 @@ static int l_masked_loss(lua_State *L) {
   check_fields(L, 3, "masked_loss", known);
   check_mask(L, "masked_loss", &mask);
   field_int(L, 3, "masked_loss", "first", 0, INT32_MAX / 2, &mask.first);
-  IntBuf *ids;
-  const Example *x = push_examples(L, "masked_loss", &n, &ids);
-  const Status s = engine_masked_loss(e, n, x, &mask, &sum);
-  keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  const Example *x = push_examples(L, "masked_loss", &n, &call.ids);
+  ENGINE_CALL(&call, engine_masked_loss(call.engine, n, x, &mask, &sum));
   lua_pushnumber(L, sum.nll);
   lua_pushinteger(L, sum.tokens);
   lua_pushinteger(L, sum.right);

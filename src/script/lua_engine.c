@@ -14,6 +14,7 @@
 #include "rl/engine_memory.h"
 #include "script/lua_bigram.h"
 #include "script/lua_model.h"
+#include "script/lua_tensor.h"
 #include "script/lua_text.h"
 #include "script/read_options.h"
 
@@ -30,17 +31,38 @@ Engine *check_engine(lua_State *L, int arg) {
   return h->engine;
 }
 
-Engine *check_idle_engine(lua_State *L, int arg) {
-  Engine *e = check_engine(L, arg);
-  const EngineHandle *h = lua_touserdata(L, arg);
+EngineCall engine_call_begin(lua_State *L) {
+  Engine *e = check_engine(L, 1);
+  const EngineHandle *h = lua_touserdata(L, 1);
   if (h->busy)
     raise_new(L, GRPO_EARG, "the engine is at work, so what it calls cannot start it again");
-  return e;
+  return (EngineCall){.L = L, .engine = e, .error = LUA_NOREF};
 }
 
-void set_engine_busy(lua_State *L, int arg, bool busy) {
-  EngineHandle *h = lua_touserdata(L, arg);
+static void set_busy(const EngineCall *call, bool busy) {
+  EngineHandle *h = lua_touserdata(call->L, 1);
   h->busy = busy;
+}
+
+void engine_call_start(EngineCall *call) { set_busy(call, true); }
+
+Status engine_call_fail(EngineCall *call, const char *what) {
+  const Status s = fail_raised(call->L, what);
+  call->error = luaL_ref(call->L, LUA_REGISTRYINDEX);
+  return s;
+}
+
+void engine_call_end(EngineCall *call, Status s) {
+  lua_State *L = call->L;
+  set_busy(call, false);
+  if (call->has_step_values) end_step_values(L);
+  if (call->ids) keep_ints(L, call->ids);
+  if (call->error != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, call->error);
+    luaL_unref(L, LUA_REGISTRYINDEX, call->error);
+    lua_error(L);
+  }
+  want_ok(L, s);
 }
 
 static int l_gc(lua_State *L) {
@@ -288,15 +310,17 @@ static int l_largest_gradient(lua_State *L) {
 
 /* engine:save([dir]): without a directory as engine_save() */
 static int l_save(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  const Status s = engine_save(e, lua_isnoneornil(L, 2) ? NULL : check_string(L, 2, NULL));
-  return s ? raise_status(L, s) : 0;
+  EngineCall call = engine_call_begin(L);
+  const char *dir = lua_isnoneornil(L, 2) ? NULL : check_string(L, 2, NULL);
+  ENGINE_CALL(&call, engine_save(call.engine, dir));
+  return 0;
 }
 
 static int l_load(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  const Status s = engine_load(e, check_string(L, 2, NULL));
-  return s ? raise_status(L, s) : 0;
+  EngineCall call = engine_call_begin(L);
+  const char *dir = check_string(L, 2, NULL);
+  ENGINE_CALL(&call, engine_load(call.engine, dir));
+  return 0;
 }
 
 static int l_tostring(lua_State *L) {

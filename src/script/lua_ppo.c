@@ -47,7 +47,7 @@ static void push_advantages(lua_State *L, const Batch *b, const double *advantag
 /* engine:ppo(batch, completions, { scores=, token_rewards=, ppo={...}, options of train }) ->
  * metrics, the advantages of each completion's tokens.  scores: in place of c.reward. */
 static int l_ppo(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   Batch *b = check_batch(L, 2, NULL);
   PpoOptions o;
   StepMetrics m;
@@ -55,14 +55,10 @@ static int l_ppo(lua_State *L) {
   check_table(L, 4);
   lua_settop(L, 4);
   check_ppo(L, b, &o);
-  LuaBefore before;
-  read_before(L, &o.update, &before);
+  UpdateBefore before;
+  read_update_before(&call, &o.update, &before);
   double *advantage = push_scratch(L, (size_t)batch_tokens(b), sizeof *advantage);
-  set_engine_busy(L, 1, true);
-  const Status s = engine_ppo(e, b, &o, advantage, &m);
-  set_engine_busy(L, 1, false);
-  raise_kept(L, before.error);
-  if (s) return raise_status(L, s);
+  ENGINE_CALL(&call, engine_ppo(call.engine, b, &o, advantage, &m));
   push_metrics(L, &m);
   push_advantages(L, b, advantage);
   return 2;

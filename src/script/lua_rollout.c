@@ -68,14 +68,12 @@ static Prompt *push_prompts(lua_State *L, int list, int options, int *n, IntBuf 
  *
  * prompt and sample are numbers in this call, from 1; ids are the turn's; finish is "eos" or
  * "stop"; first is the position of ids[1] in the completion.  nil ends the completion; a list is
- * injected into it.  An error ends the rollout, and we raise it again after the engine has
- * returned. */
+ * injected into it.  An error ends the rollout. */
 
 typedef struct LuaTurns {
-  lua_State *L;
+  EngineCall *call;
   int function; /* stack index */
   IntBuf ids;   /* of a reply, in scratch memory as long as a completion */
-  int error;    /* registry reference of what it raised, or LUA_NOREF */
 } LuaTurns;
 
 typedef struct TurnCall {
@@ -109,21 +107,19 @@ static int protected_turn(lua_State *L) {
 
 static Status on_turn(void *user, const Completion *c, int first, Reply *reply) {
   LuaTurns *t = user;
-  lua_State *L = t->L;
+  lua_State *L = t->call->L;
   TurnCall call = {c, first, &t->ids, reply};
   luaL_checkstack(L, 8, "on_turn");
   lua_pushcfunction(L, protected_turn);
   lua_pushvalue(L, t->function);
   lua_pushlightuserdata(L, &call);
-  if (call_protected(L, 2, 0)) return GRPO_OK;
-  const Status s = fail_raised(L, "rollout.on_turn");
-  t->error = luaL_ref(L, LUA_REGISTRYINDEX);
-  return s;
+  return call_protected(L, 2, 0) ? GRPO_OK : engine_call_fail(t->call, "rollout.on_turn");
 }
 
 /* Reads on_turn of the table at index `options` into o; leaves values on the stack. */
-static void turns_begin(lua_State *L, int options, RolloutOptions *o, LuaTurns *t) {
-  *t = (LuaTurns){.L = L, .error = LUA_NOREF};
+static void read_turns(EngineCall *call, int options, RolloutOptions *o, LuaTurns *t) {
+  lua_State *L = call->L;
+  *t = (LuaTurns){.call = call};
   if (lua_getfield(L, options, "on_turn") == LUA_TNIL) return;
   if (!lua_isfunction(L, -1))
     raise_new(L, GRPO_EARG, "rollout.on_turn: a function expected, got %s", luaL_typename(L, -1));
@@ -132,17 +128,6 @@ static void turns_begin(lua_State *L, int options, RolloutOptions *o, LuaTurns *
   t->ids.data = push_scratch(L, t->ids.cap, sizeof *t->ids.data);
   o->on_turn = on_turn;
   o->on_turn_user = t;
-}
-
-/* Raises the error of the function, or else the failure of the rollout, if there is one. */
-static void turns_end(LuaTurns *t, Status s) {
-  lua_State *L = t->L;
-  if (t->error != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, t->error);
-    luaL_unref(L, LUA_REGISTRYINDEX, t->error);
-    lua_error(L);
-  }
-  want_ok(L, s);
 }
 
 /* ---- the methods -------------------------------------------------------------------- */
@@ -171,23 +156,18 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
 /* engine:rollout({ prompts=, n=, first=, sampling=, seed=, step=, stream=, index=, targets=,
  * on_turn= }) -> batch */
 static int l_rollout(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   RolloutOptions o;
   BatchSlot slot = BATCH_SAMPLE;
   int n;
   check_table(L, 2);
   lua_settop(L, 2);
-  check_rollout(L, 2, e, &o, &slot);
+  check_rollout(L, 2, call.engine, &o, &slot);
   lua_getfield(L, 2, "prompts");
-  IntBuf *ids;
-  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &ids);
+  const Prompt *p = push_prompts(L, lua_gettop(L), 2, &n, &call.ids);
   LuaTurns turns;
-  turns_begin(L, 2, &o, &turns);
-  set_engine_busy(L, 1, true);
-  const Status s = engine_rollout(e, slot, n, p, &o);
-  set_engine_busy(L, 1, false);
-  keep_ints(L, ids);
-  turns_end(&turns, s);
+  read_turns(&call, 2, &o, &turns);
+  ENGINE_CALL(&call, engine_rollout(call.engine, slot, n, p, &o));
   push_batch(L, 1, slot);
   return 1;
 }
@@ -203,35 +183,31 @@ static int *push_slots(lua_State *L, int index, const char *what, int *n) {
 
 /* engine:replace(batch, slots, prompts, options): slots count from 1 */
 static int l_replace(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   RolloutOptions o;
   BatchSlot slot, given;
   LuaTurns turns;
-  IntBuf *ids;
   int n, count;
   check_batch(L, 2, &slot);
   lua_settop(L, 5);
   check_table(L, 5);
   given = slot;
-  check_rollout(L, 5, e, &o, &given);
+  check_rollout(L, 5, call.engine, &o, &given);
   if (given != slot) raise_new(L, GRPO_EARG, "replace.stream: the batch is of another stream");
   const int *slots = push_slots(L, 3, "replace.slots", &count);
-  const Prompt *prompts = push_prompts(L, 4, 5, &n, &ids);
+  const Prompt *prompts = push_prompts(L, 4, 5, &n, &call.ids);
   if (n != count) raise_new(L, GRPO_EARG, "replace: %d slots for %d prompts", count, n);
-  turns_begin(L, 5, &o, &turns);
-  set_engine_busy(L, 1, true);
-  const Status s = engine_replace(e, slot, n, slots, prompts, &o);
-  set_engine_busy(L, 1, false);
-  keep_ints(L, ids);
-  turns_end(&turns, s);
+  read_turns(&call, 5, &o, &turns);
+  ENGINE_CALL(&call, engine_replace(call.engine, slot, n, slots, prompts, &o));
   return 0;
 }
 
 /* engine:reference(batch) */
 static int l_reference(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
-  const Status s = engine_reference(e, check_batch(L, 2, NULL));
-  return s ? raise_status(L, s) : 0;
+  EngineCall call = engine_call_begin(L);
+  Batch *b = check_batch(L, 2, NULL);
+  ENGINE_CALL(&call, engine_reference(call.engine, b));
+  return 0;
 }
 
 /* ---- texts that were not sampled here ------------------------------------------------------- */

@@ -70,34 +70,28 @@ void read_sft_options(lua_State *L, const char *where, SftOptions *o) {
 static int l_sft(lua_State *L) {
   static const OptionSet *const sets[] = {&sft_option_set, NULL};
   static const char *const others[] = {"seed", "step", NULL};
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   SftOptions o;
   StepMetrics m;
   int n;
   lua_settop(L, 3);
   check_option_fields(L, 3, "sft", sets, others);
   read_sft_options(L, "sft", &o);
-  IntBuf *ids;
-  const Example *x = push_examples(L, "sft", &n, &ids);
-  const Status s = engine_sft(e, n, x, &o, &m);
-  keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  const Example *x = push_examples(L, "sft", &n, &call.ids);
+  ENGINE_CALL(&call, engine_sft(call.engine, n, x, &o, &m));
   push_metrics(L, &m);
   return 1;
 }
 
 /* engine:nll(list) -> mean, tokens */
 static int l_nll(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   double mean;
   int64_t tokens;
   int n;
   lua_settop(L, 2);
-  IntBuf *ids;
-  const Example *x = push_examples(L, "nll", &n, &ids);
-  const Status s = engine_nll(e, n, x, &mean, &tokens);
-  keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  const Example *x = push_examples(L, "nll", &n, &call.ids);
+  ENGINE_CALL(&call, engine_nll(call.engine, n, x, &mean, &tokens));
   lua_pushnumber(L, mean);
   lua_pushinteger(L, tokens);
   return 2;

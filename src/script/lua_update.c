@@ -1,7 +1,6 @@
 /* lua_update.c - engine:update, with a loss by name or a loss written in Lua.
  *
- * The engine calls a loss written in Lua from inside the update.  We keep the error that it raises,
- * and raise it again after the engine has returned.
+ * The engine calls a loss written in Lua from inside the update.
  */
 #include "script/lua_update.h"
 
@@ -17,13 +16,11 @@
 /* ---- a loss written in Lua ------------------------------------------------------- */
 
 typedef struct LuaLoss {
-  lua_State *L;
+  EngineCall *call;
   int function, p; /* stack indices */
-  int error;       /* registry reference of what it raised, or LUA_NOREF */
 } LuaLoss;
 
 typedef struct LossCall {
-  const LuaLoss *loss;
   const LossInput *in;
   Value *result;
 } LossCall;
@@ -88,53 +85,39 @@ static int protected_loss(lua_State *L) {
 
 static Status call_lua_loss(void *user, const LossInput *in, Value **out) {
   LuaLoss *loss = user;
-  lua_State *L = loss->L;
-  LossCall c = {loss, in, NULL};
+  lua_State *L = loss->call->L;
+  LossCall c = {in, NULL};
   lua_pushcfunction(L, protected_loss);
   lua_pushvalue(L, loss->function);
   lua_pushvalue(L, loss->p);
   lua_pushlightuserdata(L, &c);
-  if (call_protected(L, 3, 0)) {
-    *out = c.result;
-    return GRPO_OK;
-  }
-  const Status s = fail_raised(L, "train.loss");
-  loss->error = luaL_ref(L, LUA_REGISTRYINDEX);
-  return s;
+  if (!call_protected(L, 3, 0)) return engine_call_fail(loss->call, "train.loss");
+  *out = c.result;
+  return GRPO_OK;
 }
 
 /* ---- between the optimizer steps of a rollout ---------------------------------------- */
 
 static Status call_before(void *user, double *lr, double *kl) {
-  LuaBefore *b = user;
-  lua_State *L = b->L;
+  UpdateBefore *b = user;
+  lua_State *L = b->call->L;
   lua_pushvalue(L, b->function);
-  if (!call_protected(L, 0, 2)) {
-    const Status s = fail_raised(L, "a schedule");
-    b->error = luaL_ref(L, LUA_REGISTRYINDEX);
-    return s;
-  }
+  if (!call_protected(L, 0, 2)) return engine_call_fail(b->call, "a schedule");
   *lr = lua_tonumber(L, -2);
   *kl = lua_tonumber(L, -1);
   lua_pop(L, 2);
   return GRPO_OK;
 }
 
-void read_before(lua_State *L, UpdateOptions *o, LuaBefore *b) {
+void read_update_before(EngineCall *call, UpdateOptions *o, UpdateBefore *b) {
+  lua_State *L = call->L;
   const int type = lua_getfield(L, 4, "before");
-  *b = (LuaBefore){L, lua_gettop(L), LUA_NOREF};
+  *b = (UpdateBefore){call, lua_gettop(L)};
   if (type == LUA_TNIL) return;
   if (type != LUA_TFUNCTION)
     raise_new(L, GRPO_EARG, "update.before: a function expected, got %s", luaL_typename(L, -1));
   o->before = call_before;
   o->before_user = b;
-}
-
-void raise_kept(lua_State *L, int error) {
-  if (error == LUA_NOREF) return;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, error);
-  luaL_unref(L, LUA_REGISTRYINDEX, error);
-  lua_error(L);
 }
 
 /* ---- update ---------------------------------------------------------------------- */
@@ -169,32 +152,27 @@ static void check_update(lua_State *L, UpdateOptions *o) {
 
 /* engine:update(batch, completions, options) -> metrics; the advantages are c.advantage */
 static int l_update(lua_State *L) {
-  Engine *e = check_idle_engine(L, 1);
+  EngineCall call = engine_call_begin(L);
   Batch *b = check_batch(L, 2, NULL);
   UpdateOptions o;
   StepMetrics m;
   check_table(L, 4);
   lua_settop(L, 4);
   check_update(L, &o);
-  if (!o.loss.max_new_tokens) o.loss.max_new_tokens = engine_options(e)->max_new_tokens;
+  if (!o.loss.max_new_tokens) o.loss.max_new_tokens = engine_options(call.engine)->max_new_tokens;
   lua_getfield(L, 4, "loss");
   lua_getfield(L, 4, "p");
-  LuaLoss loss = {L, 5, 6, LUA_NOREF};
+  LuaLoss loss = {&call, 5, 6};
   if (lua_isfunction(L, 5)) {
     o.loss_fn = call_lua_loss;
     o.loss_user = &loss;
+    call.has_step_values = true;
   }
-  LuaBefore before;
-  read_before(L, &o, &before);
+  UpdateBefore before;
+  read_update_before(&call, &o, &before);
   o.token_advantage = push_token_numbers(L, 3, "advantage", b);
   luaL_checkstack(L, 20, "loss");
-  set_engine_busy(L, 1, true);
-  const Status s = engine_update(e, b, &o, &m);
-  set_engine_busy(L, 1, false);
-  if (o.loss_fn) end_step_values(L);
-  raise_kept(L, loss.error);
-  raise_kept(L, before.error);
-  if (s) return raise_status(L, s);
+  ENGINE_CALL(&call, engine_update(call.engine, b, &o, &m));
   push_metrics(L, &m);
   return 1;
 }
