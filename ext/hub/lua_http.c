@@ -99,8 +99,7 @@ static int l_transfer_response(lua_State *L) {
 static int l_transfer_sync(lua_State *L) {
   const Status s = http_sync(check_transfer(L));
   if (s) return push_failure(L, s);
-  lua_pushboolean(L, true);
-  return 1;
+  return give_boolean(L, true);
 }
 
 static int l_transfer_close(lua_State *L) {
@@ -140,8 +139,7 @@ static int l_file_digest(lua_State *L) {
   piece.data = push_scratch(L, piece.len, 1);
   const Status s = digest_of(path, kind ? DIGEST_SHA256 : DIGEST_SHA1, prefix, n, &piece, hex);
   if (s) return push_failure(L, s);
-  lua_pushstring(L, hex);
-  return 1;
+  return give_string(L, hex);
 }
 
 EXTENSION_PART(http) {

@@ -234,6 +234,26 @@ void set_bool(lua_State *L, const char *key, bool value) {
   lua_setfield(L, -2, key);
 }
 
+int give_string(lua_State *L, const char *value) {
+  lua_pushstring(L, value);
+  return 1;
+}
+
+int give_number(lua_State *L, double value) {
+  lua_pushnumber(L, value);
+  return 1;
+}
+
+int give_integer(lua_State *L, lua_Integer value) {
+  lua_pushinteger(L, value);
+  return 1;
+}
+
+int give_boolean(lua_State *L, bool value) {
+  lua_pushboolean(L, value);
+  return 1;
+}
+
 /* ---- lists --------------------------------------------------------------------------- */
 
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out) {

@@ -47,6 +47,12 @@ void set_number(lua_State *L, const char *key, double value);
 void set_integer(lua_State *L, const char *key, lua_Integer value);
 void set_bool(lua_State *L, const char *key, bool value);
 
+/* ---- results: each pushes one value and returns 1, which is how many there are ---- */
+int give_string(lua_State *L, const char *value); /* NULL gives nil */
+int give_number(lua_State *L, double value);
+int give_integer(lua_State *L, lua_Integer value);
+int give_boolean(lua_State *L, bool value);
+
 /* ---- lists ---- */
 /* Appends the 0-based token ids of the list at index; `what` names it in errors ("prompt"). */
 void check_ids(lua_State *L, int index, const char *what, IntBuf *out);

@@ -11,7 +11,8 @@
  *
  * Every file of bindings has one skeleton: functions `l_xxx`, which Lua calls; functions
  * `protected_xxx`, which C runs in a protected call; tables of luaL_Reg; and at the end
- * CORE_PART(NAME), which core.c lists, or in an extension EXTENSION_PART(NAME).
+ * CORE_PART(NAME), CORE_FUNCTIONS or CORE_METHODS, which core.c lists, or in an extension
+ * EXTENSION_PART(NAME).
  */
 #ifndef GRPO_SCRIPT_BINDING_H
 #define GRPO_SCRIPT_BINDING_H
@@ -44,5 +45,17 @@
 #define CORE_PART(name)                                                                            \
   CorePart name##_open;                                                                            \
   void name##_open(lua_State *L)
+
+/* Parts that only add functions to grpo.core, or methods to a type, given as rows. */
+#define CORE_FUNCTIONS(name, ...)                                                                  \
+  CORE_PART(name) {                                                                                \
+    static const luaL_Reg functions[] = {__VA_ARGS__, {NULL, NULL}};                               \
+    luaL_setfuncs(L, functions, 0);                                                                \
+  }
+#define CORE_METHODS(name, type, ...)                                                              \
+  CORE_PART(name) {                                                                                \
+    static const luaL_Reg methods[] = {__VA_ARGS__, {NULL, NULL}};                                 \
+    add_methods(L, type, methods);                                                                 \
+  }
 
 #endif

@@ -190,15 +190,9 @@ static int l_guard(lua_State *L) {
 }
 
 /* core.is_guest() -> whether the Lua state belongs to a host */
-static int l_is_guest(lua_State *L) {
-  lua_pushboolean(L, script_of(L)->foreign != NULL);
-  return 1;
-}
+static int l_is_guest(lua_State *L) { return give_boolean(L, script_of(L)->foreign != NULL); }
 
-CORE_PART(foreign) {
-  static const luaL_Reg functions[] = {FN(guard), FN(is_guest), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(foreign, FN(guard), FN(is_guest))
 
 /* ---- attaching and closing ---------------------------------------------------------- */
 

@@ -90,8 +90,7 @@ static int l_reward(lua_State *L) {
   if (st != GRPO_OK)
     return raise_new(L, GRPO_ESCRIPT, "the host's callback returned %s", status_name((Status)st));
   if (isnan(value)) return 0;
-  lua_pushnumber(L, value);
-  return 1;
+  return give_number(L, value);
 }
 
 /* ---- the other callbacks ---------------------------------------------------------------- */
@@ -124,8 +123,7 @@ static int l_log(lua_State *L) {
 
 static int l_stopping(lua_State *L) {
   const Hosted *h = lua_touserdata(L, lua_upvalueindex(1));
-  lua_pushboolean(L, atomic_load(h->stop));
-  return 1;
+  return give_boolean(L, atomic_load(h->stop));
 }
 
 /* (steps, stopped, directory): how far the run has come when it ends, well or badly */
@@ -205,14 +203,12 @@ static int protected_run(lua_State *L) {
   lua_pushcfunction(L, protected_call_run);
   lua_pushvalue(L, 1);
   if (call_protected(L, 1, 0)) {
-    lua_pushinteger(L, GRPO_OK);
-    return 1;
+    return give_integer(L, GRPO_OK);
   }
   lua_getfield(L, -1, "code");
   const Status s = lua_isstring(L, -1) ? status_named(lua_tostring(L, -1)) : GRPO_ESCRIPT;
   lua_pop(L, 1);
-  lua_pushinteger(L, fail(s, "%s", luaL_tolstring(L, -1, NULL)));
-  return 1;
+  return give_integer(L, fail(s, "%s", luaL_tolstring(L, -1, NULL)));
 }
 
 Status hosted_run(Hosted *h) {

@@ -56,24 +56,24 @@ static int l_add_lora(lua_State *L) {
   field_bool(L, 2, where, "use_rslora", &o.use_rslora);
   field_seed(L, 2, where, "seed", &seed);
   field_targets(L, 2, where, &o);
-  const Status s = lora_add(lm->m, &o, seed);
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, lora_add(lm->m, &o, seed));
+  return 0;
 }
 
 /* m:load_adapter(path): path is a PEFT directory, or a run directory, for its newest checkpoint */
 static int l_load_adapter(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "load_adapter");
   lua_settop(L, 2);
-  const Status s = peft_load(lm->m, push_model_dir(L, check_string(L, 2, NULL)));
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, peft_load(lm->m, push_model_dir(L, check_string(L, 2, NULL))));
+  return 0;
 }
 
 /* core.model_load_adapter(m, dir): allows a frozen view, a reference with an adapter of its own */
 static int l_model_load_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   want_idle(L, lm, "load_adapter");
-  const Status s = peft_load(lm->m, check_string(L, 2, NULL));
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, peft_load(lm->m, check_string(L, 2, NULL)));
+  return 0;
 }
 
 /* m:merge_lora() */
@@ -81,8 +81,8 @@ static int l_merge_lora(lua_State *L) {
   LuaModel *lm = check_adaptable(L, 1, "merge_lora");
   /* lora_merge refuses while a reference shares the weights; it may be garbage already. */
   if (lora_attached(lm->m)) lua_gc(L, LUA_GCCOLLECT);
-  const Status s = lora_merge(lm->m);
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, lora_merge(lm->m));
+  return 0;
 }
 
 /* m:without_adapter(f, ...) -> what f returns; the model is its base while f runs */

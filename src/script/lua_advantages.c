@@ -192,8 +192,7 @@ static int l_total_reward(lua_State *L) {
   }
   const double total = total_reward(&o, row);
   if (isnan(total)) return 0;
-  lua_pushnumber(L, total);
-  return 1;
+  return give_number(L, total);
 }
 
 /* rewards_tied(completions) -> do the rewards c.reward of a group differ by rounding at most, or
@@ -202,8 +201,7 @@ static int l_rewards_tied(lua_State *L) {
   int n;
   check_table(L, 1);
   const double *rewards = push_completion_rewards(L, 1, &n);
-  lua_pushboolean(L, rewards_tied(n, rewards));
-  return 1;
+  return give_boolean(L, rewards_tied(n, rewards));
 }
 
 /* set_advantages(completions, options, rewards, token_rewards): sets c.advantage of each completion

@@ -12,8 +12,8 @@
 
 static int l_tensor_backward(lua_State *L) {
   Value *v = check_value(L, 1);
-  Status s = value_backward(script_ctx(L), v);
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, value_backward(script_ctx(L), v));
+  return 0;
 }
 
 /* t:detach() -> a copy that belongs to no graph and to no step */
@@ -105,8 +105,7 @@ static int l_clip_grad_norm(lua_State *L) {
   Value **v = check_tensors(L, 1, &n);
   const double norm = values_grad_norm(script_ctx(L), n, v);
   values_clip(n, v, norm, max);
-  lua_pushnumber(L, norm);
-  return 1;
+  return give_number(L, norm);
 }
 
 /* ---- optimizers over tensors -------------------------------------------------------- */

@@ -105,14 +105,10 @@ static int l_sampled(lua_State *L) {
   return 1;
 }
 
-static int l_length(lua_State *L) {
-  lua_pushinteger(L, check_completion(L)->len);
-  return 1;
-}
+static int l_length(lua_State *L) { return give_integer(L, check_completion(L)->len); }
 
 static int l_finish(lua_State *L) {
-  lua_pushstring(L, finish_name(check_completion(L)->finish));
-  return 1;
+  return give_string(L, finish_name(check_completion(L)->finish));
 }
 
 static int l_prompt(lua_State *L) {
@@ -137,10 +133,7 @@ static int l_text(lua_State *L) {
   return 1;
 }
 
-static int l_len(lua_State *L) {
-  lua_pushinteger(L, batch_size(check_batch(L, 1, NULL)));
-  return 1;
-}
+static int l_len(lua_State *L) { return give_integer(L, batch_size(check_batch(L, 1, NULL))); }
 
 static int l_tostring(lua_State *L) {
   const BatchHandle *h = check_object(L, 1, BATCH_TYPE);

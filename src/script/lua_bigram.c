@@ -22,8 +22,8 @@ static int l_bigram(lua_State *L) {
   BigramHandle *h = new_object(L, sizeof *h, 0);
   *h = (BigramHandle){NULL};
   luaL_setmetatable(L, BIGRAM_TYPE);
-  const Status s = bigram_new(&h->bigram, vocab);
-  return s ? raise_status(L, s) : 1;
+  want_ok(L, bigram_new(&h->bigram, vocab));
+  return 1;
 }
 
 /* b:count(ids) -> b; counts the pairs of neighbours in a list of ids */
@@ -33,7 +33,7 @@ static int l_count(lua_State *L) {
   check_ids(L, 2, "bigram.ids", ids);
   const Status s = bigram_count(h->bigram, ids->len, ids->data);
   keep_ints(L, ids);
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   lua_settop(L, 1);
   return 1;
 }

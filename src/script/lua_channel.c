@@ -79,8 +79,7 @@ static int l_client_write(lua_State *L) {
   const char *text = check_string(L, 2, &n);
   const Status status = channel_write(check_client(L), text, n);
   if (status) return push_failure(L, status);
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 static int l_client_read(lua_State *L) {

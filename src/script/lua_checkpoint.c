@@ -15,28 +15,24 @@ static int l_begin(lua_State *L) {
 static int l_commit(lua_State *L) {
   const char *tmp = check_string(L, 1, NULL), *dir = check_string(L, 2, NULL);
   want_ok(L, run_checkpoint_commit(tmp, dir));
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 static int l_verify(lua_State *L) {
   want_ok(L, run_checkpoint_verify(check_string(L, 1, NULL)));
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 static int l_remove(lua_State *L) {
   want_ok(L, run_checkpoint_remove(check_string(L, 1, NULL)));
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 /* checkpoint_name(step) -> its path within the run */
 static int l_name(lua_State *L) {
   char name[RUN_CHECKPOINT_NAME_BYTES];
   run_checkpoint_name(name, check_integer(L, 1, 0, LUA_MAXINTEGER));
-  lua_pushstring(L, name);
-  return 1;
+  return give_string(L, name);
 }
 
 /* checkpoint_steps(run) -> list of the steps, ascending */
@@ -65,11 +61,7 @@ static int l_newest(lua_State *L) {
   return 1;
 }
 
-CORE_PART(checkpoint) {
-  static const luaL_Reg functions[] = {
-      {"checkpoint_begin", l_begin},   {"checkpoint_commit", l_commit},
-      {"checkpoint_name", l_name},     {"checkpoint_newest", l_newest},
-      {"checkpoint_remove", l_remove}, {"checkpoint_steps", l_steps},
-      {"checkpoint_verify", l_verify}, {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(checkpoint, {"checkpoint_begin", l_begin}, {"checkpoint_commit", l_commit},
+               {"checkpoint_name", l_name}, {"checkpoint_newest", l_newest},
+               {"checkpoint_remove", l_remove}, {"checkpoint_steps", l_steps},
+               {"checkpoint_verify", l_verify})

@@ -31,10 +31,7 @@ static int l_classifier_load(lua_State *L) {
 }
 
 /* c:labels() -> number of labels */
-static int l_labels(lua_State *L) {
-  lua_pushinteger(L, check_classifier(L)->labels);
-  return 1;
-}
+static int l_labels(lua_State *L) { return give_integer(L, check_classifier(L)->labels); }
 
 /* c:logits(texts) -> a list of logits for each list of ids */
 static int l_logits(lua_State *L) {

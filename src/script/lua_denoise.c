@@ -61,7 +61,4 @@ static int l_masked_loss(lua_State *L) {
   return 3;
 }
 
-CORE_PART(denoise) {
-  static const luaL_Reg methods[] = {FN(denoise), FN(masked_loss), {NULL, NULL}};
-  add_methods(L, ENGINE_TYPE, methods);
-}
+CORE_METHODS(denoise, ENGINE_TYPE, FN(denoise), FN(masked_loss))

@@ -233,8 +233,7 @@ static int l_read(lua_State *L) {
   if (sigsetjmp(prompt_jump, 1)) {
     at_prompt = 0;
     fputs("\n", stderr);
-    lua_pushboolean(L, 0);
-    return 1;
+    return give_boolean(L, 0);
   }
   script_cancel = 0;
   at_prompt = 1;
@@ -253,8 +252,7 @@ static int l_read(lua_State *L) {
 /* pending() -> whether more input is waiting, as after a paste of several lines */
 static int l_pending(lua_State *L) {
   struct pollfd input = {.fd = 0, .events = POLLIN};
-  lua_pushboolean(L, poll(&input, 1, 10) == 1 && (input.revents & POLLIN));
-  return 1;
+  return give_boolean(L, poll(&input, 1, 10) == 1 && (input.revents & POLLIN));
 }
 
 static int l_remember(lua_State *L) {

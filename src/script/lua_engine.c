@@ -153,8 +153,8 @@ static int l_engine(lua_State *L) {
   EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){0};
   luaL_setmetatable(L, ENGINE_TYPE);
-  const Status s = engine_new(&h->engine, script_pool(L), policy, reference, tok, &o);
-  return s ? raise_status(L, s) : 1;
+  want_ok(L, engine_new(&h->engine, script_pool(L), policy, reference, tok, &o));
+  return 1;
 }
 
 /* reserve() -> the engine: allocates the memory of the bindings, for texts and lists of ids; the
@@ -182,8 +182,7 @@ static int l_sizes(lua_State *L) {
 
 static int l_eval_capacity(lua_State *L) {
   check_engine(L, 1);
-  lua_pushinteger(L, EVAL_SEQUENCES);
-  return 1;
+  return give_integer(L, EVAL_SEQUENCES);
 }
 
 static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
@@ -273,8 +272,7 @@ static int l_gradient_sums(lua_State *L) {
     const int n = gradient_tree_sums(numbers, &s);
     if (n > most) most = n;
   }
-  lua_pushinteger(L, most);
-  return 1;
+  return give_integer(L, most);
 }
 
 /* estimate() -> { total=, weights=, ... } in bytes */
@@ -293,19 +291,16 @@ static int l_estimate(lua_State *L) {
 /* ---- state ----------------------------------------------------------------------- */
 
 static int l_optimizer_steps(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)engine_optimizer_steps(check_engine(L, 1)));
-  return 1;
+  return give_integer(L, (lua_Integer)engine_optimizer_steps(check_engine(L, 1)));
 }
 
 static int l_update_tokens(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)engine_update_tokens(check_engine(L, 1)));
-  return 1;
+  return give_integer(L, (lua_Integer)engine_update_tokens(check_engine(L, 1)));
 }
 
 /* largest_gradient() -> the name of the parameter that had it in the last optimizer step, or nil */
 static int l_largest_gradient(lua_State *L) {
-  lua_pushstring(L, engine_largest_gradient(check_engine(L, 1)));
-  return 1;
+  return give_string(L, engine_largest_gradient(check_engine(L, 1)));
 }
 
 /* engine:save([dir]): without a directory as engine_save() */
@@ -325,8 +320,7 @@ static int l_load(lua_State *L) {
 
 static int l_tostring(lua_State *L) {
   const EngineHandle *h = check_object(L, 1, ENGINE_TYPE);
-  lua_pushstring(L, h->engine ? "engine" : "engine (closed)");
-  return 1;
+  return give_string(L, h->engine ? "engine" : "engine (closed)");
 }
 
 CORE_PART(engine) {

@@ -116,8 +116,7 @@ static int l_status_exit(lua_State *L) {
     Status s = status_of(lua_tostring(L, -1));
     if (s != GRPO_OK) code = status_exit(s);
   }
-  lua_pushinteger(L, code);
-  return 1;
+  return give_integer(L, code);
 }
 
 /* core.fail(code, message): raises an error object at the user's line */

@@ -27,8 +27,7 @@ static const char *check_path(lua_State *L, int arg) {
 
 static int done(lua_State *L, Status s) {
   if (s) return push_failure(L, s);
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 static Status system_failure(const char *path) {
@@ -68,33 +67,25 @@ static int l_list(lua_State *L) {
   return 1;
 }
 
-static int l_exists(lua_State *L) {
-  lua_pushboolean(L, file_exists(check_path(L, 1)));
-  return 1;
-}
+static int l_exists(lua_State *L) { return give_boolean(L, file_exists(check_path(L, 1))); }
 
 /* check_input(path): fails for what must not be opened, as a pipe, because opening would wait */
 static int l_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
 
-static int l_isdir(lua_State *L) {
-  lua_pushboolean(L, file_is_dir(check_path(L, 1)));
-  return 1;
-}
+static int l_isdir(lua_State *L) { return give_boolean(L, file_is_dir(check_path(L, 1))); }
 
 static int l_size(lua_State *L) {
   const char *path = check_path(L, 1);
   int64_t n = file_size(path);
   if (n < 0) return push_failure(L, system_failure(path));
-  lua_pushinteger(L, n);
-  return 1;
+  return give_integer(L, n);
 }
 
 static int l_mtime(lua_State *L) {
   const char *path = check_path(L, 1);
   int64_t ns = file_mtime_ns(path);
   if (ns < 0) return push_failure(L, system_failure(path));
-  lua_pushnumber(L, (double)ns * 1e-9);
-  return 1;
+  return give_number(L, (double)ns * 1e-9);
 }
 
 /* free(path) -> bytes that this user may still write on the path's disk */
@@ -102,8 +93,7 @@ static int l_free(lua_State *L) {
   struct statvfs v;
   const char *path = check_path(L, 1);
   if (statvfs(path, &v) != 0) return push_failure(L, system_failure(path));
-  lua_pushinteger(L, (lua_Integer)v.f_bavail * (lua_Integer)v.f_frsize);
-  return 1;
+  return give_integer(L, (lua_Integer)v.f_bavail * (lua_Integer)v.f_frsize);
 }
 
 static int l_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
@@ -133,8 +123,7 @@ static int l_crc32c(lua_State *L) {
   size_t n;
   const char *s = check_string(L, 1, &n);
   lua_Integer sum = lua_isnoneornil(L, 2) ? 0 : check_integer(L, 2, 0, UINT32_MAX);
-  lua_pushinteger(L, crc32c((uint32_t)sum, s, n));
-  return 1;
+  return give_integer(L, crc32c((uint32_t)sum, s, n));
 }
 
 /* checksum(path) -> CRC-32C of the file, its size */
@@ -152,8 +141,7 @@ static int l_realpath(lua_State *L) {
   const char *path = check_path(L, 1);
   char full[PATH_MAX];
   if (!realpath(path, full)) return push_failure(L, system_failure(path));
-  lua_pushstring(L, full);
-  return 1;
+  return give_string(L, full);
 }
 
 static int l_readlink(lua_State *L) {
@@ -187,8 +175,7 @@ static int l_descriptor_close(lua_State *L) {
   int *fd = check_descriptor(L);
   int old = *fd;
   *fd = -1;
-  lua_pushboolean(L, old < 0 || close(old) == 0);
-  return 1;
+  return give_boolean(L, old < 0 || close(old) == 0);
 }
 
 static int l_append(lua_State *L) {
@@ -232,8 +219,7 @@ static int l_writer_put(lua_State *L) {
     s += wrote;
     n -= (size_t)wrote;
   }
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 /* w:sync(): makes what was written durable */
@@ -275,8 +261,7 @@ static int l_lock_is_at(lua_State *L) {
   if (fstat(*fd, &mine) != 0) return push_failure(L, system_failure(path));
   const bool found = stat(path, &there) == 0;
   if (!found && errno != ENOENT && errno != ENOTDIR) return push_failure(L, system_failure(path));
-  lua_pushboolean(L, found && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino);
-  return 1;
+  return give_boolean(L, found && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino);
 }
 
 /* is_locked(path) -> whether a process holds the lock; nil, message, code if that cannot be found
@@ -292,8 +277,7 @@ static int l_is_locked(lua_State *L) {
   const Status s = got != 0 && !held ? system_failure(path) : GRPO_OK;
   close(fd);
   if (s) return push_failure(L, s);
-  lua_pushboolean(L, held);
-  return 1;
+  return give_boolean(L, held);
 }
 
 static int l_descriptor_tostring(lua_State *L) {

@@ -115,7 +115,7 @@ static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts 
   lm->generating = false;
   decoder_on_token(lm->decoder, NULL, NULL);
   if (call.raised) lua_error(L);
-  if (s) raise_status(L, s);
+  want_ok(L, s);
 }
 
 static int l_generate(lua_State *L) {
@@ -177,7 +177,4 @@ static int l_generate(lua_State *L) {
   return 1;
 }
 
-CORE_PART(generate) {
-  static const luaL_Reg methods[] = {FN(generate), {NULL, NULL}};
-  add_methods(L, MODEL_TYPE, methods);
-}
+CORE_METHODS(generate, MODEL_TYPE, FN(generate))

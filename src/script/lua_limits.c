@@ -36,7 +36,4 @@ static int l_protected(lua_State *L) {
   return 2;
 }
 
-CORE_PART(limits) {
-  static const luaL_Reg functions[] = {FN(limited), FN(limits), FN(protected), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(limits, FN(limited), FN(limits), FN(protected))

@@ -345,7 +345,4 @@ static int l_loss_from_logits(lua_State *L) {
   return finish_loss(L, &b, h, s, out, &metrics);
 }
 
-CORE_PART(loss) {
-  static const luaL_Reg functions[] = {FN(policy_loss), FN(loss_from_logits), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(loss, FN(policy_loss), FN(loss_from_logits))

@@ -148,7 +148,7 @@ const char *push_model_dir(lua_State *L, const char *path) {
   Buf *dir = push_buf(L);
   const Status s =
       run ? run_checkpoint_newest(path, dir) : hub_cache_place(path, true, dir, commit);
-  if (s) raise_status(L, s);
+  want_ok(L, s);
   return dir->data;
 }
 
@@ -192,7 +192,7 @@ static Buf *push_config_text(lua_State *L, int index, const char **what) {
       buf_put(b, f->data, f->size);
     else
       s = file_read(*what, 16 << 20, b);
-    if (s) raise_status(L, s);
+    want_ok(L, s);
   } else if (lua_istable(L, index)) {
     if (luaL_getmetafield(L, index, "__index") != LUA_TTABLE)
       lua_pushvalue(L, index); /* a plain table; m.config is a view of one */
@@ -201,8 +201,7 @@ static Buf *push_config_text(lua_State *L, int index, const char **what) {
   } else {
     type_error(L, index, "table or path of a JSON file");
   }
-  Status s = buf_status(b);
-  if (s) raise_status(L, s);
+  want_ok(L, buf_status(b));
   return b;
 }
 
@@ -212,12 +211,12 @@ static void check_model_config(lua_State *L, int index, Config *c) {
   Json *j;
   const Buf *b = push_config_text(L, index, &what);
   Status s = json_parse(b->data ? b->data : "", b->len, what, &j);
-  if (s) raise_status(L, s);
+  want_ok(L, s);
   s = config_read(c, j, what);
   json_free(j);
   if (s == GRPO_OK) s = config_check(c, what);
   if (s && lua_type(L, index) != LUA_TSTRING) raise_new(L, GRPO_EARG, "%s", err_message());
-  if (s) raise_status(L, s);
+  want_ok(L, s);
   lua_pop(L, 1);
 }
 
@@ -235,7 +234,7 @@ static int l_new(lua_State *L) {
   LuaModel *lm = push_lua_model(L);
   Status s = model_new(&lm->m, pool, &c, seed);
   if (s == GRPO_OK) s = model_set_compute(lm->m, compute);
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   set_tokenizer(L, 2, "model.new");
   return 1;
 }
@@ -256,8 +255,8 @@ static int l_lerp(lua_State *L) {
   Model *to = check_model(L, 1), *from = check_model(L, 2);
   double alpha = check_number(L, 3);
   if (!(alpha >= 0 && alpha <= 1)) return arg_error(L, 3, "alpha is %g, want 0 to 1", alpha);
-  Status s = model_copy_lerp(to, from, alpha, script_ctx(L));
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, model_copy_lerp(to, from, alpha, script_ctx(L)));
+  return 0;
 }
 
 typedef struct SaveOptions {
@@ -399,8 +398,7 @@ static int l_count(lua_State *L) {
   uint64_t n = 0;
   for (int i = 0; i < model_num_params(lm->m); i++)
     if (!trainable || (!lm->frozen && model_trains(lm->m, i))) n += model_param(lm->m, i)->t.n;
-  lua_pushinteger(L, (lua_Integer)n);
-  return 1;
+  return give_integer(L, (lua_Integer)n);
 }
 
 /* m:cache_bytes_per_token() -> bytes, and how many there would be if every head had keys and values

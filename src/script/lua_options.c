@@ -84,8 +84,7 @@ static int l_optimizers(lua_State *L) {
  * ...". */
 static int problem(lua_State *L, Status s) {
   if (s == GRPO_OK) return 0;
-  lua_pushstring(L, err_message());
-  return 1;
+  return give_string(L, err_message());
 }
 
 /* loss_problem(train): train.loss is a name, train.kl a number */
@@ -125,9 +124,5 @@ static int l_ppo_problem(lua_State *L) {
   return problem(L, ppo_options_check(&o, (int)check_integer(L, 2, 1, INT32_MAX)));
 }
 
-CORE_PART(options) {
-  static const luaL_Reg functions[] = {FN(options),      FN(losses),           FN(optimizers),
-                                       FN(loss_problem), FN(sampling_problem), FN(engine_problem),
-                                       FN(ppo_problem),  {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(options, FN(options), FN(losses), FN(optimizers), FN(loss_problem),
+               FN(sampling_problem), FN(engine_problem), FN(ppo_problem))

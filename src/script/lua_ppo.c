@@ -64,7 +64,4 @@ static int l_ppo(lua_State *L) {
   return 2;
 }
 
-CORE_PART(ppo) {
-  static const luaL_Reg methods[] = {FN(ppo), {NULL, NULL}};
-  add_methods(L, ENGINE_TYPE, methods);
-}
+CORE_METHODS(ppo, ENGINE_TYPE, FN(ppo))

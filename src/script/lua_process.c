@@ -30,8 +30,7 @@ static int l_ready(lua_State *L) {
   const char *log = check_string(L, 1, NULL), *line = check_string(L, 2, NULL);
   const Status s = detach_ready(d, log, line);
   if (s) return push_failure(L, s);
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 static int l_wait(lua_State *L) {
@@ -41,8 +40,7 @@ static int l_wait(lua_State *L) {
   const Status s = detach_wait(d, line, LINE, &script_cancel, &exited);
   if (s) return push_failure(L, s);
   if (exited < 0) {
-    lua_pushstring(L, line);
-    return 1;
+    return give_string(L, line);
   }
   lua_pushnil(L);
   lua_pushinteger(L, exited);
@@ -82,8 +80,7 @@ static int l_kill(lua_State *L) {
   const int pid = (int)check_integer(L, 1, 2, 1 << 30), number = check_signal(L, 2);
   const Status s = holder_signal(pid, number, check_string(L, 3, NULL));
   if (s) return push_failure(L, s);
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 static int l_start(lua_State *L) {
@@ -107,8 +104,7 @@ static int l_start(lua_State *L) {
 static int l_child_poll(lua_State *L) {
   const int status = child_poll(check_object(L, 1, CHILD_TYPE));
   if (status < 0) return 0;
-  lua_pushinteger(L, status);
-  return 1;
+  return give_integer(L, status);
 }
 
 static int l_child_signal(lua_State *L) {

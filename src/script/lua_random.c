@@ -33,8 +33,7 @@ typedef struct RngState {
 
 static int l_next_uniform(lua_State *L) {
   RngState *r = lua_touserdata(L, lua_upvalueindex(1));
-  lua_pushnumber(L, rng_uniform(&r->key, r->next++));
-  return 1;
+  return give_number(L, rng_uniform(&r->key, r->next++));
 }
 
 static int l_rng(lua_State *L) {
@@ -48,8 +47,7 @@ static int l_rng(lua_State *L) {
 static int l_permute(lua_State *L) {
   uint64_t seed = (uint64_t)check_integer(L, 1, LUA_MININTEGER, LUA_MAXINTEGER);
   lua_Integer n = check_integer(L, 2, 1, LUA_MAXINTEGER), i = check_integer(L, 3, 0, n - 1);
-  lua_pushinteger(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
-  return 1;
+  return give_integer(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
 }
 
 static const char random_key; /* registry key of the function given to core.reseed_math */
@@ -91,8 +89,7 @@ static int l_random(lua_State *L) {
   lua_Integer v = (lua_Unsigned)high - (lua_Unsigned)low < (lua_Unsigned)1 << 52
                       ? low + (lua_Integer)floor(u * width)
                       : (lua_Integer)((lua_Unsigned)low + (lua_Unsigned)(u * width * (1 - 1e-15)));
-  lua_pushinteger(L, v > high ? high : v);
-  return 1;
+  return give_integer(L, v > high ? high : v);
 }
 
 /* math.randomseed does nothing while math.random calls our function. */
@@ -112,7 +109,4 @@ void seeded_random_open(lua_State *L, int env) {
   lua_pop(L, 1);
 }
 
-CORE_PART(random) {
-  static const luaL_Reg functions[] = {FN(permute), FN(reseed_math), FN(rng), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(random, FN(permute), FN(reseed_math), FN(rng))

@@ -14,10 +14,8 @@
 /* ranks_start() -> were ranks launched?  They have met then. */
 static int l_ranks_start(lua_State *L) {
   const char *kind = comm_launcher();
-  const Status s = kind ? comm_start(kind) : GRPO_OK;
-  if (s) return raise_status(L, s);
-  lua_pushboolean(L, comm_size() > 1);
-  return 1;
+  want_ok(L, kind ? comm_start(kind) : GRPO_OK);
+  return give_boolean(L, comm_size() > 1);
 }
 
 /* ranks() -> this one, from 0; how many there are */
@@ -53,8 +51,7 @@ static int l_ranks_share(lua_State *L) {
   size_t n, at[COMM_RANKS + 1];
   const char *mine = luaL_checklstring(L, 1, &n);
   char *all;
-  const Status s = comm_gather(mine, n, &all, at);
-  if (s) return raise_status(L, s);
+  want_ok(L, comm_gather(mine, n, &all, at));
   lua_pushcfunction(L, push_pieces);
   lua_pushlightuserdata(L, all);
   lua_pushlightuserdata(L, at);
@@ -123,8 +120,7 @@ static int l_common_take(lua_State *L) {
       common_close(&mine);
     }
   }
-  lua_pushinteger(L, (lua_Integer)common);
-  return 1;
+  return give_integer(L, (lua_Integer)common);
 }
 
 /* common_close(card): all ranks of the node have taken what they could */
@@ -139,10 +135,7 @@ static int l_common_close(lua_State *L) {
 }
 
 /* ranks_agreed() -> has a failure reached all ranks? */
-static int l_ranks_agreed(lua_State *L) {
-  lua_pushboolean(L, comm_has_agreed_to_fail());
-  return 1;
-}
+static int l_ranks_agreed(lua_State *L) { return give_boolean(L, comm_has_agreed_to_fail()); }
 
 /* ranks_abort(status): all end now, for this one failed */
 static int l_ranks_abort(lua_State *L) {
@@ -150,10 +143,6 @@ static int l_ranks_abort(lua_State *L) {
   return 0;
 }
 
-CORE_PART(ranks) {
-  static const luaL_Reg functions[] = {FN(ranks),       FN(ranks_start),  FN(ranks_share),
-                                       FN(ranks_bytes), FN(ranks_agreed), FN(ranks_abort),
-                                       FN(ranks_node),  FN(ranks_cores),  FN(common_put),
-                                       FN(common_take), FN(common_close), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(ranks, FN(ranks), FN(ranks_start), FN(ranks_share), FN(ranks_bytes),
+               FN(ranks_agreed), FN(ranks_abort), FN(ranks_node), FN(ranks_cores), FN(common_put),
+               FN(common_take), FN(common_close))

@@ -154,8 +154,7 @@ static size_t after(const Match *m) {
 static int l_test(lua_State *L) {
   Match m;
   size_t start;
-  lua_pushboolean(L, subject(L, &m, &start) && run(L, &m, start));
-  return 1;
+  return give_boolean(L, subject(L, &m, &start) && run(L, &m, start));
 }
 
 static int l_match(lua_State *L) {
@@ -201,8 +200,7 @@ static int l_count(lua_State *L) {
   lua_Integer n = 0;
   bool more = subject(L, &m, &start);
   for (; more && start <= m.len && run(L, &m, start); start = after(&m)) n++;
-  lua_pushinteger(L, n);
-  return 1;
+  return give_integer(L, n);
 }
 
 /* exec -> a table with m[0], m[1].., m.name, m.start, m.stop */

@@ -270,10 +270,10 @@ static int l_given(lua_State *L) {
   static const char *const known[] = {"prompts",  "completions", "n",      "temperature",
                                       "logprobs", "finish",      "stream", NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
-  Engine *e = check_idle_engine(L, 1);
-  GivenOptions o = {.group = engine_options(e)->group_size, .temperature = 1};
+  EngineCall call = engine_call_begin(L);
+  GivenOptions o = {.group = engine_options(call.engine)->group_size, .temperature = 1};
   int n, stream = BATCH_SAMPLE;
-  IntBuf *ids, *text_ids;
+  IntBuf *text_ids;
   check_table(L, 2);
   lua_settop(L, 2);
   check_fields(L, 2, "given", known);
@@ -281,22 +281,14 @@ static int l_given(lua_State *L) {
   field_number(L, 2, "given", "temperature", 0, 100, &o.temperature);
   field_choice(L, 2, "given", "stream", streams, &stream);
   lua_getfield(L, 2, "prompts");
-  const Prompt *prompts = push_prompts(L, lua_gettop(L), 2, &n, &ids);
+  const Prompt *prompts = push_prompts(L, lua_gettop(L), 2, &n, &call.ids);
   if (n > INT_MAX / (1 << 16)) raise_new(L, GRPO_EARG, "given: %d prompts are too many", n);
   const GivenText *text = push_texts(L, 2, n * o.group, &text_ids);
-  o.logp = push_logprobs(L, 2, e, text, n * o.group);
-  set_engine_busy(L, 1, true);
-  const Status s = engine_batch_given(e, (BatchSlot)stream, n, prompts, text, &o);
-  set_engine_busy(L, 1, false);
-  keep_ints(L, ids);
+  o.logp = push_logprobs(L, 2, call.engine, text, n * o.group);
+  ENGINE_CALL(&call, engine_batch_given(call.engine, (BatchSlot)stream, n, prompts, text, &o));
   keep_ints(L, text_ids);
-  if (s) return raise_status(L, s);
   push_batch(L, 1, (BatchSlot)stream);
   return 1;
 }
 
-CORE_PART(rollout) {
-  static const luaL_Reg methods[] = {
-      FN(rollout), FN(replace), FN(reference), FN(given), {NULL, NULL}};
-  add_methods(L, ENGINE_TYPE, methods);
-}
+CORE_METHODS(rollout, ENGINE_TYPE, FN(rollout), FN(replace), FN(reference), FN(given))

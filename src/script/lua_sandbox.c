@@ -162,7 +162,4 @@ static int l_sandbox(lua_State *L) {
   return 3;
 }
 
-CORE_PART(sandbox) {
-  static const luaL_Reg functions[] = {FN(sandbox), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(sandbox, FN(sandbox))

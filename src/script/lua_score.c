@@ -247,7 +247,7 @@ static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
   Groups g = push_groups(L, prompts, completions);
   ForwardPass **slot = push_forward(L, lm->m, grad);
   Status s = forward_run(*slot, &g, completions, sets, temperature);
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   int dim[2] = {2, (int)(*slot)->n};
   real *both = push_ordered(L, *slot);
   lua_createtable(L, 0, 5);
@@ -334,7 +334,7 @@ static int l_logits(lua_State *L) {
   check_room(L, 3 * (double)ids->len * model_config(lm->m)->vocab_size, "logits");
   ForwardPass **slot = push_forward(L, lm->m, false);
   Status s = run_logits(*slot, ids);
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   const Tensor *out = (*slot)->out;
   TensorHandle *h = push_handle(L);
   s = value_new(&v, out->ndim, out->dim);
@@ -357,7 +357,4 @@ static int l_logprobs(lua_State *L) {
   return 1;
 }
 
-CORE_PART(score) {
-  static const luaL_Reg methods[] = {FN(logits), FN(logprobs), FN(score), {NULL, NULL}};
-  add_methods(L, MODEL_TYPE, methods);
-}
+CORE_METHODS(score, MODEL_TYPE, FN(logits), FN(logprobs), FN(score))

@@ -97,7 +97,4 @@ static int l_nll(lua_State *L) {
   return 2;
 }
 
-CORE_PART(sft) {
-  static const luaL_Reg methods[] = {FN(sft), FN(nll), {NULL, NULL}};
-  add_methods(L, ENGINE_TYPE, methods);
-}
+CORE_METHODS(sft, ENGINE_TYPE, FN(sft), FN(nll))

@@ -128,10 +128,7 @@ static int l_doctor(lua_State *L) {
 
 /* ---- clocks, the process, the terminal ---------------------------------------------- */
 
-static int l_clock(lua_State *L) {
-  lua_pushnumber(L, clock_seconds());
-  return 1;
-}
+static int l_clock(lua_State *L) { return give_number(L, clock_seconds()); }
 
 /* The clock may be wrong; the time is one that a date of four digits can show. */
 static int l_wall(lua_State *L) {
@@ -139,20 +136,15 @@ static int l_wall(lua_State *L) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   const double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-  lua_pushnumber(L, now < 0 ? 0 : now > last ? last : now);
-  return 1;
+  return give_number(L, now < 0 ? 0 : now > last ? last : now);
 }
 
-static int l_getpid(lua_State *L) {
-  lua_pushinteger(L, getpid());
-  return 1;
-}
+static int l_getpid(lua_State *L) { return give_integer(L, getpid()); }
 
 static int l_hostname(lua_State *L) {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
-  lua_pushstring(L, *name ? name : "unknown");
-  return 1;
+  return give_string(L, *name ? name : "unknown");
 }
 
 static const char in_this_file;
@@ -170,8 +162,7 @@ static int l_binary(lua_State *L) {
 }
 
 static int l_isatty(lua_State *L) {
-  lua_pushboolean(L, isatty((int)check_integer(L, 1, 0, 1 << 20)));
-  return 1;
+  return give_boolean(L, isatty((int)check_integer(L, 1, 0, 1 << 20)));
 }
 
 /* term_width() -> columns of the terminal: $COLUMNS, or what stderr's terminal reports, or 80 */
@@ -180,8 +171,7 @@ static int l_term_width(lua_State *L) {
   long n = columns ? strtol(columns, NULL, 10) : 0;
   struct winsize w;
   if (n <= 0 && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0) n = w.ws_col;
-  lua_pushinteger(L, n > 0 && n < 10000 ? n : 80);
-  return 1;
+  return give_integer(L, n > 0 && n < 10000 ? n : 80);
 }
 
 static int write_all(lua_State *L, int fd, const char *s, size_t n) {
@@ -196,8 +186,7 @@ static int write_all(lua_State *L, int fd, const char *s, size_t n) {
     s += done;
     n -= (size_t)done;
   }
-  lua_pushboolean(L, 1);
-  return 1;
+  return give_boolean(L, 1);
 }
 
 /* notice(text): sends a line where the engine's notices go, which is the screen or a host's log */
@@ -320,15 +309,9 @@ static int l_signal_take(lua_State *L) {
 }
 
 /* signal_waits() -> has INT or TERM come, and nobody has taken it? */
-static int l_signal_waits(lua_State *L) {
-  lua_pushboolean(L, script_cancel);
-  return 1;
-}
+static int l_signal_waits(lua_State *L) { return give_boolean(L, script_cancel); }
 
-static int l_signal_count(lua_State *L) {
-  lua_pushinteger(L, stops);
-  return 1;
-}
+static int l_signal_count(lua_State *L) { return give_integer(L, stops); }
 
 /* ---- threads and memory ------------------------------------------------------------- */
 
@@ -346,8 +329,7 @@ static int l_set_threads(lua_State *L) {
 
 static int l_threads(lua_State *L) {
   const Script *s = script_of(L);
-  lua_pushinteger(L, s->pool ? pool_threads(s->pool) : s->threads ? s->threads : pool_cores());
-  return 1;
+  return give_integer(L, s->pool ? pool_threads(s->pool) : s->threads ? s->threads : pool_cores());
 }
 
 static lua_Integer lua_bytes(lua_State *L) {

@@ -138,7 +138,7 @@ static Tensor *check_tensor(lua_State *L, int arg) { return value_tensor(check_v
 bool recording(lua_State *L) { return script_of(L)->no_grad == 0; }
 
 int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v) {
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   set_value(L, h, v);
   return 1;
 }
@@ -415,8 +415,7 @@ static int l_item(lua_State *L) {
   if (t->n != 1)
     return raise_new(L, GRPO_ESHAPE, "item: a tensor of shape %s holds %d numbers; use :totable()",
                      push_shape(L, t), (int)t->n);
-  lua_pushnumber(L, (lua_Number)t->data[0]);
-  return 1;
+  return give_number(L, (lua_Number)t->data[0]);
 }
 
 static const real *push_nested(lua_State *L, const real *data, int ndim, const int *dim) {
@@ -443,8 +442,7 @@ static int l_totable(lua_State *L) {
 static int l_len(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   if (t->ndim == 0) return raise_new(L, GRPO_EARG, "a single number has no length; use :item()");
-  lua_pushinteger(L, t->dim[0]);
-  return 1;
+  return give_integer(L, t->dim[0]);
 }
 
 static int push_grad(lua_State *L, const Tensor *t) {

@@ -80,7 +80,7 @@ static int l_stack(lua_State *L) {
   TensorHandle *h = push_handle(L);
   Attr first = {.i = {0}};
   Status s = raise_rank(cx, v, n, recording(L), raised);
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   s = concat_range(cx, raised, n, &first, recording(L), &out);
   for (size_t i = 0; i < n; i++) value_release(raised[i]);
   return finish_tensor(L, h, s, out);
@@ -170,8 +170,4 @@ static int l_randn(lua_State *L) {
   return 1;
 }
 
-CORE_PART(tensor_new) {
-  static const luaL_Reg functions[] = {FN(concat), FN(randn), FN(stack),
-                                       FN(tensor), FN(zeros), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(tensor_new, FN(concat), FN(randn), FN(stack), FN(tensor), FN(zeros))

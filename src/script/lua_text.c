@@ -50,7 +50,7 @@ static int l_close(lua_State *L) { return in_use(L) ? 0 : l_gc(L); }
 /* ---- making one --------------------------------------------------------------------- */
 
 static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *const *t) {
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   *slot = *t;
   return 1;
 }
@@ -265,26 +265,21 @@ static int l_id(lua_State *L) {
 static int l_token(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
-  lua_pushstring(L, id >= 0 && id < tokenizer_size(t) ? tokenizer_token(t, (int32_t)id) : NULL);
-  return 1;
+  return give_string(L, id >= 0 && id < tokenizer_size(t) ? tokenizer_token(t, (int32_t)id) : NULL);
 }
 
 static int l_is_special(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   lua_Integer id = check_integer(L, 2, LUA_MININTEGER, LUA_MAXINTEGER);
-  lua_pushboolean(L, id >= 0 && id < tokenizer_size(t) && tokenizer_is_special(t, (int32_t)id));
-  return 1;
+  return give_boolean(L, id >= 0 && id < tokenizer_size(t) && tokenizer_is_special(t, (int32_t)id));
 }
 
 static int l_save(lua_State *L) {
-  Status s = tokenizer_save(check_tokenizer(L, 1), check_string(L, 2, NULL));
-  return s ? raise_status(L, s) : 0;
+  want_ok(L, tokenizer_save(check_tokenizer(L, 1), check_string(L, 2, NULL)));
+  return 0;
 }
 
-static int l_len(lua_State *L) {
-  lua_pushinteger(L, tokenizer_size(check_tokenizer(L, 1)));
-  return 1;
-}
+static int l_len(lua_State *L) { return give_integer(L, tokenizer_size(check_tokenizer(L, 1))); }
 
 /* Upvalue 1: the methods. */
 static int l_index(lua_State *L) {

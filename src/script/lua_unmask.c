@@ -140,7 +140,7 @@ static int l_unmask(lua_State *L) {
   const Status s = unmask(lm->m, t, n, lens, ids, logp, &o);
   tape_free(t);
   memset(t, 0, sizeof *t);
-  if (s) return raise_status(L, s);
+  want_ok(L, s);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     push_result(L, tok, ids + (size_t)i * len, logp + (size_t)i * len, len);
@@ -149,7 +149,4 @@ static int l_unmask(lua_State *L) {
   return 1;
 }
 
-CORE_PART(unmask) {
-  static const luaL_Reg methods[] = {FN(unmask), {NULL, NULL}};
-  add_methods(L, MODEL_TYPE, methods);
-}
+CORE_METHODS(unmask, MODEL_TYPE, FN(unmask))

@@ -177,7 +177,4 @@ static int l_update(lua_State *L) {
   return 1;
 }
 
-CORE_PART(update) {
-  static const luaL_Reg methods[] = {FN(update), {NULL, NULL}};
-  add_methods(L, ENGINE_TYPE, methods);
-}
+CORE_METHODS(update, ENGINE_TYPE, FN(update))

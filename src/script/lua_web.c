@@ -24,10 +24,7 @@ static int l_listen(lua_State *L) {
   return status ? push_failure(L, status) : 1;
 }
 
-static int l_server_port(lua_State *L) {
-  lua_pushinteger(L, web_port(check_server(L)));
-  return 1;
-}
+static int l_server_port(lua_State *L) { return give_integer(L, web_port(check_server(L))); }
 
 static int l_server_next(lua_State *L) {
   HttpRequest request;

@@ -122,7 +122,4 @@ static int l_embedded_names(lua_State *L) {
   return 1;
 }
 
-CORE_PART(modules) {
-  static const luaL_Reg functions[] = {FN(embedded), FN(embedded_names), {NULL, NULL}};
-  luaL_setfuncs(L, functions, 0);
-}
+CORE_FUNCTIONS(modules, FN(embedded), FN(embedded_names))

@@ -187,7 +187,7 @@ LossKind check_loss_kind(lua_State *L, const char *where, const char *name) {
   const char *near = s ? nearest_name(name, names, LOSS_COUNT) : NULL;
   if (near)
     raise_new(L, GRPO_EARG, "%s: '%.60s' is not known, did you mean '%s'?", where, name, near);
-  if (s) raise_status(L, s);
+  want_ok(L, s);
   return kind;
 }
 
