@@ -17,9 +17,7 @@
 #define TRANSFER_TYPE "grpo.HttpTransfer"
 
 static HttpTransfer *check_transfer(lua_State *L) {
-  HttpTransfer **t = check_object(L, 1, TRANSFER_TYPE);
-  if (!*t) arg_error(L, 1, "the transfer is closed");
-  return *t;
+  return check_handle(L, 1, TRANSFER_TYPE, "the transfer is closed");
 }
 
 /* The strings of the field `headers` as a list that ends with NULL; they stay on the stack. */
@@ -66,9 +64,7 @@ static int l_http_get(lua_State *L) {
   r.offset = field_bytes(L, 1, "offset");
   r.max = field_bytes(L, 1, "max");
   r.headers = read_headers(L, 1);
-  HttpTransfer **t = new_object(L, sizeof *t, 0);
-  *t = NULL;
-  luaL_setmetatable(L, TRANSFER_TYPE);
+  HttpTransfer **t = new_handle(L, TRANSFER_TYPE);
   const Status s = http_begin(t, &r);
   return s ? push_failure(L, s) : 1;
 }
@@ -96,16 +92,10 @@ static int l_transfer_response(lua_State *L) {
   return 1;
 }
 
-static int l_transfer_sync(lua_State *L) {
-  const Status s = http_sync(check_transfer(L));
-  if (s) return push_failure(L, s);
-  return give_boolean(L, true);
-}
+static int l_transfer_sync(lua_State *L) { return give_done(L, http_sync(check_transfer(L))); }
 
 static int l_transfer_close(lua_State *L) {
-  HttpTransfer **t = check_object(L, 1, TRANSFER_TYPE), *old = *t;
-  *t = NULL;
-  http_end(old);
+  http_end(take_handle(L, 1, TRANSFER_TYPE));
   return 0;
 }
 

@@ -41,12 +41,6 @@ void check_function(lua_State *L, int arg) {
   if (lua_type(L, arg) != LUA_TFUNCTION) type_error(L, arg, "function");
 }
 
-void *check_object(lua_State *L, int arg, const char *type) {
-  void *p = luaL_testudata(L, arg, type);
-  if (!p) type_error(L, arg, type);
-  return p;
-}
-
 /* ---- option tables ------------------------------------------------------------------ */
 
 static int unknown_field(lua_State *L, const char *where, const char *const *known) {

@@ -18,7 +18,6 @@ lua_Integer check_integer(lua_State *L, int arg, lua_Integer min, lua_Integer ma
 double check_number(lua_State *L, int arg);
 void check_table(lua_State *L, int arg);
 void check_function(lua_State *L, int arg);
-void *check_object(lua_State *L, int arg, const char *type); /* a userdata with that metatable */
 
 /* Tables of options.  `where` begins every message: "sampling.temprature: unknown option, did you
  * mean 'temperature'?".  If index holds nil or nothing, no option is set. */

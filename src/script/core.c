@@ -5,7 +5,7 @@
 
 CorePart errors_open, limits_open, modules_open, system_open, random_open, json_open,
     serialize_open, regex_open, fs_open, tensor_open, tensor_new_open, autograd_open, loss_open,
-    text_open, model_open, adapter_open, generate_open, score_open, unmask_open, edit_open,
+    tokenizer_open, model_open, adapter_open, generate_open, score_open, unmask_open, edit_open,
     advantages_open, completion_open, options_open, checkpoint_open, bigram_open, engine_open,
     classifier_open, batch_open, rollout_open, update_open, ppo_open, sft_open, denoise_open,
     channel_open, process_open, foreign_open, sandbox_open, jail_open, hub_open, ranks_open,
@@ -16,7 +16,7 @@ int open_core(lua_State *L) {
   static CorePart *const open[] = {
       errors_open,  key_order_open,  limits_open,     modules_open, system_open,
       random_open,  json_open,       serialize_open,  regex_open,   fs_open,
-      tensor_open,  tensor_new_open, autograd_open,   loss_open,    text_open,
+      tensor_open,  tensor_new_open, autograd_open,   loss_open,    tokenizer_open,
       model_open,   adapter_open,    generate_open,   score_open,   unmask_open,
       edit_open,    advantages_open, completion_open, options_open, checkpoint_open,
       bigram_open,  engine_open,     batch_open,      rollout_open, update_open,

@@ -141,6 +141,12 @@ int push_failure(lua_State *L, Status s) {
   return 3;
 }
 
+int give_done(lua_State *L, Status s) {
+  if (s) return push_failure(L, s);
+  lua_pushboolean(L, true);
+  return 1;
+}
+
 Status fail_raised(lua_State *L, const char *what) {
   const char *message = raw_message(L, -1);
   if (message) return fail(GRPO_ESCRIPT, "%s", message);

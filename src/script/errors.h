@@ -29,6 +29,8 @@ void want_ok(lua_State *L, Status s);
 void push_error(lua_State *L, Status s, const char *message);
 /* Pushes nil, message, code, which is how functions of core.fs report; returns 3. */
 int push_failure(lua_State *L, Status s);
+/* Returns true to Lua, or else the failure as push_failure does. */
+int give_done(lua_State *L, Status s);
 /* Pushes "script.lua:14", the level-th line of the user's code from the inside, or "?". */
 void push_where(lua_State *L, int level);
 /* Replaces the value on top by an error object, unless it is one; can add a traceback. */

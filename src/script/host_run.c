@@ -202,9 +202,7 @@ static Status status_named(const char *name) {
 static int protected_run(lua_State *L) {
   lua_pushcfunction(L, protected_call_run);
   lua_pushvalue(L, 1);
-  if (call_protected(L, 1, 0)) {
-    return give_integer(L, GRPO_OK);
-  }
+  if (call_protected(L, 1, 0)) return give_integer(L, GRPO_OK);
   lua_getfield(L, -1, "code");
   const Status s = lua_isstring(L, -1) ? status_named(lua_tostring(L, -1)) : GRPO_ESCRIPT;
   lua_pop(L, 1);

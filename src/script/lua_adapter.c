@@ -8,7 +8,7 @@
 
 static LuaModel *check_adaptable(lua_State *L, int arg, const char *what) {
   LuaModel *lm = check_lua_model(L, arg);
-  want_idle(L, lm, what);
+  want_idle_model(L, lm, what);
   if (lm->frozen)
     raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference), so it takes no adapter");
   return lm;
@@ -71,7 +71,7 @@ static int l_load_adapter(lua_State *L) {
 /* core.model_load_adapter(m, dir): allows a frozen view, a reference with an adapter of its own */
 static int l_model_load_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
-  want_idle(L, lm, "load_adapter");
+  want_idle_model(L, lm, "load_adapter");
   want_ok(L, peft_load(lm->m, check_string(L, 2, NULL)));
   return 0;
 }
@@ -89,7 +89,7 @@ static int l_merge_lora(lua_State *L) {
 static int l_without_adapter(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   Model *m = lm->m;
-  want_idle(L, lm, "without_adapter");
+  want_idle_model(L, lm, "without_adapter");
   check_function(L, 2);
   const bool was = lora_switch(m, false);
   const bool good = call_protected(L, lua_gettop(L) - 2, LUA_MULTRET);

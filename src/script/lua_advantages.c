@@ -44,7 +44,7 @@ static double *push_rewards(lua_State *L, int index, int *n, int *columns) {
   return v;
 }
 
-double *push_completion_rewards(lua_State *L, int index, int *n) {
+double *push_advantage_rewards(lua_State *L, int index, int *n) {
   *n = (int)lua_rawlen(L, index);
   double *v = push_scratch(L, (size_t)*n, sizeof *v);
   for (int i = 0; i < *n; i++) {
@@ -80,7 +80,7 @@ static double *push_by_token(lua_State *L, int index, const char *field, int n, 
   return out;
 }
 
-double *push_token_numbers(lua_State *L, int index, const char *field, const Batch *b) {
+double *push_advantage_numbers(lua_State *L, int index, const char *field, const Batch *b) {
   const int n = batch_size(b);
   int *length = push_scratch(L, (size_t)n, sizeof *length);
   for (int i = 0; i < n; i++) length[i] = b->completion[i].len;
@@ -200,7 +200,7 @@ static int l_total_reward(lua_State *L) {
 static int l_rewards_tied(lua_State *L) {
   int n;
   check_table(L, 1);
-  const double *rewards = push_completion_rewards(L, 1, &n);
+  const double *rewards = push_advantage_rewards(L, 1, &n);
   return give_boolean(L, rewards_tied(n, rewards));
 }
 
@@ -216,7 +216,7 @@ static int l_set_advantages(lua_State *L) {
   if (!lua_isnil(L, 3)) check_table(L, 3);
   advantage_options_init(&o);
   const double *rewards =
-      lua_isnil(L, 3) ? push_completion_rewards(L, 1, &n) : push_rewards(L, 3, &n, &o.nrewards);
+      lua_isnil(L, 3) ? push_advantage_rewards(L, 1, &n) : push_rewards(L, 3, &n, &o.nrewards);
   check_advantage_options(L, &o);
   const double *advantage = push_result(L, &o, n, rewards);
   if (lua_istable(L, 4)) {

@@ -11,17 +11,17 @@
 /* ---- backward, detach --------------------------------------------------------------- */
 
 static int l_tensor_backward(lua_State *L) {
-  Value *v = check_value(L, 1);
+  Value *v = check_tensor_value(L, 1);
   want_ok(L, value_backward(script_ctx(L), v));
   return 0;
 }
 
 /* t:detach() -> a copy that belongs to no graph and to no step */
 static int l_tensor_detach(lua_State *L) {
-  const Tensor *t = value_tensor(check_value(L, 1));
-  check_room(L, (double)t->n, "detach");
+  const Tensor *t = value_tensor(check_tensor_value(L, 1));
+  check_tensor_room(L, (double)t->n, "detach");
   Value *copy = NULL;
-  TensorHandle *h = push_handle(L);
+  TensorHandle *h = push_tensor_handle(L);
   Status s = value_new(&copy, t->ndim, t->dim);
   if (s == GRPO_OK) memcpy(value_tensor(copy)->data, t->data, t->n * sizeof(real));
   return finish_tensor(L, h, s, copy);
@@ -77,7 +77,8 @@ static int l_scope(lua_State *L) {
   s->scope = outer;
   if (lua_checkstack(L, 6 * RESULT_DEPTH))
     for (int i = 1; i <= lua_gettop(L); i++) keep_tensors(L, i, outer, RESULT_DEPTH);
-  while (scope.next != &scope) drop_value((TensorHandle *)(void *)scope.next, TENSOR_SCOPED_OUT);
+  while (scope.next != &scope)
+    drop_tensor_value((TensorHandle *)(void *)scope.next, TENSOR_SCOPED_OUT);
   return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
@@ -90,7 +91,7 @@ static Value **check_tensors(lua_State *L, int arg, size_t *n) {
   Value **v = push_scratch(L, *n, sizeof *v);
   for (size_t i = 0; i < *n; i++) {
     lua_rawgeti(L, arg, (lua_Integer)i + 1);
-    if (!(v[i] = test_value(L, -1)))
+    if (!(v[i] = test_tensor_value(L, -1)))
       arg_error(L, arg, "element %d is a %s, want a tensor", (int)i + 1, luaL_typename(L, -1));
     lua_pop(L, 1);
   }
@@ -173,7 +174,7 @@ static void turn_gradients_on(lua_State *L) {
   for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
     lua_getiuservalue(L, -1, 1);
     LuaModel *lm = luaL_testudata(L, -1, MODEL_TYPE);
-    if (lm && lm->m) want_trainable(L, lm);
+    if (lm && lm->m) want_trainable_model(L, lm);
     lua_pop(L, 2);
   }
   lua_pop(L, 1);

@@ -6,12 +6,8 @@
 
 #define BIGRAM_TYPE "grpo.Bigram"
 
-typedef struct BigramHandle {
-  Bigram *bigram;
-} BigramHandle;
-
 Bigram *check_bigram(lua_State *L, int arg) {
-  Bigram *b = ((BigramHandle *)check_object(L, arg, BIGRAM_TYPE))->bigram;
+  Bigram *b = check_handle(L, arg, BIGRAM_TYPE, "the bigram is closed");
   want_ok(L, bigram_update(b));
   return b;
 }
@@ -19,19 +15,16 @@ Bigram *check_bigram(lua_State *L, int arg) {
 /* bigram(vocab) -> b, which has counted nothing yet */
 static int l_bigram(lua_State *L) {
   const int vocab = (int)check_integer(L, 1, 1, INT32_MAX);
-  BigramHandle *h = new_object(L, sizeof *h, 0);
-  *h = (BigramHandle){NULL};
-  luaL_setmetatable(L, BIGRAM_TYPE);
-  want_ok(L, bigram_new(&h->bigram, vocab));
+  want_ok(L, bigram_new(new_handle(L, BIGRAM_TYPE), vocab));
   return 1;
 }
 
 /* b:count(ids) -> b; counts the pairs of neighbours in a list of ids */
 static int l_count(lua_State *L) {
-  BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
+  Bigram *b = check_handle(L, 1, BIGRAM_TYPE, "the bigram is closed");
   IntBuf *ids = push_ints(L);
   check_ids(L, 2, "bigram.ids", ids);
-  const Status s = bigram_count(h->bigram, ids->len, ids->data);
+  const Status s = bigram_count(b, ids->len, ids->data);
   keep_ints(L, ids);
   want_ok(L, s);
   lua_settop(L, 1);
@@ -49,15 +42,13 @@ static int l_logprobs(lua_State *L) {
 }
 
 static int l_gc(lua_State *L) {
-  BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
-  bigram_free(h->bigram);
-  h->bigram = NULL;
+  bigram_free(take_handle(L, 1, BIGRAM_TYPE));
   return 0;
 }
 
 static int l_tostring(lua_State *L) {
-  const BigramHandle *h = check_object(L, 1, BIGRAM_TYPE);
-  lua_pushfstring(L, "bigram of %d tokens", bigram_vocab(h->bigram));
+  const Bigram *b = check_handle(L, 1, BIGRAM_TYPE, "the bigram is closed");
+  lua_pushfstring(L, "bigram of %d tokens", bigram_vocab(b));
   return 1;
 }
 

@@ -13,22 +13,16 @@
 #define CLIENT_TYPE "grpo.ChannelClient"
 
 static ChannelServer *check_server(lua_State *L) {
-  ChannelServer **s = check_object(L, 1, SERVER_TYPE);
-  if (!*s) arg_error(L, 1, "the channel is closed");
-  return *s;
+  return check_handle(L, 1, SERVER_TYPE, "the channel is closed");
 }
 
 static ChannelClient *check_client(lua_State *L) {
-  ChannelClient **c = check_object(L, 1, CLIENT_TYPE);
-  if (!*c) arg_error(L, 1, "the channel is closed");
-  return *c;
+  return check_handle(L, 1, CLIENT_TYPE, "the channel is closed");
 }
 
 static int l_listen(lua_State *L) {
   const char *path = check_string(L, 1, NULL);
-  ChannelServer **s = new_object(L, sizeof *s, 0);
-  *s = NULL;
-  luaL_setmetatable(L, SERVER_TYPE);
+  ChannelServer **s = new_handle(L, SERVER_TYPE);
   const Status status = channel_listen(s, path);
   return status ? push_failure(L, status) : 1;
 }
@@ -59,17 +53,13 @@ static int l_server_send(lua_State *L) {
 }
 
 static int l_server_close(lua_State *L) {
-  ChannelServer **s = check_object(L, 1, SERVER_TYPE), *old = *s;
-  *s = NULL;
-  channel_close(old);
+  channel_close(take_handle(L, 1, SERVER_TYPE));
   return 0;
 }
 
 static int l_connect(lua_State *L) {
   const char *path = check_string(L, 1, NULL);
-  ChannelClient **c = new_object(L, sizeof *c, 0);
-  *c = NULL;
-  luaL_setmetatable(L, CLIENT_TYPE);
+  ChannelClient **c = new_handle(L, CLIENT_TYPE);
   const Status status = channel_connect(c, path);
   return status ? push_failure(L, status) : 1;
 }
@@ -77,9 +67,7 @@ static int l_connect(lua_State *L) {
 static int l_client_write(lua_State *L) {
   size_t n;
   const char *text = check_string(L, 2, &n);
-  const Status status = channel_write(check_client(L), text, n);
-  if (status) return push_failure(L, status);
-  return give_boolean(L, 1);
+  return give_done(L, channel_write(check_client(L), text, n));
 }
 
 static int l_client_read(lua_State *L) {
@@ -95,9 +83,7 @@ static int l_client_read(lua_State *L) {
 }
 
 static int l_client_close(lua_State *L) {
-  ChannelClient **c = check_object(L, 1, CLIENT_TYPE), *old = *c;
-  *c = NULL;
-  channel_disconnect(old);
+  channel_disconnect(take_handle(L, 1, CLIENT_TYPE));
   return 0;
 }
 

@@ -6,12 +6,8 @@
 
 #define CLASSIFIER_TYPE "grpo.Classifier"
 
-typedef struct ClassifierHandle {
-  Classifier *classifier; /* NULL: not loaded */
-} ClassifierHandle;
-
 static Classifier *check_classifier(lua_State *L) {
-  return ((ClassifierHandle *)check_object(L, 1, CLASSIFIER_TYPE))->classifier;
+  return check_handle(L, 1, CLASSIFIER_TYPE, "the classifier is closed");
 }
 
 /* classifier_load(dir, { dtype=, quantize=, compute= }) -> c */
@@ -20,13 +16,11 @@ static int l_classifier_load(lua_State *L) {
   const char *where = "reward_model", *dir = check_string(L, 1, NULL);
   lua_settop(L, 2);
   check_fields(L, 2, where, known);
-  const Storage storage = field_storage(L, 2, where);
-  const Compute compute = field_compute(L, 2, where);
+  const Storage storage = field_model_storage(L, 2, where);
+  const Compute compute = field_model_compute(L, 2, where);
   Pool *pool = script_pool(L);
-  ClassifierHandle *h = new_object(L, sizeof *h, 0);
-  *h = (ClassifierHandle){NULL};
-  luaL_setmetatable(L, CLASSIFIER_TYPE);
-  want_ok(L, weights_load_classifier(&h->classifier, pool, dir, storage, compute));
+  Classifier **c = new_handle(L, CLASSIFIER_TYPE);
+  want_ok(L, weights_load_classifier(c, pool, dir, storage, compute));
   return 1;
 }
 
@@ -37,7 +31,7 @@ static int l_labels(lua_State *L) { return give_integer(L, check_classifier(L)->
 static int l_logits(lua_State *L) {
   Classifier *c = check_classifier(L);
   check_table(L, 2);
-  Prompts texts = read_completions(L, 2, NULL, "texts");
+  Prompts texts = read_prompt_completions(L, 2, NULL, "texts");
   const size_t n = (size_t)texts.n;
   Sequence *s = push_scratch(L, n, sizeof *s);
   real *logits = push_scratch(L, n * (size_t)c->labels, sizeof *logits);
@@ -53,9 +47,7 @@ static int l_logits(lua_State *L) {
 }
 
 static int l_gc(lua_State *L) {
-  ClassifierHandle *h = check_object(L, 1, CLASSIFIER_TYPE);
-  classifier_free(h->classifier);
-  h->classifier = NULL;
+  classifier_free(take_handle(L, 1, CLASSIFIER_TYPE));
   return 0;
 }
 

@@ -35,7 +35,7 @@ static int l_denoise(lua_State *L) {
   check_option_fields(L, 3, "denoise", sets, others);
   check_mask(L, "denoise", &mask);
   read_sft_options(L, "denoise", &train);
-  const Example *x = push_examples(L, "denoise", &n, &call.ids);
+  const Example *x = push_sft_examples(L, "denoise", &n, &call.ids);
   ENGINE_CALL(&call, engine_denoise(call.engine, n, x, &mask, &train, &m));
   push_metrics(L, &m);
   return 1;
@@ -53,7 +53,7 @@ static int l_masked_loss(lua_State *L) {
   check_fields(L, 3, "masked_loss", known);
   check_mask(L, "masked_loss", &mask);
   field_int(L, 3, "masked_loss", "first", 0, INT32_MAX / 2, &mask.first);
-  const Example *x = push_examples(L, "masked_loss", &n, &call.ids);
+  const Example *x = push_sft_examples(L, "masked_loss", &n, &call.ids);
   ENGINE_CALL(&call, engine_masked_loss(call.engine, n, x, &mask, &sum));
   lua_pushnumber(L, sum.nll);
   lua_pushinteger(L, sum.tokens);

@@ -15,7 +15,7 @@
 #include "script/lua_bigram.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
-#include "script/lua_text.h"
+#include "script/lua_tokenizer.h"
 #include "script/read_options.h"
 
 enum { EVAL_SEQUENCES = 1024 }; /* completions of one rollout of an evaluation */
@@ -55,7 +55,7 @@ Status engine_call_fail(EngineCall *call, const char *what) {
 void engine_call_end(EngineCall *call, Status s) {
   lua_State *L = call->L;
   set_busy(call, false);
-  if (call->has_step_values) end_step_values(L);
+  if (call->has_step_values) end_step_tensors(L);
   if (call->ids) keep_ints(L, call->ids);
   if (call->error != LUA_NOREF) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, call->error);

@@ -28,7 +28,7 @@ typedef struct EngineCall {
   int error;            /* registry reference of what a script raised, or LUA_NOREF */
 } EngineCall;
 
-/* Raises if argument 1 is no engine, or is closed or busy. */
+/* Raises if argument 1 is not an engine, or is closed or busy. */
 EngineCall engine_call_begin(lua_State *L);
 /* Keeps the error on top, which `what` has raised, and returns it as a failure. */
 Status engine_call_fail(EngineCall *call, const char *what);

@@ -25,11 +25,6 @@ static const char *check_path(lua_State *L, int arg) {
   return path;
 }
 
-static int done(lua_State *L, Status s) {
-  if (s) return push_failure(L, s);
-  return give_boolean(L, 1);
-}
-
 static Status system_failure(const char *path) {
   return fail(errno == ENOENT ? GRPO_ENOENT : GRPO_EIO, "%s: %s", path, strerror(errno));
 }
@@ -49,7 +44,7 @@ static int l_read(lua_State *L) {
 static int l_write(lua_State *L) {
   size_t n;
   const char *path = check_path(L, 1), *data = check_string(L, 2, &n);
-  return done(L, file_replace(path, data, n));
+  return give_done(L, file_replace(path, data, n));
 }
 
 static int l_list(lua_State *L) {
@@ -70,7 +65,7 @@ static int l_list(lua_State *L) {
 static int l_exists(lua_State *L) { return give_boolean(L, file_exists(check_path(L, 1))); }
 
 /* check_input(path): fails for what must not be opened, as a pipe, because opening would wait */
-static int l_check_input(lua_State *L) { return done(L, file_check_input(check_path(L, 1))); }
+static int l_check_input(lua_State *L) { return give_done(L, file_check_input(check_path(L, 1))); }
 
 static int l_isdir(lua_State *L) { return give_boolean(L, file_is_dir(check_path(L, 1))); }
 
@@ -96,26 +91,26 @@ static int l_free(lua_State *L) {
   return give_integer(L, (lua_Integer)v.f_bavail * (lua_Integer)v.f_frsize);
 }
 
-static int l_mkdirs(lua_State *L) { return done(L, file_mkdirs(check_path(L, 1))); }
-static int l_remove_tree(lua_State *L) { return done(L, file_remove_tree(check_path(L, 1))); }
+static int l_mkdirs(lua_State *L) { return give_done(L, file_mkdirs(check_path(L, 1))); }
+static int l_remove_tree(lua_State *L) { return give_done(L, file_remove_tree(check_path(L, 1))); }
 
 /* remove_temporaries(dir[, name]) */
 static int l_remove_temporaries(lua_State *L) {
   const char *dir = check_path(L, 1), *name = lua_isnoneornil(L, 2) ? NULL : check_path(L, 2);
-  return done(L, file_remove_temporaries(dir, name));
+  return give_done(L, file_remove_temporaries(dir, name));
 }
 
 static int l_rename(lua_State *L) {
-  return done(L, file_rename(check_path(L, 1), check_path(L, 2)));
+  return give_done(L, file_rename(check_path(L, 1), check_path(L, 2)));
 }
 static int l_link(lua_State *L) {
-  return done(L, file_link_replace(check_path(L, 1), check_path(L, 2)));
+  return give_done(L, file_link_replace(check_path(L, 1), check_path(L, 2)));
 }
 
 static int l_truncate(lua_State *L) {
   const char *path = check_path(L, 1);
   lua_Integer size = check_integer(L, 2, 0, LUA_MAXINTEGER);
-  return done(L, truncate(path, size) == 0 ? GRPO_OK : system_failure(path));
+  return give_done(L, truncate(path, size) == 0 ? GRPO_OK : system_failure(path));
 }
 
 /* crc32c(s [, sum]) -> CRC-32C of s behind the bytes of which `sum` is the CRC-32C */
@@ -226,7 +221,7 @@ static int l_writer_put(lua_State *L) {
 static int l_writer_sync(lua_State *L) {
   const int *fd = check_object(L, 1, WRITER_TYPE);
   if (*fd < 0) return arg_error(L, 1, "the file is closed");
-  return done(L, file_sync(*fd) == 0 ? GRPO_OK : write_failure(*fd));
+  return give_done(L, file_sync(*fd) == 0 ? GRPO_OK : write_failure(*fd));
 }
 
 /* lock(path[, wait]) -> lock, or false, message, code if another process holds the lock, or nil,

@@ -25,7 +25,7 @@ static bool fits(const DecoderLimits *have, const DecoderLimits *want) {
 static void want_decoder(lua_State *L, LuaModel *lm, const Tokenizer *tok,
                          const DecoderLimits *want) {
   if (lm->decoder && lm->decoder_tokenizer == tok && fits(&lm->limits, want)) return;
-  drop_decoder(lm);
+  drop_model_decoder(lm);
   want_ok(L, decoder_new(&lm->decoder, lm->m, tok, want));
   lm->limits = *want;
   if (tok) tokenizer_retain(tok);

@@ -369,12 +369,9 @@ static int l_object(lua_State *L) {
 }
 
 CORE_PART(json) {
-  static const luaL_Reg functions[] = {{"json_decode", l_decode},
-                                       {"json_decode_row", l_decode_row},
-                                       {"json_ordered", l_ordered},
-                                       {"json_encode", l_encode},
-                                       {"json_object", l_object},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"json_decode", l_decode}, {"json_decode_row", l_decode_row}, {"json_ordered", l_ordered},
+      {"json_encode", l_encode}, {"json_object", l_object},         {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, OBJECT_TYPE);
   lua_pop(L, 1);

@@ -33,7 +33,7 @@ static void *take(LossBatch *b, size_t bytes) {
 static real *take_reals(LossBatch *b, const char *name) {
   lua_State *L = b->L;
   if (lua_getfield(L, b->t, name) == LUA_TNIL) return lua_pop(L, 1), NULL;
-  Value *v = test_value(L, -1);
+  Value *v = test_tensor_value(L, -1);
   size_t n = v ? value_tensor(v)->n : lua_istable(L, -1) ? lua_rawlen(L, -1) : b->n + 1;
   if (n != b->n)
     raise_new(L, GRPO_ESHAPE,
@@ -213,7 +213,7 @@ static void take_batch(LossBatch *b, Value *entropy) {
 static Value *tensor_field(lua_State *L, int t, const char *name) {
   lua_getfield(L, t, name);
   if (lua_isnil(L, -1)) return NULL;
-  Value *v = test_value(L, -1);
+  Value *v = test_tensor_value(L, -1);
   if (!v) raise_new(L, GRPO_EARG, "t.%s: want a tensor, got %s", name, luaL_typename(L, -1));
   return v;
 }
@@ -257,22 +257,22 @@ static int l_policy_loss(lua_State *L) {
   check_table(L, 2);
   lua_settop(L, 3);
   LossBatch b = {.L = L, .t = 2};
-  loss_options_init(&b.a.options, check_loss_kind(L, "loss", name));
+  loss_options_init(&b.a.options, check_loss_option(L, "loss", name));
   check_option_fields(L, 3, "loss", sets, others);
   read_loss_options(L, 3, "loss", 0, &b.a.options);
   Value *in[3] = {tensor_field(L, 2, "logp"), tensor_field(L, 2, "entropy"),
                   tensor_field(L, 2, "full_kl")};
   if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp is missing; want a tensor [N]");
   b.n = value_tensor(in[0])->n;
-  check_room(L, 12 * (double)b.n, "loss");
+  check_tensor_room(L, 12 * (double)b.n, "loss");
   take_batch(&b, in[1]);
   loss_metrics_init(&metrics);
   b.a.metrics = &metrics; /* filled by the forward pass, not used by backward */
   Attr attr = {.p = &b.a};
   Value *out = NULL;
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = value_apply(cx, OP_policy_loss, in, &attr, sizeof b.a, recording(L), &out);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = value_apply(cx, OP_policy_loss, in, &attr, sizeof b.a, tensor_recording(L), &out);
   return finish_loss(L, &b, h, s, out, &metrics);
 }
 
@@ -302,7 +302,7 @@ static int l_loss_from_logits(lua_State *L) {
   const char *name = NULL;
   double temperature = 1;
   LossMetrics metrics;
-  Value *logits = check_value(L, 1), *out = NULL;
+  Value *logits = check_tensor_value(L, 1), *out = NULL;
   lua_settop(L, 4);
   check_option_fields(L, 4, where, sets, others);
   LossBatch b = {.L = L, .t = 5};
@@ -311,8 +311,8 @@ static int l_loss_from_logits(lua_State *L) {
   loss_options_init(&b.a.options, LOSS_dapo);
   b.a.options.clip_high = b.a.options.clip;
   if (field_string(L, 4, where, "loss", &name))
-    loss_options_init(&b.a.options, check_loss_kind(L, "loss", name));
-  read_temperature(L, 4, where, &temperature);
+    loss_options_init(&b.a.options, check_loss_option(L, "loss", name));
+  read_sampling_temperature(L, 4, where, &temperature);
   read_loss_options(L, 4, "loss", 0, &b.a.options);
   if (b.a.options.top_entropy_quantile < 1)
     return raise_new(L, GRPO_EARG,
@@ -320,21 +320,21 @@ static int l_loss_from_logits(lua_State *L) {
   const Tensor *x = value_tensor(logits);
   if (x->ndim != 2)
     return raise_new(L, GRPO_ESHAPE, "loss_from_logits: logits have shape %s, want [N, vocab]",
-                     push_shape(L, x));
+                     push_tensor_shape(L, x));
   IntBuf *targets = push_ints(L);
-  check_whole(L, 2, "targets", 0, x->dim[1] - 1, targets);
+  check_tensor_whole(L, 2, "targets", 0, x->dim[1] - 1, targets);
   if (targets->len != (size_t)x->dim[0])
     return raise_new(L, GRPO_ESHAPE, "loss_from_logits: %d targets for %d rows of logits",
                      (int)targets->len, x->dim[0]);
   b.n = targets->len;
-  check_room(L, 12 * (double)b.n, "loss");
+  check_tensor_room(L, 12 * (double)b.n, "loss");
   take_batch(&b, NULL);
   loss_metrics_init(&metrics);
   b.a.metrics = &metrics;
   TokenLogpAttr target = {.targets = targets->data, .inv_temp = (real)(1 / temperature)};
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = policy_loss_from_logits_value(cx, logits, &target, &b.a, recording(L), &out);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = policy_loss_from_logits_value(cx, logits, &target, &b.a, tensor_recording(L), &out);
   if (s == GRPO_OK && value_tensor(out)->needs_grad) {
     s = value_keep(out, targets->data);
     if (s)

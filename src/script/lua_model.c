@@ -23,7 +23,7 @@
 #include "script/lua_json.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
-#include "script/lua_text.h"
+#include "script/lua_tokenizer.h"
 #include "script/model_tree.h"
 #include "text/tokenizer_files.h"
 
@@ -49,19 +49,19 @@ LuaModel *push_lua_model(lua_State *L) {
   return lm;
 }
 
-void drop_decoder(LuaModel *lm) {
+void drop_model_decoder(LuaModel *lm) {
   decoder_free(lm->decoder);
   tokenizer_free(lm->decoder_tokenizer);
   lm->decoder = NULL;
   lm->decoder_tokenizer = NULL;
 }
 
-void want_idle(lua_State *L, const LuaModel *lm, const char *what) {
+void want_idle_model(lua_State *L, const LuaModel *lm, const char *what) {
   if (lm->generating)
     raise_new(L, GRPO_EARG, "%s: the model is generating, so on_token cannot change it", what);
 }
 
-Storage field_storage(lua_State *L, int index, const char *where) {
+Storage field_model_storage(lua_State *L, int index, const char *where) {
   static const char *const dtypes[] = {"f32", "auto", "bf16", NULL};
   static const char *const quantised[] = {"int8", "nf4", NULL};
   static const Storage plain[] = {STORE_F32, STORE_AUTO, STORE_BF16};
@@ -75,7 +75,7 @@ Storage field_storage(lua_State *L, int index, const char *where) {
   return packed[quantize];
 }
 
-Compute field_compute(lua_State *L, int index, const char *where) {
+Compute field_model_compute(lua_State *L, int index, const char *where) {
   static const char *const names[] = {"f32", "bf16", "auto", NULL};
   int mode = 0;
   field_choice(L, index, where, "compute", names, &mode);
@@ -88,7 +88,7 @@ Compute field_compute(lua_State *L, int index, const char *where) {
 static int l_gc(lua_State *L) {
   LuaModel *lm = luaL_testudata(L, 1, MODEL_TYPE);
   if (!lm) return 0;
-  drop_decoder(lm);
+  drop_model_decoder(lm);
   model_release(lm->m);
   *lm = (LuaModel){0};
   return 0;
@@ -115,7 +115,7 @@ const Tokenizer *push_model_tokenizer(lua_State *L, int index) {
   return lua_isnil(L, -1) ? NULL : test_tokenizer(L, -1);
 }
 
-void want_trainable(lua_State *L, LuaModel *lm) {
+void want_trainable_model(lua_State *L, LuaModel *lm) {
   if (lm->frozen)
     raise_new(L, GRPO_EARG, "this model is a frozen copy (a reference), so it has no gradients");
   want_ok(L, model_set_trainable(lm->m, true));
@@ -164,8 +164,8 @@ static int l_load(lua_State *L) {
   const char *where = "model.load", *path = check_string(L, 1, NULL);
   lua_settop(L, 2);
   check_fields(L, 2, where, known);
-  const Storage storage = field_storage(L, 2, where);
-  const Compute compute = field_compute(L, 2, where);
+  const Storage storage = field_model_storage(L, 2, where);
+  const Compute compute = field_model_compute(L, 2, where);
   const char *dir = push_model_dir(L, path);
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
@@ -227,7 +227,7 @@ static int l_new(lua_State *L) {
   lua_settop(L, 2);
   check_fields(L, 2, "model.new", known);
   field_seed(L, 2, "model.new", "seed", &seed);
-  const Compute compute = field_compute(L, 2, "model.new");
+  const Compute compute = field_model_compute(L, 2, "model.new");
   check_model_config(L, 1, &c);
   want_ok(L, model_plan_check_new(&c));
   Pool *pool = script_pool(L);
@@ -333,8 +333,8 @@ static int l_save(lua_State *L) {
 static int l_resize_vocab(lua_State *L) {
   LuaModel *lm = check_lua_model(L, 1);
   const lua_Integer n = check_integer(L, 2, 1, 1 << 22);
-  want_idle(L, lm, "resize_vocab");
-  drop_decoder(lm);
+  want_idle_model(L, lm, "resize_vocab");
+  drop_model_decoder(lm);
   want_ok(L, resize_vocab(lm->m, (int)n));
   lua_pushnil(L); /* m.config has changed */
   lua_setiuservalue(L, 1, 2);
@@ -345,7 +345,7 @@ static int l_resize_vocab(lua_State *L) {
  * model again */
 static int l_set_mask(lua_State *L) {
   Model *m = check_model(L, 1);
-  want_idle(L, check_lua_model(L, 1), "set_mask");
+  want_idle_model(L, check_lua_model(L, 1), "set_mask");
   const bool none = lua_isnoneornil(L, 2);
   model_set_mask(m, none ? -1 : (int)check_integer(L, 2, 0, model_config(m)->vocab_size - 1));
   lua_settop(L, 1);
@@ -368,7 +368,7 @@ static int l_next_parameter(lua_State *L) {
   Param *p = model_param(lm->m, i);
   Value *v = NULL;
   lua_pushstring(L, p->name);
-  TensorHandle *h = push_handle(L);
+  TensorHandle *h = push_tensor_handle(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_setiuservalue(L, -2, 1);
   Status s = p->t.quant ? value_new(&v, p->t.ndim, p->t.dim) : value_wrap(&v, &p->t);
@@ -513,7 +513,7 @@ static int l_tostring(lua_State *L) {
 /* core.compute { compute = "f32"|"bf16" } -> "f32"|"bf16", whether this CPU has instructions
  * for such products */
 static int l_compute(lua_State *L) {
-  const Compute c = field_compute(L, 1, "compute");
+  const Compute c = field_model_compute(L, 1, "compute");
   lua_pushstring(L, compute_name(c));
   lua_pushboolean(L, c == COMPUTE_F32 || kern_bf16());
   return 2;

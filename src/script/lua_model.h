@@ -26,18 +26,18 @@ LuaModel *push_lua_model(lua_State *L);     /* pushes a model whose m is still N
 /* Pushes the tokenizer of the model at index, which may be loaded only now; nil: there is none. */
 const Tokenizer *push_model_tokenizer(lua_State *L, int index);
 /* Frees the decoder of the last generate. */
-void drop_decoder(LuaModel *lm);
+void drop_model_decoder(LuaModel *lm);
 /* Raises while the model generates, because on_token may not change it; `what` begins the
  * message. */
-void want_idle(lua_State *L, const LuaModel *lm, const char *what);
+void want_idle_model(lua_State *L, const LuaModel *lm, const char *what);
 /* Turns gradients on; raises if the model is frozen. */
-void want_trainable(lua_State *L, LuaModel *lm);
+void want_trainable_model(lua_State *L, LuaModel *lm);
 
 /* Pushes the directory to load for a path, as one value; a run directory stands for its newest
  * checkpoint, a name of the Hub for its snapshot. */
 const char *push_model_dir(lua_State *L, const char *path);
 /* From dtype and quantize. */
-Storage field_storage(lua_State *L, int index, const char *where);
-Compute field_compute(lua_State *L, int index, const char *where); /* the default is auto */
+Storage field_model_storage(lua_State *L, int index, const char *where);
+Compute field_model_compute(lua_State *L, int index, const char *where); /* the default is auto */
 
 #endif

@@ -92,7 +92,7 @@ static int l_loss_problem(lua_State *L) {
   LossOptions o;
   check_table(L, 1);
   lua_getfield(L, 1, "loss");
-  loss_options_init(&o, check_loss_kind(L, "train.loss", check_string(L, 2, NULL)));
+  loss_options_init(&o, check_loss_option(L, "train.loss", check_string(L, 2, NULL)));
   read_loss_options(L, 1, "train", 0, &o);
   return problem(L, loss_options_check(&o));
 }

@@ -19,12 +19,12 @@ static void check_ppo(lua_State *L, const Batch *b, PpoOptions *o) {
   lua_getfield(L, 4, "ppo");
   check_option_fields(L, -1, "train.ppo", own, (const char *const[]){"critic", NULL});
   read_options(L, -1, "train.ppo", &ppo_option_set, 0, o);
-  o->score = lua_getfield(L, 4, "scores") == LUA_TNIL ? push_completion_rewards(L, 3, &n)
+  o->score = lua_getfield(L, 4, "scores") == LUA_TNIL ? push_advantage_rewards(L, 3, &n)
                                                       : push_numbers(L, -1, "ppo.scores", &n);
   if (n != batch_size(b))
     raise_new(L, GRPO_EARG, "ppo: %d scores for %d completions", n, batch_size(b));
   if (lua_getfield(L, 4, "token_rewards") != LUA_TNIL)
-    o->token_reward = push_token_numbers(L, lua_gettop(L), NULL, b);
+    o->token_reward = push_advantage_numbers(L, lua_gettop(L), NULL, b);
 }
 
 /* Sets c.advantage to the mean over the completion's tokens, and pushes the advantages of all, a

@@ -28,9 +28,7 @@ enum { LINE = 4096 };
 static int l_ready(lua_State *L) {
   Detached *d = lua_touserdata(L, lua_upvalueindex(1));
   const char *log = check_string(L, 1, NULL), *line = check_string(L, 2, NULL);
-  const Status s = detach_ready(d, log, line);
-  if (s) return push_failure(L, s);
-  return give_boolean(L, 1);
+  return give_done(L, detach_ready(d, log, line));
 }
 
 static int l_wait(lua_State *L) {
@@ -39,9 +37,7 @@ static int l_wait(lua_State *L) {
   int exited;
   const Status s = detach_wait(d, line, LINE, &script_cancel, &exited);
   if (s) return push_failure(L, s);
-  if (exited < 0) {
-    return give_string(L, line);
-  }
+  if (exited < 0) return give_string(L, line);
   lua_pushnil(L);
   lua_pushinteger(L, exited);
   return 2;
@@ -78,9 +74,7 @@ static int check_signal(lua_State *L, int arg) {
 
 static int l_kill(lua_State *L) {
   const int pid = (int)check_integer(L, 1, 2, 1 << 30), number = check_signal(L, 2);
-  const Status s = holder_signal(pid, number, check_string(L, 3, NULL));
-  if (s) return push_failure(L, s);
-  return give_boolean(L, 1);
+  return give_done(L, holder_signal(pid, number, check_string(L, 3, NULL)));
 }
 
 static int l_start(lua_State *L) {

@@ -214,9 +214,9 @@ static void set_row(lua_State *L, int t, const char *name, Value *both, int row)
   Attr narrow = {.i = {0, row, 1}}, flat = {.i = {1, n}};
   Value *one = NULL, *out = NULL;
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = value_apply(cx, OP_narrow, &both, &narrow, 0, recording(L), &one);
-  if (s == GRPO_OK) s = value_apply(cx, OP_reshape, &one, &flat, 0, recording(L), &out);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = value_apply(cx, OP_narrow, &both, &narrow, 0, tensor_recording(L), &one);
+  if (s == GRPO_OK) s = value_apply(cx, OP_reshape, &one, &flat, 0, tensor_recording(L), &out);
   value_release(one);
   finish_tensor(L, h, s, out);
   lua_setfield(L, t, name);
@@ -252,7 +252,7 @@ static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
   real *both = push_ordered(L, *slot);
   lua_createtable(L, 0, 5);
   int t = lua_gettop(L);
-  TensorHandle *h = push_handle(L);
+  TensorHandle *h = push_tensor_handle(L);
   Value *v = NULL;
   s = grad ? value_custom(&v, 2, dim, both, forward_backward, *slot, forward_free)
            : value_new(&v, 2, dim);
@@ -275,11 +275,11 @@ static int l_score(lua_State *L) {
   check_table(L, 2);
   check_table(L, 3);
   check_fields(L, 4, "score", known);
-  read_temperature(L, 4, "score", &temperature);
+  read_sampling_temperature(L, 4, "score", &temperature);
   field_bool(L, 4, "score", "grad", &grad);
   const Tokenizer *tok = push_model_tokenizer(L, 1);
   Prompts prompts = read_prompts(L, 2, tok, false, "prompts");
-  Prompts completions = read_completions(L, 3, tok, "completions");
+  Prompts completions = read_prompt_completions(L, 3, tok, "completions");
   if (prompts.n != completions.n)
     return raise_new(L, GRPO_ESHAPE,
                      "score: %d prompts for %d completions; want one prompt per completion",
@@ -287,8 +287,8 @@ static int l_score(lua_State *L) {
   if (prompts.n == 0) return raise_new(L, GRPO_EARG, "score: there are no completions");
   if (completions.ids->len > INT32_MAX / 2)
     return raise_new(L, GRPO_EARG, "score: too many tokens");
-  grad = grad && recording(L);
-  if (grad) want_trainable(L, lm);
+  grad = grad && tensor_recording(L);
+  if (grad) want_trainable_model(L, lm);
   const TokenSets sets = push_masks(L, model_config(lm->m), &completions);
   return push_scores(L, lm, &prompts, &completions, sets, temperature, grad);
 }
@@ -331,12 +331,12 @@ static int l_logits(lua_State *L) {
   Value *v = NULL;
   lua_settop(L, 2);
   IntBuf *ids = check_sequence(L, lm, "logits", 1);
-  check_room(L, 3 * (double)ids->len * model_config(lm->m)->vocab_size, "logits");
+  check_tensor_room(L, 3 * (double)ids->len * model_config(lm->m)->vocab_size, "logits");
   ForwardPass **slot = push_forward(L, lm->m, false);
   Status s = run_logits(*slot, ids);
   want_ok(L, s);
   const Tensor *out = (*slot)->out;
-  TensorHandle *h = push_handle(L);
+  TensorHandle *h = push_tensor_handle(L);
   s = value_new(&v, out->ndim, out->dim);
   if (s == GRPO_OK) memcpy(value_tensor(v)->data, out->data, out->n * sizeof(real));
   finish_tensor(L, h, s, v);

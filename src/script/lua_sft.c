@@ -25,7 +25,7 @@ static const uint8_t *push_mask(lua_State *L, const char *what, int example, int
   return mask;
 }
 
-Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
+Example *push_sft_examples(lua_State *L, const char *what, int *n, IntBuf **store) {
   check_table(L, 2);
   *n = (int)lua_rawlen(L, 2);
   Example *x = push_scratch(L, (size_t)*n, sizeof *x);
@@ -77,7 +77,7 @@ static int l_sft(lua_State *L) {
   lua_settop(L, 3);
   check_option_fields(L, 3, "sft", sets, others);
   read_sft_options(L, "sft", &o);
-  const Example *x = push_examples(L, "sft", &n, &call.ids);
+  const Example *x = push_sft_examples(L, "sft", &n, &call.ids);
   ENGINE_CALL(&call, engine_sft(call.engine, n, x, &o, &m));
   push_metrics(L, &m);
   return 1;
@@ -90,7 +90,7 @@ static int l_nll(lua_State *L) {
   int64_t tokens;
   int n;
   lua_settop(L, 2);
-  const Example *x = push_examples(L, "nll", &n, &call.ids);
+  const Example *x = push_sft_examples(L, "nll", &n, &call.ids);
   ENGINE_CALL(&call, engine_nll(call.engine, n, x, &mean, &tokens));
   lua_pushnumber(L, mean);
   lua_pushinteger(L, tokens);

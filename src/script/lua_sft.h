@@ -9,7 +9,7 @@
 
 /* Pushes the list of { prompt=ids, target=ids [, mask=booleans] } at index 2; `what` begins the
  * messages.  The ids are in *store, which is pushed, too. */
-Example *push_examples(lua_State *L, const char *what, int *n, IntBuf **store);
+Example *push_sft_examples(lua_State *L, const char *what, int *n, IntBuf **store);
 /* Reads lr, max_grad_norm, seed and step from the table at index 3. */
 void read_sft_options(lua_State *L, const char *where, SftOptions *o);
 

@@ -28,7 +28,7 @@ static void unlink_from(Link *l) {
   *l = (Link){l, l};
 }
 
-TensorHandle *push_handle(lua_State *L) {
+TensorHandle *push_tensor_handle(lua_State *L) {
   TensorHandle *h = new_object(L, sizeof *h, 1);
   *h = (TensorHandle){.link = {&h->link, &h->link}, .script = script_of(L), .fate = TENSOR_CLOSED};
   luaL_setmetatable(L, TENSOR_TYPE);
@@ -59,7 +59,7 @@ static void set_value(lua_State *L, TensorHandle *h, Value *v) {
   report_bytes(L, s, h->bytes);
 }
 
-void drop_value(TensorHandle *h, TensorFate fate) {
+void drop_tensor_value(TensorHandle *h, TensorFate fate) {
   Budget *b = h->script->budget;
   if (!h->v) return;
   if (b && b->tag == h->tag) b->held -= h->bytes < b->held ? h->bytes : b->held;
@@ -71,7 +71,7 @@ void drop_value(TensorHandle *h, TensorFate fate) {
 
 static int l_gc(lua_State *L) {
   TensorHandle *h = luaL_testudata(L, 1, TENSOR_TYPE);
-  if (h) drop_value(h, TENSOR_CLOSED);
+  if (h) drop_tensor_value(h, TENSOR_CLOSED);
   return 0;
 }
 
@@ -84,23 +84,24 @@ static void push_value(lua_State *L, Value *v) {
     check_not_closed(L); /* raises */
   }
   /* The reference must not be lost if Lua runs out of memory. */
-  TensorHandle *h = lua_checkstack(L, 4) ? push_handle(L) : NULL;
+  TensorHandle *h = lua_checkstack(L, 4) ? push_tensor_handle(L) : NULL;
   if (h)
     set_value(L, h, v);
   else
     value_release(v);
 }
 
-void push_step_value(lua_State *L, Value *v) {
+void push_step_tensor(lua_State *L, Value *v) {
   push_value(L, v);
   TensorHandle *h = lua_touserdata(L, -1);
   unlink_from(&h->link);
   link_into(&h->script->step, &h->link);
 }
 
-void end_step_values(lua_State *L) {
+void end_step_tensors(lua_State *L) {
   Link *list = &script_of(L)->step;
-  while (list->next != list) drop_value((TensorHandle *)(void *)list->next, TENSOR_STEP_OVER);
+  while (list->next != list)
+    drop_tensor_value((TensorHandle *)(void *)list->next, TENSOR_STEP_OVER);
 }
 
 static Value *value_of(lua_State *L, TensorHandle *h) {
@@ -122,20 +123,22 @@ static Value *value_of(lua_State *L, TensorHandle *h) {
   return NULL;
 }
 
-Value *test_value(lua_State *L, int index) {
+Value *test_tensor_value(lua_State *L, int index) {
   TensorHandle *h = luaL_testudata(L, index, TENSOR_TYPE);
   return h ? value_of(L, h) : NULL;
 }
 
-Value *check_value(lua_State *L, int arg) {
+Value *check_tensor_value(lua_State *L, int arg) {
   TensorHandle *h = luaL_testudata(L, arg, TENSOR_TYPE);
   if (!h) type_error(L, arg, "tensor");
   return value_of(L, h);
 }
 
-static Tensor *check_tensor(lua_State *L, int arg) { return value_tensor(check_value(L, arg)); }
+static Tensor *check_tensor(lua_State *L, int arg) {
+  return value_tensor(check_tensor_value(L, arg));
+}
 
-bool recording(lua_State *L) { return script_of(L)->no_grad == 0; }
+bool tensor_recording(lua_State *L) { return script_of(L)->no_grad == 0; }
 
 int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v) {
   want_ok(L, s);
@@ -145,7 +148,7 @@ int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v) {
 
 /* ---- sizes and axes ----------------------------------------------------------------- */
 
-void check_room(lua_State *L, double elements, const char *what) {
+void check_tensor_room(lua_State *L, double elements, const char *what) {
   enum { SMALL = 1 << 22 };
   double bytes = elements * (double)sizeof(real);
   make_room(L, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX);
@@ -157,7 +160,7 @@ void check_room(lua_State *L, double elements, const char *what) {
               bytes / 0x1p20, available / 0x1p20);
 }
 
-int check_axis(lua_State *L, int arg, const Tensor *x) {
+int check_tensor_axis(lua_State *L, int arg, const Tensor *x) {
   lua_Integer a = check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER);
   if (a < 0) a += x->ndim + 1;
   if (a < 1 || a > x->ndim) {
@@ -169,7 +172,7 @@ int check_axis(lua_State *L, int arg, const Tensor *x) {
   return (int)a - 1;
 }
 
-int check_dims(lua_State *L, int arg, bool open, int *dim) {
+int check_tensor_dims(lua_State *L, int arg, bool open, int *dim) {
   check_table(L, arg);
   lua_Unsigned n = lua_rawlen(L, arg);
   if (n > TENSOR_DIMS) arg_error(L, arg, "%d sizes, want at most %d", (int)n, TENSOR_DIMS);
@@ -185,7 +188,7 @@ int check_dims(lua_State *L, int arg, bool open, int *dim) {
   return (int)n;
 }
 
-const char *push_shape(lua_State *L, const Tensor *x) {
+const char *push_tensor_shape(lua_State *L, const Tensor *x) {
   luaL_Buffer b;
   char text[16];
   luaL_buffinit(L, &b);
@@ -199,8 +202,9 @@ const char *push_shape(lua_State *L, const Tensor *x) {
   return lua_tostring(L, -1);
 }
 
-void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t max, IntBuf *out) {
-  Value *v = test_value(L, index);
+void check_tensor_whole(lua_State *L, int index, const char *what, int32_t min, int32_t max,
+                        IntBuf *out) {
+  Value *v = test_tensor_value(L, index);
   if (!v && !lua_istable(L, index))
     raise_new(L, GRPO_EARG, "%s: want a list or a tensor of whole numbers, got %s", what,
               luaL_typename(L, index));
@@ -229,10 +233,10 @@ void check_whole(lua_State *L, int index, const char *what, int32_t min, int32_t
 static Value *check_operand(lua_State *L, int arg) {
   if (lua_type(L, arg) != LUA_TNUMBER) {
     if (!luaL_testudata(L, arg, TENSOR_TYPE)) type_error(L, arg, "tensor or number");
-    return check_value(L, arg);
+    return check_tensor_value(L, arg);
   }
   Value *v;
-  TensorHandle *h = push_handle(L);
+  TensorHandle *h = push_tensor_handle(L);
   want_ok(L, value_new(&v, 0, NULL));
   value_tensor(v)->data[0] = (real)lua_tonumber(L, arg);
   h->v = v;
@@ -273,10 +277,10 @@ static void check_attr(lua_State *L, int arg, const char *spec, const Tensor *x,
   for (; *spec; spec++, arg++) {
     switch (*spec) {
     case 'A':
-      attr->i[ints++] = lua_isnoneornil(L, arg) ? -1 : check_axis(L, arg, x);
+      attr->i[ints++] = lua_isnoneornil(L, arg) ? -1 : check_tensor_axis(L, arg, x);
       break;
     case 'a':
-      attr->i[ints++] = check_axis(L, arg, x);
+      attr->i[ints++] = check_tensor_axis(L, arg, x);
       break;
     case 'i':
       attr->i[ints++] = (int)check_integer(L, arg, INT32_MIN, INT32_MAX);
@@ -285,7 +289,7 @@ static void check_attr(lua_State *L, int arg, const char *spec, const Tensor *x,
       attr->f[floats++] = check_number(L, arg);
       break;
     case 'd':
-      attr->i[ints] = check_dims(L, arg, true, attr->i + ints + 1);
+      attr->i[ints] = check_tensor_dims(L, arg, true, attr->i + ints + 1);
       ints += 1 + attr->i[ints];
       break;
     }
@@ -318,10 +322,10 @@ static int l_apply(lua_State *L) {
   for (int i = 0; i < def->nin; i++) in[i] = check_operand(L, i + 1);
   adapt_arguments(L, op);
   check_attr(L, def->nin + 1, def->attributes, value_tensor(in[0]), &attr);
-  check_room(L, result_size(op, in, def->nin), def->name);
+  check_tensor_room(L, result_size(op, in, def->nin), def->name);
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = value_apply(cx, op, in, &attr, 0, recording(L), &out);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = value_apply(cx, op, in, &attr, 0, tensor_recording(L), &out);
   return finish_tensor(L, h, s, out);
 }
 
@@ -331,8 +335,8 @@ static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t byte
   Attr attr = {.p = p};
   Value *out = NULL;
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = value_apply(cx, op, &x, &attr, bytes, recording(L), &out);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = value_apply(cx, op, &x, &attr, bytes, tensor_recording(L), &out);
   if (s == GRPO_OK && value_tensor(out)->needs_grad) {
     s = value_keep(out, list->data);
     if (s)
@@ -344,13 +348,13 @@ static int apply_with_list(lua_State *L, OpId op, Value *x, void *p, size_t byte
 }
 
 static int l_gather(lua_State *L) {
-  Value *x = check_value(L, 1);
-  GatherAttr a = {.axis = check_axis(L, 2, value_tensor(x))};
+  Value *x = check_tensor_value(L, 1);
+  GatherAttr a = {.axis = check_tensor_axis(L, 2, value_tensor(x))};
   lua_settop(L, 3);
   IntBuf *ids = push_ints(L);
-  check_whole(L, 3, "gather: ids", 0, INT32_MAX, ids);
+  check_tensor_whole(L, 3, "gather: ids", 0, INT32_MAX, ids);
   if (ids->len > INT32_MAX) return arg_error(L, 3, "too many ids");
-  check_room(L, (double)ids->len, "gather");
+  check_tensor_room(L, (double)ids->len, "gather");
   a.ids = ids->data;
   a.n = (int)ids->len;
   return apply_with_list(L, OP_gather, x, &a, sizeof a, ids);
@@ -359,7 +363,7 @@ static int l_gather(lua_State *L) {
 /* segment_sum(seq, n), segment_mean(seq, n), spread(seq) */
 static int l_segment(lua_State *L) {
   OpId op = (OpId)lua_tointeger(L, lua_upvalueindex(1));
-  Value *x = check_value(L, 1);
+  Value *x = check_tensor_value(L, 1);
   const Tensor *t = value_tensor(x);
   SegmentAttr a = {0};
   if (op == OP_spread)
@@ -368,9 +372,9 @@ static int l_segment(lua_State *L) {
     a.n = (int)check_integer(L, 3, 0, INT32_MAX);
   lua_settop(L, 3);
   IntBuf *ids = push_ints(L);
-  check_whole(L, 2, "sequence", 1, INT32_MAX, ids);
+  check_tensor_whole(L, 2, "sequence", 1, INT32_MAX, ids);
   if (ids->len > INT32_MAX) return arg_error(L, 2, "too many elements");
-  check_room(L, 3 * (double)a.n + (double)ids->len, op_table[op]->name);
+  check_tensor_room(L, 3 * (double)a.n + (double)ids->len, op_table[op]->name);
   a.ids = ids->data;
   a.count = (int)ids->len;
   return apply_with_list(L, op, x, &a, sizeof a, ids);
@@ -388,21 +392,21 @@ static int push_part(lua_State *L, Value *x, lua_Integer i) {
   for (int k = 1; k < t->ndim; k++) flat.i[k] = t->dim[k];
   Value *row = NULL, *out = NULL;
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = value_apply(cx, OP_narrow, &x, &narrow, 0, recording(L), &row);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = value_apply(cx, OP_narrow, &x, &narrow, 0, tensor_recording(L), &row);
   if (s == GRPO_OK) {
-    s = value_apply(cx, OP_reshape, &row, &flat, 0, recording(L), &out);
+    s = value_apply(cx, OP_reshape, &row, &flat, 0, tensor_recording(L), &out);
     value_release(row);
   }
   return finish_tensor(L, h, s, out);
 }
 
-Value *push_new(lua_State *L, int ndim, const int *dim, const char *what) {
+Value *push_new_tensor(lua_State *L, int ndim, const int *dim, const char *what) {
   double n = 1;
   Value *v = NULL;
   for (int i = 0; i < ndim; i++) n *= dim[i];
-  check_room(L, n, what);
-  TensorHandle *h = push_handle(L);
+  check_tensor_room(L, n, what);
+  TensorHandle *h = push_tensor_handle(L);
   Status s = value_new(&v, ndim, dim);
   finish_tensor(L, h, s, v);
   return v;
@@ -414,7 +418,7 @@ static int l_item(lua_State *L) {
   const Tensor *t = check_tensor(L, 1);
   if (t->n != 1)
     return raise_new(L, GRPO_ESHAPE, "item: a tensor of shape %s holds %d numbers; use :totable()",
-                     push_shape(L, t), (int)t->n);
+                     push_tensor_shape(L, t), (int)t->n);
   return give_number(L, (lua_Number)t->data[0]);
 }
 
@@ -447,7 +451,7 @@ static int l_len(lua_State *L) {
 
 static int push_grad(lua_State *L, const Tensor *t) {
   if (!t->grad || !t->grad_live) return lua_pushnil(L), 1;
-  Tensor *copy = value_tensor(push_new(L, t->ndim, t->dim, "grad"));
+  Tensor *copy = value_tensor(push_new_tensor(L, t->ndim, t->dim, "grad"));
   memcpy(copy->data, t->grad, t->n * sizeof(real));
   return 1;
 }
@@ -456,7 +460,7 @@ static int push_grad(lua_State *L, const Tensor *t) {
 static int l_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_type(L, 2) == LUA_TSTRING && lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  Value *v = check_value(L, 1);
+  Value *v = check_tensor_value(L, 1);
   const Tensor *t = value_tensor(v);
   if (lua_isinteger(L, 2)) return push_part(L, v, lua_tointeger(L, 2));
   if (lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == floor(lua_tonumber(L, 2)) &&
@@ -504,7 +508,7 @@ static int l_tostring(lua_State *L) {
   if (t->n)
     snprintf(stats, sizeof stats, " min %.4g mean %.4g max %.4g", unsigned_nan(min),
              unsigned_nan(sum / (double)t->n), unsigned_nan(max));
-  push_shape(L, t);
+  push_tensor_shape(L, t);
   lua_pushfstring(L, "tensor %s%s%s", lua_tostring(L, -1), stats, t->needs_grad ? " (grad)" : "");
   return 1;
 }

@@ -30,7 +30,7 @@ static Value **check_list(lua_State *L, size_t *n, double *elements) {
   Value **v = push_scratch(L, *n, sizeof *v);
   for (size_t i = 0; i < *n; i++) {
     lua_rawgeti(L, 1, (lua_Integer)i + 1);
-    if (!(v[i] = test_value(L, -1)))
+    if (!(v[i] = test_tensor_value(L, -1)))
       arg_error(L, 1, "element %d is a %s, want a tensor", (int)i + 1, luaL_typename(L, -1));
     *elements += (double)value_tensor(v[i])->n;
     lua_pop(L, 1);
@@ -42,13 +42,13 @@ static int l_concat(lua_State *L) {
   size_t n;
   double elements;
   Value *out = NULL, **v = check_list(L, &n, &elements);
-  Attr attr = {.i = {lua_isnoneornil(L, 2) ? 0 : check_axis(L, 2, value_tensor(v[0]))}};
+  Attr attr = {.i = {lua_isnoneornil(L, 2) ? 0 : check_tensor_axis(L, 2, value_tensor(v[0]))}};
   if (value_tensor(v[0])->ndim == 0)
     return arg_error(L, 1, "element 1 is a single number; use grpo.stack");
-  check_room(L, 2 * elements, "concat");
+  check_tensor_room(L, 2 * elements, "concat");
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
-  Status s = concat_range(cx, v, n, &attr, recording(L), &out);
+  TensorHandle *h = push_tensor_handle(L);
+  Status s = concat_range(cx, v, n, &attr, tensor_recording(L), &out);
   return finish_tensor(L, h, s, out);
 }
 
@@ -75,13 +75,13 @@ static int l_stack(lua_State *L) {
   lua_settop(L, 1);
   Value *out = NULL, **v = check_list(L, &n, &elements),
         **raised = push_scratch(L, n, sizeof *raised);
-  check_room(L, 3 * elements, "stack");
+  check_tensor_room(L, 3 * elements, "stack");
   const Ctx *cx = script_ctx(L);
-  TensorHandle *h = push_handle(L);
+  TensorHandle *h = push_tensor_handle(L);
   Attr first = {.i = {0}};
-  Status s = raise_rank(cx, v, n, recording(L), raised);
+  Status s = raise_rank(cx, v, n, tensor_recording(L), raised);
   want_ok(L, s);
-  s = concat_range(cx, raised, n, &first, recording(L), &out);
+  s = concat_range(cx, raised, n, &first, tensor_recording(L), &out);
   for (size_t i = 0; i < n; i++) value_release(raised[i]);
   return finish_tensor(L, h, s, out);
 }
@@ -139,7 +139,7 @@ static int l_tensor(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 1);
   int ndim = list_shape(L, dim);
-  Value *v = push_new(L, ndim, dim, "tensor");
+  Value *v = push_new_tensor(L, ndim, dim, "tensor");
   real *to = value_tensor(v)->data;
   lua_pushvalue(L, 1);
   copy_list(L, ndim, dim, &to);
@@ -149,22 +149,22 @@ static int l_tensor(lua_State *L) {
 }
 
 static int l_zeros(lua_State *L) {
-  int dim[TENSOR_DIMS], ndim = check_dims(L, 1, false, dim);
+  int dim[TENSOR_DIMS], ndim = check_tensor_dims(L, 1, false, dim);
   lua_settop(L, 2);
-  set_requires_grad(L, 2, "zeros", push_new(L, ndim, dim, "zeros"));
+  set_requires_grad(L, 2, "zeros", push_new_tensor(L, ndim, dim, "zeros"));
   return 1;
 }
 
 static int l_randn(lua_State *L) {
   static const char *const known[] = {"seed", "requires_grad", NULL};
-  int dim[TENSOR_DIMS], ndim = check_dims(L, 1, false, dim);
+  int dim[TENSOR_DIMS], ndim = check_tensor_dims(L, 1, false, dim);
   bool on = false;
   RngKey key = {.stream = RNG_USER};
   lua_settop(L, 2);
   check_fields(L, 2, "randn", known);
   field_bool(L, 2, "randn", "requires_grad", &on);
   if (!field_seed(L, 2, "randn", "seed", &key.seed)) key.step = (uint32_t)++script_of(L)->randn;
-  Tensor *t = value_tensor(push_new(L, ndim, dim, "randn"));
+  Tensor *t = value_tensor(push_new_tensor(L, ndim, dim, "randn"));
   random_normal(&(Ctx){0}, &key, t->n, 1, t->data);
   t->needs_grad = on;
   return 1;

@@ -27,7 +27,7 @@ typedef struct LossCall {
 
 static void set_tensor(lua_State *L, const char *name, Value *v) {
   if (!v) return;
-  push_step_value(L, value_retain(v));
+  push_step_tensor(L, value_retain(v));
   lua_setfield(L, -2, name);
 }
 
@@ -68,13 +68,13 @@ static void push_loss_input(lua_State *L, const LossInput *in) {
 /* (function, p, call) */
 static int protected_loss(lua_State *L) {
   LossCall *c = lua_touserdata(L, 3);
-  end_step_values(L); /* releases those of the micro-batch before */
+  end_step_tensors(L); /* releases those of the micro-batch before */
   lua_pushvalue(L, 1);
   push_loss_input(L, c->in);
   lua_pushvalue(L, 2);
   lua_setfield(L, -2, "p");
   lua_call(L, 1, 1);
-  Value *v = test_value(L, -1);
+  Value *v = test_tensor_value(L, -1);
   if (!v)
     return raise_new(L, GRPO_EARG,
                      "train.loss: the function must return a tensor with one number, got %s",
@@ -140,7 +140,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   LossKind kind = LOSS_grpo;
   check_option_fields(L, 4, "update", sets, others);
   if (lua_getfield(L, 4, "loss") == LUA_TSTRING)
-    kind = check_loss_kind(L, "train.loss", lua_tostring(L, -1));
+    kind = check_loss_option(L, "train.loss", lua_tostring(L, -1));
   else if (!lua_isnil(L, -1) && !lua_isfunction(L, -1))
     raise_new(L, GRPO_EARG, "train.loss: a name or a function expected, got %s",
               luaL_typename(L, -1));
@@ -170,7 +170,7 @@ static int l_update(lua_State *L) {
   }
   UpdateBefore before;
   read_update_before(&call, &o, &before);
-  o.token_advantage = push_token_numbers(L, 3, "advantage", b);
+  o.token_advantage = push_advantage_numbers(L, 3, "advantage", b);
   luaL_checkstack(L, 20, "loss");
   ENGINE_CALL(&call, engine_update(call.engine, b, &o, &m));
   push_metrics(L, &m);

@@ -10,16 +10,12 @@
 #define SERVER_TYPE "grpo.WebServer"
 
 static WebServer *check_server(lua_State *L) {
-  WebServer **s = check_object(L, 1, SERVER_TYPE);
-  if (!*s) arg_error(L, 1, "the server is closed");
-  return *s;
+  return check_handle(L, 1, SERVER_TYPE, "the server is closed");
 }
 
 static int l_listen(lua_State *L) {
   const int port = (int)check_integer(L, 1, 0, 65535);
-  WebServer **s = new_object(L, sizeof *s, 0);
-  *s = NULL;
-  luaL_setmetatable(L, SERVER_TYPE);
+  WebServer **s = new_handle(L, SERVER_TYPE);
   const Status status = web_listen(s, port);
   return status ? push_failure(L, status) : 1;
 }
@@ -53,9 +49,7 @@ static int l_server_send(lua_State *L) {
 }
 
 static int l_server_close(lua_State *L) {
-  WebServer **s = check_object(L, 1, SERVER_TYPE), *old = *s;
-  *s = NULL;
-  web_close(old);
+  web_close(take_handle(L, 1, SERVER_TYPE));
   return 0;
 }
 

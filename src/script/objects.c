@@ -111,6 +111,31 @@ void *new_object(lua_State *L, size_t size, int values) {
   return lua_newuserdatauv(L, size, values);
 }
 
+void *check_object(lua_State *L, int arg, const char *type) {
+  void *p = luaL_testudata(L, arg, type);
+  if (!p) type_error(L, arg, type);
+  return p;
+}
+
+void *new_handle(lua_State *L, const char *type) {
+  void **owned = new_object(L, sizeof *owned, 0);
+  *owned = NULL;
+  luaL_setmetatable(L, type);
+  return owned;
+}
+
+void *check_handle(lua_State *L, int arg, const char *type, const char *closed) {
+  void **owned = check_object(L, arg, type);
+  if (!*owned) arg_error(L, arg, "%s", closed);
+  return *owned;
+}
+
+void *take_handle(lua_State *L, int arg, const char *type) {
+  void **owned = check_object(L, arg, type), *old = *owned;
+  *owned = NULL;
+  return old;
+}
+
 void set_gc(lua_State *L, const char *type, lua_CFunction gc) {
   if (luaL_newmetatable(L, type)) {
     lua_pushcfunction(L, gc);

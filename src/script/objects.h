@@ -16,6 +16,13 @@ void *push_scratch(lua_State *L, size_t count, size_t size);
 /* Makes a userdata that has a finalizer, as lua_newuserdatauv does.  It raises while the state is
  * being closed, because Lua then runs no new finalizers. */
 void *new_object(lua_State *L, size_t size, int values);
+void *check_object(lua_State *L, int arg, const char *type); /* a userdata of that type */
+/* Handles: userdata that own one thing of C by a pointer, which is NULL once it is closed.
+ * new_handle pushes one that is closed; check_handle raises `closed` if it is; take_handle closes
+ * it and returns what the caller then frees, or NULL. */
+void *new_handle(lua_State *L, const char *type);
+void *check_handle(lua_State *L, int arg, const char *type, const char *closed);
+void *take_handle(lua_State *L, int arg, const char *type);
 /* Makes a type: a metatable with the methods as __index.  Both lists end with {NULL, NULL}. */
 void make_type(lua_State *L, const char *type, const luaL_Reg *meta, const luaL_Reg *methods);
 /* Tells add_methods that the table on top holds the methods of a type whose __index is a

@@ -177,7 +177,7 @@ void read_loss_options(lua_State *L, int index, const char *where, unsigned only
   loss_options_adapt(o);
 }
 
-LossKind check_loss_kind(lua_State *L, const char *where, const char *name) {
+LossKind check_loss_option(lua_State *L, const char *where, const char *name) {
   static const char *const names[] = {
 #define LOSS(kind, ...) #kind,
 #include "grad/losses.def"

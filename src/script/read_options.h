@@ -23,7 +23,7 @@ void check_option_fields(lua_State *L, int index, const char *where, const Optio
 /* Reads the rows of losses and max_new_tokens.  If clip is given without clip_high, it is both. */
 void read_loss_options(lua_State *L, int index, const char *where, unsigned only, LossOptions *o);
 /* Returns the loss of that name; raises if there is none. */
-LossKind check_loss_kind(lua_State *L, const char *where, const char *name);
+LossKind check_loss_option(lua_State *L, const char *where, const char *name);
 /* Pushes a row: { path=, type=, default=, min=, max=, choices=, live=, doc= }. */
 void push_option(lua_State *L, const Option *o);
 

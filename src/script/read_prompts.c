@@ -54,6 +54,6 @@ Prompts read_prompts(lua_State *L, int index, const Tokenizer *tok, bool single,
   return p;
 }
 
-Prompts read_completions(lua_State *L, int index, const Tokenizer *tok, const char *what) {
+Prompts read_prompt_completions(lua_State *L, int index, const Tokenizer *tok, const char *what) {
   return read_list(L, index, tok, 0, what);
 }

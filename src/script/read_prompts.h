@@ -24,6 +24,6 @@ void read_prompt(lua_State *L, const Tokenizer *tok, const char *what, IntBuf *i
 Prompts read_prompts(lua_State *L, int index, const Tokenizer *tok, bool single, const char *what);
 /* Reads the list of completions at index; strings get no special tokens, because they continue a
  * prompt. */
-Prompts read_completions(lua_State *L, int index, const Tokenizer *tok, const char *what);
+Prompts read_prompt_completions(lua_State *L, int index, const Tokenizer *tok, const char *what);
 
 #endif

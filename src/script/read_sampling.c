@@ -76,7 +76,7 @@ void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
   }
 }
 
-void read_temperature(lua_State *L, int index, const char *where, double *temperature) {
+void read_sampling_temperature(lua_State *L, int index, const char *where, double *temperature) {
   const Option *o = option_find(&sampling_option_set, "sampling.temperature");
   field_number(L, index, where, "temperature", 1e-6, o->high, temperature);
 }

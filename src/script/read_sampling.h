@@ -14,6 +14,6 @@ void read_sampling(lua_State *L, int index, const char *where, Sampling *out);
  * read_sampling. */
 void check_sampling(lua_State *L, int index, const char *where, Sampling *out);
 /* Reads the field `temperature` for log-probabilities, which must be above 0. */
-void read_temperature(lua_State *L, int index, const char *where, double *temperature);
+void read_sampling_temperature(lua_State *L, int index, const char *where, double *temperature);
 
 #endif

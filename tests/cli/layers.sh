@@ -64,6 +64,22 @@ for e in ext/*/; do
   done)"
 done
 
+# strays HEADER... : functions whose name lacks the last word of the header's name.  What binding.h
+# includes is the vocabulary of all bindings, and script_ is the layer's own prefix.
+strays() {
+  local h stem word
+  for h in "$@"; do
+    stem=$(basename "$h" .h) word=
+    grep -q "\"script/$stem.h\"" src/script/binding.h && continue
+    word=${stem##*_}
+    sed -nE 's/^[A-Za-z_][A-Za-z_0-9 ]*[ *]([a-z_0-9]+)\(.*/\1/p' "$h" |
+      grep -vE "${word%s}|^script_|^__attribute__$" | sed "s|^|$h: |"
+  done
+}
+# environment.h is the one exception; take it off the list when its functions are renamed.
+result "the functions of src/script tell their file" \
+  "$(strays src/script/*.h | grep -v '^src/script/environment\.h: push_\(module\|copy\)$')"
+
 only "src/script, src/main.c and src/module.c include Lua" '(lua5.4/)?(lua|lauxlib|lualib|luaconf)\.h' 'src/script/[^:]*|src/(main|module)\.c'
 only "src/base/regex.c includes PCRE2" 'pcre2(posix)?\.h' 'src/base/regex\.c'
 only "src/formats/json.c includes cJSON" '(cjson/)?cJSON\.h' 'src/formats/json\.c'

@@ -127,10 +127,10 @@ TEST(step_tensors_go_stale_with_advice) {
   Value *v;
   CHECK(run(L, "return require 'grpo.core'"));
   CHECK(!value_new(&v, 1, dim));
-  push_step_value(L, v);
+  push_step_tensor(L, v);
   lua_setglobal(L, "t");
   CHECK(run(L, "kept = t:detach() u = t + 1 return #t"));
-  end_step_values(L);
+  end_step_tensors(L);
   CHECK(!run(L, "return t + 1"));
   CHECK(strstr(text(L), ":detach()") != NULL);
   lua_pop(L, 1);

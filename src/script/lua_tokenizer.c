@@ -5,7 +5,7 @@
 #include "formats/hub_cache.h"
 #include "script/binding.h"
 #include "script/environment.h"
-#include "script/lua_text.h"
+#include "script/lua_tokenizer.h"
 #include "script/script_impl.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
@@ -345,7 +345,7 @@ static int l_tostring(lua_State *L) {
 
 /* ---- registration ------------------------------------------------------------------- */
 
-CORE_PART(text) {
+CORE_PART(tokenizer) {
   static const luaL_Reg functions[] = {{"tokenizer_load", l_load},
                                        {"tokenizer_bytes", l_bytes},
                                        {"tokenizer_chars", l_chars},

@@ -1,6 +1,6 @@
-/* lua_text.h - tokenizers as Lua values. */
-#ifndef GRPO_SCRIPT_LUA_TEXT_H
-#define GRPO_SCRIPT_LUA_TEXT_H
+/* lua_tokenizer.h - tokenizers as Lua values. */
+#ifndef GRPO_SCRIPT_LUA_TOKENIZER_H
+#define GRPO_SCRIPT_LUA_TOKENIZER_H
 
 #include <lua.h>
 
