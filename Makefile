@@ -184,7 +184,7 @@ $(BUILD)/pic/%.o: src/%.c | need
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -UGRPO_HAVE_EDITLINE -c $< -o $@
 
 # ---- Lua sources, embedded ----------------------------------------------------
-LUA_FILES := $(shell find lua rewards $(patsubst %,ext/%/lua,$(EXT)) -name '*.lua' 2>/dev/null | LC_ALL=C sort)
+LUA_FILES := $(shell find lua rewards $(foreach e,$(EXT),$(wildcard ext/$(e)/lua ext/$(e)/rewards)) -name '*.lua' 2>/dev/null | LC_ALL=C sort)
 $(BUILD)/embed: tools/embed.c | need
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) -std=c11 -O1 $(WARN) $< -o $@

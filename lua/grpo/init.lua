@@ -3,6 +3,7 @@
 
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
 
 local function load_model(path, options)
@@ -61,7 +62,6 @@ local later = {
   losses = function() return require "grpo.losses" end,
   calc = function() return require "grpo.calc" end,
   sandbox = function() return require "grpo.sandbox" end,
-  jail = function() return require "grpo.jail" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
   reward_model = function() return require("grpo.models.reward_model").load end,
   hub = function() return { snapshot = require("grpo.hub").snapshot } end,
@@ -72,6 +72,8 @@ local later = {
     return function(fields) return experiment.new(fields, context.current()) end
   end,
 }
+
+for _, row in ipairs(extensions.rows "names") do later[row.name] = row.load end
 
 local known = {}
 for name in pairs(grpo) do known[#known + 1] = name end

@@ -69,8 +69,7 @@ describe("annotations", function()
     assert.same(all, annotated("trainer", "Trainer"))
   end)
 
-  for _, name in ipairs { "gsm8k", "format", "length", "repetition", "numeric", "text", "dense",
-    "code" } do
+  for _, name in ipairs { "gsm8k", "format", "length", "repetition", "numeric", "text", "dense" } do
     it("name exactly the functions of rewards." .. name, function()
       local names, found = {}, annotations.read()
       for method, f in pairs(found.classes["rewards." .. name].methods) do
@@ -85,7 +84,6 @@ describe("annotations", function()
     for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs",
       "template", "reward_model" } do assert.equal("function", type(grpo[name])) end
     assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
-    assert.equal("function", type(grpo.jail.run))
     assert.equal("function", type(grpo.hub.snapshot))
     for name, v in pairs(grpo) do
       if type(v) == "function" then

@@ -16,6 +16,12 @@
 --   libraries = { { key = "yaml", label = "YAML", name = function() -> "libyaml", brief = true } }
 --     a library, or "none", as `grpo doctor` and a run's env.json name it if it has a key, and
 --     `grpo --version` if it is brief
+--   names = { { name = "jail", load = function() -> value }, ... }
+--     grpo.jail, loaded when it is first named (grpo/init.lua)
+--   machine = { { "jail for code", function() -> text }, ... }
+--     what `grpo doctor` says of the machine
+--   checks = { { "rewards run in a jail", function() -> lines }, ... }
+--     what `grpo check` says of the script that it has loaded
 --
 -- Whoever reads a kind says there what its rows are; the core names no extension.
 

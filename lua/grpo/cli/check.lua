@@ -6,6 +6,7 @@ local data_checks = require "grpo.data_checks"
 local sorted_pairs = require "grpo.base.sorted"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
+local extensions = require "grpo.base.extensions"
 local flags = require "grpo.cli.flags"
 local planned_steps = require "grpo.train.planned_steps"
 local probes = require "grpo.reward_checks.probes"
@@ -278,10 +279,11 @@ local function configs_of(e)
   return list
 end
 
--- Shows the programs that rewards run.
-local function show_programs()
-  local jail = package.loaded["grpo.jail"] or { needed = {} }
-  for _, line in ipairs(jail.needed) do out("rewards run in a jail: %s", line) end
+-- Shows what extensions say of the script.
+local function show_others()
+  for _, row in ipairs(extensions.rows "checks") do
+    for _, line in ipairs(row[2]()) do out("%s: %s", row[1], line) end
+  end
 end
 
 -- The memory that the stage needs when every prompt and completion is as long as is allowed: bytes,
@@ -513,7 +515,7 @@ function command.run(o)
     out("key/value cache: %d bytes a token (%d if every head kept its own)",
       tr.model:cache_bytes_per_token())
     for _, note in ipairs(tr.about.lengths) do out("note: %s", note) end
-    show_programs()
+    show_others()
     problem = try(tr, e, findings, { ranks = o.flags.ranks, link = o.flags.link,
       available = available })
   end

@@ -26,7 +26,7 @@ function command.run(o)
   for _, row in ipairs(extensions.rows "libraries") do
     if row.key then rows[#rows + 1] = { row.label, row.name() } end
   end
-  rows[#rows + 1] = { "jail for code", require("grpo.jail").problem() or "Linux namespaces" }
+  for _, row in ipairs(extensions.rows "machine") do rows[#rows + 1] = { row[1], row[2]() } end
   if o.flags.json then
     local t = {}
     for _, row in ipairs(rows) do t[row[1]] = row[2] end

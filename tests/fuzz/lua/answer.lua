@@ -1,7 +1,6 @@
 -- Any text and any gold answer, behind a NUL: every ready reward gives a finite number or nil
 -- within a reward's limits; equality is reflexive and symmetric.
 local answer = require "grpo.answer"
-local code = require "rewards.code"
 local expect = require "expect"
 local format = require "rewards.format"
 local gsm8k = require "rewards.gsm8k"
@@ -22,7 +21,6 @@ local rewards = {
   format.regex("<a>(.*?)</a>", "s"), format.steps(), format.code { language = "lua" },
   length.cosine(), length.soft_overlong { limit = 20, cache = 10 },
   repetition.ngram { unit = "words" },
-  function(completion) return code.block(completion, "python") and 1 or 0 end,
   text.contains, text.equals, text.similarity, text.equals { ignore_case = true },
 }
 for _, method in ipairs { "strict", "flexible", "math", "dapo" } do

@@ -1,7 +1,8 @@
--- examples/code_reward.lua - a model learns to write programs that pass their tests.
+-- ext/jail/examples/code_reward.lua - a model learns to write programs that pass their tests.
 --
---   ./grpo check examples/code_reward.lua        options, prompts, two programs and what they got
---   ./grpo run examples/code_reward.lua          minutes; --arg sft=N --arg steps=N --arg seed=N
+--   ./grpo check ext/jail/examples/code_reward.lua    options, prompts, two programs, their rewards
+--   ./grpo run ext/jail/examples/code_reward.lua      minutes; --arg sft=N --arg steps=N
+--                                                     --arg seed=N
 --
 -- A prompt asks for a shell program that reads two numbers and writes one.  A short first stage
 -- shows the model how such programs look, with an operator that is chosen by chance, so that one in
@@ -9,7 +10,7 @@
 -- which operator a word means, the model learns from the tests alone.  For one word in four the
 -- likeliest program is right before, and for three in four after 40 steps (seed 0).
 --
--- Each program is run once per test in a jail of its own (docs/lua-api.md, "Code rewards").
+-- Each program is run once per test in a jail of its own (ext/jail/README.md).
 
 local code     = require "rewards.code"
 local grpo     = require "grpo"

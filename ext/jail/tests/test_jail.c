@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "os/jail.h"
+#include "jail/jail.h"
 #include "testing.h"
 
 #ifdef __linux__
@@ -121,11 +121,13 @@ static void attack_disk(void) {
   printf("%zu %d\n", all, files);
 }
 
+/* Process 1 of the jail is in the list, but cannot be looked at. */
 static void attack_processes(void) {
   DIR *d = opendir("/proc");
   for (const struct dirent *e; d && (e = readdir(d));)
-    if (atoi(e->d_name) > 0 && atoi(e->d_name) != getpid()) printf("sees process %s\n", e->d_name);
-  const char *const files[] = {"/proc/1/cmdline", "/proc/1/environ", "/proc/1/mem", "/proc/1/maps"};
+    if (atoi(e->d_name) > 1 && atoi(e->d_name) != getpid()) printf("sees process %s\n", e->d_name);
+  const char *const files[] = {"/proc/1/cmdline", "/proc/1/environ", "/proc/1/mem",
+                               "/proc/1/maps",    "/proc/1/fd",      "/proc/1/task/1/mem"};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (open(files[i], O_RDONLY) >= 0) printf("opens %s\n", files[i]);
   if (ptrace(PTRACE_ATTACH, 1, NULL, NULL) == 0) puts("traces process 1");
@@ -137,7 +139,7 @@ static void attack_descriptors(void) {
   for (int fd = 3; fd < 1024; fd++)
     if (fcntl(fd, F_GETFD) >= 0) printf("has descriptor %d\n", fd);
   for (char **e = environ; *e; e++)
-    if (strncmp(*e, "ATTACK=", 7) != 0) printf("has %s\n", *e);
+    if (strncmp(*e, "ATTACK=", 7) != 0 && strcmp(*e, "PWD=/jail") != 0) printf("has %s\n", *e);
 }
 
 static void attack_kernel(void) {
@@ -593,7 +595,7 @@ static int in_a_container(void) {
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 2;
   shell("echo ran");
   return ran.status == GRPO_EIO && ran.out.len == 0 && !strchr(err_message(), '\n') &&
-                 strstr(err_message(), "the kernel refuses a part of the jail (namespaces: ")
+                 strstr(err_message(), "the kernel refuses a part of the jail (bwrap: ")
              ? 0
              : 1;
 }
@@ -608,6 +610,21 @@ static int without_namespaces(void) {
                  strstr(err_message(), "set user.max_user_namespaces = 10000")
              ? 0
              : 1;
+}
+
+/* PATH leads to no bwrap. */
+static int without_bwrap(void) {
+  setenv("PATH", "/nonexistent/bin:", 1);
+  shell("echo ran");
+  return ran.status == GRPO_EIO && ran.out.len == 0 && !strchr(err_message(), '\n') &&
+                 strstr(err_message(), "bwrap is missing; install bubblewrap")
+             ? 0
+             : 1;
+}
+
+TEST(without_bubblewrap_nothing_runs_and_the_message_says_what_to_install) {
+  if (!jails()) return;
+  CHECK(in_child(without_bwrap) == 0);
 }
 
 TEST(where_the_kernel_refuses_nothing_runs_and_the_message_says_why) {

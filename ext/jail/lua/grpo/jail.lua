@@ -1,5 +1,5 @@
 -- grpo.jail runs commands that are not trusted: programs that a model wrote, in any language.  See
--- src/os/jail.h for what a jail is.
+-- ext/jail/jail.h for what a jail is.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"

@@ -1,4 +1,4 @@
-#include "os/jail_task.h"
+#include "jail/jail_task.h"
 
 #include <errno.h>
 #include <string.h>

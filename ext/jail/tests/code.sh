@@ -2,14 +2,14 @@
 # Code rewards through the program: the example, what check and doctor say, an ordinary user, and a kernel that refuses.
 # TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 
 cat >refused.lua <<'LUA'
 local code = require "rewards.code"
 return code.passes { language = "sh" }
 LUA
 
-if ! "$GRPO" doctor | grep -q '^jail for code  *Linux namespaces$'; then
+if ! "$GRPO" doctor | grep -q '^jail for code  *bubblewrap$'; then
   "$GRPO" run refused.lua >out 2>err; status=$?
   result "where the kernel refuses jails, a script with a code reward is refused with one line" "$(
     { [ $status = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'code cannot be jailed here' err; } || show err)"
@@ -18,10 +18,10 @@ if ! "$GRPO" doctor | grep -q '^jail for code  *Linux namespaces$'; then
 fi
 
 cd "$root" || exit
-"$GRPO" run examples/code_reward.lua --quiet --dir "$work/runs" --arg sft=45 --arg steps=2 train.prompts_per_step=4 >"$work/out" 2>"$work/err"; status=$?
+"$GRPO" run ext/jail/examples/code_reward.lua --quiet --dir "$work/runs" --arg sft=45 --arg steps=2 train.prompts_per_step=4 >"$work/out" 2>"$work/err"; status=$?
 cd "$work" || exit
 log=runs/code_reward-001
-result "examples/code_reward.lua runs" "$([ $status = 0 ] || show err)"
+result "ext/jail/examples/code_reward.lua runs" "$([ $status = 0 ] || show err)"
 result "its metrics count the runs, which did not fail to begin" "$(
   grep -q '"rewards/tests/runs": [1-9]' $log/metrics.jsonl || echo "no runs"
   grep -q '"reward_errors"' $log/metrics.jsonl && echo "errors"
@@ -43,7 +43,7 @@ fi
 
 user=(setpriv --reuid 4321 --regid 4321 --clear-groups)
 if [ "$(id -u)" = 0 ] && "${user[@]}" "$GRPO" --version >/dev/null 2>&1; then
-  result "an ordinary user has jails too" "$("${user[@]}" "$GRPO" doctor | grep -q '^jail for code  *Linux namespaces$' || echo "refused")"
+  result "an ordinary user has jails too" "$("${user[@]}" "$GRPO" doctor | grep -q '^jail for code  *bubblewrap$' || echo "refused")"
 else
   result "an ordinary user has jails too # SKIP needs root, setpriv and a program that others may read"
 fi

@@ -1,7 +1,7 @@
 /* burning.h - programs that use processor time in ways that may be counted nowhere: attacks of
  * test_jail.c. */
-#ifndef GRPO_TESTS_OS_BURNING_H
-#define GRPO_TESTS_OS_BURNING_H
+#ifndef GRPO_EXT_JAIL_TESTS_BURNING_H
+#define GRPO_EXT_JAIL_TESTS_BURNING_H
 
 #include <errno.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
  */
 #include "base/clock.h"
 #include "base/pool.h"
-#include "os/jail.h"
+#include "jail/jail.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
 
@@ -120,7 +120,7 @@ static int l_jail(lua_State *L) {
   return 1;
 }
 
-CORE_PART(jail) {
+EXTENSION_PART(jail) {
   static const luaL_Reg functions[] = {FN(jail), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   set_integer(L, "jail_at_once", JAIL_AT_ONCE); /* the most that run side by side */

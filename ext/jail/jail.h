@@ -5,16 +5,17 @@
  * Whatever it writes is in memory, of limited size, and gone with it, as is every process that it
  * has started.  Its user has no privileges, also where this process is root's.
  *
- * The jail is made of Linux namespaces (user, mount, pid, net, ipc, uts, cgroup), resource limits
- * and a seccomp filter; Linux 5.14 counts processes for each of them.  Where the kernel refuses,
+ * The jail is bubblewrap's (the program bwrap): namespaces of its own for users, files, processes,
+ * network, ipc and names, and a seccomp filter.  Here are the limits, and what watches over them;
+ * Linux 5.14 counts the processes of each jail.  Where there is no bwrap, or the kernel refuses,
  * nothing is run.
  */
-#ifndef GRPO_OS_JAIL_H
-#define GRPO_OS_JAIL_H
+#ifndef GRPO_EXT_JAIL_JAIL_H
+#define GRPO_EXT_JAIL_JAIL_H
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "os/jail_task.h"
+#include "jail/jail_task.h"
 
 enum { JAIL_AT_ONCE = 64 }; /* the most commands that run side by side */
 

@@ -1,6 +1,6 @@
 /* jail_task.h - what runs in a jail (jail.h), and within which limits. */
-#ifndef GRPO_OS_JAIL_TASK_H
-#define GRPO_OS_JAIL_TASK_H
+#ifndef GRPO_EXT_JAIL_JAIL_TASK_H
+#define GRPO_EXT_JAIL_JAIL_TASK_H
 
 #include <stdbool.h>
 #include <stddef.h>
