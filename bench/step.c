@@ -57,8 +57,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   Model *m, *ref;
   Engine *e;
   Times best = {0};
-  ModelPlan plan;
-  model_plan_of_config(&plan, c);
+  EngineNeeds needs;
   engine_options_init(&eo);
   eo.prompts_per_step = prompts;
   eo.group_size = group;
@@ -67,6 +66,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   must(model_new(&m, pool, c, 1));
   must(model_copy(&ref, m));
   must(engine_new(&e, pool, m, ref, NULL, &eo));
+  must(engine_measure(pool, m, ref, &eo, NULL, &needs));
   int32_t *ids = malloc((size_t)prompt_len * sizeof *ids);
   Prompt *p = malloc((size_t)prompts * sizeof *p);
   double *advantage = malloc((size_t)(prompts * group) * sizeof *advantage);
@@ -97,7 +97,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
       "%3d x %-3d rollout %8.1f  reference %8.1f  update %8.1f  arena %6.1f MiB (reserved %.1f)\n",
       prompts, group, 1e3 * best.rollout, 1e3 * best.reference, 1e3 * best.update,
       (double)e->tape.arena.high / 1048576.0,
-      (double)engine_activation_bytes(&plan, &plan, &eo) / 1048576.0);
+      (double)needs.tape / 1048576.0);
   engine_free(e);
   model_release(m);
   model_release(ref);

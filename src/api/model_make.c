@@ -13,7 +13,7 @@
 #include "model/config_check.h"
 #include "model/config_read.h"
 #include "model/model_copy.h"
-#include "model/model_plan.h"
+#include "model/model_memory.h"
 #include "model/resize.h"
 #include "os/file.h"
 #include "text/tokenizer_files.h"
@@ -186,7 +186,7 @@ typedef struct Making {
 static Status fill_new(void *what, grpo_model *h) {
   const Making *k = what;
   if (k->tok) tokenizer_retain(h->tok = k->tok);
-  try(model_plan_check_new(&k->config));
+  try(model_check_new(&k->config));
   try(model_new(&h->m, k->pool, &k->config, k->settings.seed));
   return model_set_compute(h->m, k->settings.compute);
 }

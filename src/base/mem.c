@@ -110,6 +110,83 @@ void *mem_raw(void *p, size_t had, size_t bytes) {
   return q;
 }
 
+/* ---- measuring -------------------------------------------------------------------------- */
+
+/* A measured block has this before it. */
+typedef struct Measured {
+  size_t bytes;  /* that the block would take */
+  size_t mapped; /* bytes of addresses; 0: raw memory */
+  void *block;
+} Measured;
+
+enum { MAPPED = 128 << 10 /* the least bytes of a mapping, as in malloc */ };
+
+static _Thread_local int measuring; /* calls of mem_measure_begin that are open */
+static _Thread_local size_t measured;
+
+void mem_measure_begin(void) {
+  if (!measuring++) measured = 0;
+}
+
+void mem_measure_end(void) { measuring--; }
+bool mem_measuring(void) { return measuring > 0; }
+
+static Measured *measured_head(void *p) { return (Measured *)(void *)((char *)p - HEAD); }
+
+static void *map_addresses(size_t bytes) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+/* The size_of() of a block of that many bytes: the allocator rounds up, large blocks to whole
+ * pages. */
+static size_t expected_size(size_t bytes) {
+  enum { PAGE = 4096, OVERHEAD = 80 };
+  if (bytes < MAPPED) return bytes < 24 ? 24 : (bytes + 15) / 16 * 16;
+  return bytes % HUGE_PAGE ? (bytes + OVERHEAD + PAGE - 1) / PAGE * PAGE : bytes;
+}
+
+/* Zero-filled, 64-byte aligned. */
+static void *measured_alloc(size_t bytes) {
+  if (bytes > SIZE_MAX / 4) return NULL;
+  const bool maps = bytes >= MAPPED;
+  const size_t all = bytes + 2 * HEAD;
+  char *block = maps ? map_addresses(all) : raw_zalloc(all);
+  if (!block) return NULL;
+  char *p = block + HEAD + (HEAD - (uintptr_t)block % HEAD) % HEAD;
+  *measured_head(p) = (Measured){expected_size(bytes), maps ? all : 0, block};
+  measured += measured_head(p)->bytes;
+  return p;
+}
+
+static void measured_free(void *p) {
+  if (!p) return;
+  const Measured m = *measured_head(p);
+  measured -= m.bytes;
+  if (m.mapped)
+    munmap(m.block, m.mapped);
+  else
+    raw_free(m.block);
+}
+
+static void *measured_realloc(void *p, size_t bytes) {
+  void *q = measured_alloc(bytes);
+  if (!q || !p) return q;
+  const size_t had = measured_head(p)->bytes;
+  memcpy(q, p, had < bytes ? had : bytes);
+  measured_free(p);
+  return q;
+}
+
+void mem_zero(void *p, size_t bytes) {
+  if (!measuring || bytes < MAPPED) memset(p, 0, bytes);
+}
+
+void mem_copy(void *to, const void *from, size_t bytes) {
+  if (!measuring || bytes < MAPPED) memcpy(to, from, bytes);
+}
+
 /* ---- counting --------------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -141,13 +218,16 @@ static void uncount(void *p) {
 }
 
 void *mem_alloc(size_t bytes) {
+  if (measuring) return measured_alloc(bytes);
   return must_fail(bytes) ? NULL : counted(raw_alloc(bytes ? bytes : 1));
 }
 void *mem_zalloc(size_t bytes) {
+  if (measuring) return measured_alloc(bytes);
   return must_fail(bytes) ? NULL : counted(raw_zalloc(bytes ? bytes : 1));
 }
 
 void *mem_realloc(void *p, size_t bytes) {
+  if (measuring) return measured_realloc(p, bytes);
   size_t before = p ? size_of(p) : 0;
   if (must_fail(bytes > before ? bytes - before : 0)) return NULL;
   void *q = raw_realloc(p, bytes ? bytes : 1);
@@ -157,6 +237,10 @@ void *mem_realloc(void *p, size_t bytes) {
 }
 
 void mem_free(void *p) {
+  if (measuring) {
+    measured_free(p);
+    return;
+  }
   uncount(p);
   raw_free(p);
 }
@@ -178,6 +262,7 @@ size_t mem_aligned_size(size_t bytes) {
 }
 
 void *mem_alloc_aligned(size_t bytes) {
+  if (measuring) return measured_alloc(mem_aligned_size(bytes));
   if (must_fail(bytes)) return NULL;
   const size_t align = alignment_of(bytes);
   if (bytes > SIZE_MAX - align) return NULL;
@@ -192,7 +277,7 @@ void *mem_alloc_aligned(size_t bytes) {
 void mem_free_aligned(void *p) { mem_free(p); }
 
 uint64_t mem_allocations(void) { return atomic_load(&allocations); }
-size_t mem_live_bytes(void) { return atomic_load(&live); }
+size_t mem_live_bytes(void) { return measuring ? measured : atomic_load(&live); }
 void mem_fail_after(uint64_t n) { atomic_store(&fail_at, n); }
 
 size_t mem_peak_rss(void) {

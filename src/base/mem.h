@@ -61,6 +61,17 @@ size_t mem_refused(size_t *in_use);
 /* Would the limit refuse that many more bytes?  mem_refused() then tells of them. */
 bool mem_refuses(size_t more);
 
+/* Between these two, which nest, the calling thread only finds out how much memory its code takes:
+ * blocks get addresses, but large ones no memory until something is written there, limits do not
+ * hold, mem_live_bytes() is what this thread would hold by now, and pool_run() runs nothing.  Such
+ * blocks are freed before the end, and no others are. */
+void mem_measure_begin(void);
+void mem_measure_end(void);
+bool mem_measuring(void);
+/* Like memset to 0 and memcpy, but while memory is measured they leave large blocks alone. */
+void mem_zero(void *p, size_t bytes);
+void mem_copy(void *to, const void *from, size_t bytes);
+
 /* For tests: the n-th allocation from now fails (0: none). */
 void mem_fail_after(uint64_t n);
 

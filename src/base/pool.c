@@ -191,6 +191,7 @@ static void wait_for_others(Pool *p) {
 }
 
 void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg) {
+  if (mem_measuring()) return;
   if (!inside) progress_note();
   if (!p || p->threads == 1 || nchunks <= 1 || inside) {
     const int worker = p && inside == p ? inside_as : 0;

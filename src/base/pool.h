@@ -24,7 +24,8 @@ void pool_free(Pool *p);         /* NULL is fine */
 int pool_threads(const Pool *p); /* NULL: 1 */
 int pool_cores(void);            /* cores this process may use (affinity and cgroup quota) */
 
-/* Runs fn for every chunk and waits; without a pool the caller runs them all. */
+/* Runs fn for every chunk and waits; without a pool the caller runs them all.  While the caller
+ * measures memory (mem.h) nothing runs. */
 void pool_run(Pool *p, int nchunks, PoolFn fn, void *arg);
 
 #endif

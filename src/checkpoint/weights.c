@@ -13,6 +13,7 @@
 #include "model/config_read.h"
 #include "model/frozen.h"
 #include "model/layout.h"
+#include "model/model_memory.h"
 #include "os/file.h"
 
 /* ---- the configuration ------------------------------------------------------------------- */
@@ -208,14 +209,33 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
   return st;
 }
 
-static void describe(const Model *m, const SourceTensor *const *found, ModelPlan *p) {
-  model_plan_of_config(p, &m->config);
-  p->storage = m->storage;
-  p->compute = m->compute;
-  for (int i = m->nparams; i-- > 0;) {
-    if (layout_is_projection(m, i)) p->stored = stored_type(found[i]);
-    if (&m->param[i].t == m->t[M_EMBED]) p->stored_embedding = stored_type(found[i]);
-  }
+/* The bytes of the weights in one form. */
+static Status measure_form(const Model *like, const SourceTensor *const *found, Storage storage,
+                           size_t *bytes) {
+  const size_t before = mem_live_bytes();
+  Model *m;
+  try(model_layout(&m, NULL, &like->config));
+  m->storage = storage;
+  m->compute = like->compute;
+  Status s = make_parameters(m, found);
+  for (int i = 0; i < m->nparams && s == GRPO_OK; i++)
+    if (m->quant[i]) s = quant_done(&(Ctx){0}, m->quant[i]);
+  *bytes = mem_live_bytes() - before;
+  model_release(m);
+  return s;
+}
+
+/* Refuses weights that are larger than what is free. */
+static Status check_memory(const Model *m, const SourceTensor *const *found, const char *dir) {
+  size_t bytes[STORAGES];
+  const size_t free = mem_available();
+  mem_measure_begin();
+  Status s = measure_form(m, found, m->storage, &bytes[m->storage]);
+  for (int i = 0; i < STORAGES && s == GRPO_OK && bytes[m->storage] > free; i++)
+    s = measure_form(m, found, (Storage)i, &bytes[i]);
+  mem_measure_end();
+  if (s != GRPO_OK || !free || bytes[m->storage] <= free) return s;
+  return model_refuse(dir, m->storage, bytes);
 }
 
 /* Shapes are checked before memory is taken, so that a wrong config.json costs nothing. */
@@ -223,12 +243,8 @@ static Status read_weights(Model *m, const WeightSource *s, const char *dir,
                            const SourceTensor **score) {
   const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
   if (!found) return fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", dir);
-  ModelPlan plan;
   Status st = match_all(m, s, dir, &(Matches){found, score});
-  if (st == GRPO_OK) {
-    describe(m, found, &plan);
-    st = model_plan_check_memory(&plan, dir);
-  }
+  if (st == GRPO_OK) st = check_memory(m, found, dir);
   if (st == GRPO_OK) st = make_parameters(m, found);
   if (st == GRPO_OK) st = fill_parameters(m, s, found);
   mem_free(found);
@@ -240,23 +256,6 @@ static Status open_model(const char *path, const Config *c, Model **out, Pool *p
   try(model_layout(out, pool, c));
   const Status st = gguf_is(path) ? gguf_source_open(s, path) : safetensors_source_open(s, path);
   if (st != GRPO_OK) model_release(*out);
-  return st;
-}
-
-Status weights_plan(ModelPlan *p, const char *path, Storage storage) {
-  Config c;
-  Model *m;
-  WeightSource s;
-  try(weights_config(&c, path));
-  try(open_model(path, &c, &m, NULL, &s));
-  const SourceTensor **found = mem_zalloc((size_t)m->nparams * sizeof *found);
-  Status st = found ? match_all(m, &s, path, &(Matches){found, NULL})
-                    : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
-  m->storage = storage;
-  if (st == GRPO_OK) describe(m, found, p);
-  mem_free(found);
-  source_close(&s);
-  model_release(m);
   return st;
 }
 

@@ -8,7 +8,6 @@
 
 #include "model/classifier.h"
 #include "model/model.h"
-#include "model/model_plan.h"
 
 /* The Config of a checkpoint.  From a directory: config.json and, where it exists,
  * generation_config.json. */
@@ -25,7 +24,5 @@ Status weights_load_compute(Model **out, Pool *pool, const char *path, Storage s
  * it. */
 Status weights_load_classifier(Classifier **out, Pool *pool, const char *path, Storage storage,
                                Compute c);
-/* From the headers of a checkpoint; its tensors are checked as for loading. */
-Status weights_plan(ModelPlan *p, const char *path, Storage storage);
 
 #endif

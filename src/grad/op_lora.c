@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "base/mem.h"
 #include "grad/attrs.h"
 #include "grad/op_lora.h"
 #include "grad/ops.h"
@@ -316,7 +317,7 @@ static Status embedding_forward(const Ctx *cx, Node *nd) {
   for (int t = 0; t < e->tokens; t++)
     for (int i = 0; i < r; i++)
       low[times(t, r) + (size_t)i] = embedding_scale(nd) * a->data[times(i, v) + (size_t)e->ids[t]];
-  memcpy(nd->out->data, nd->in[0]->data, nd->out->n * sizeof(real));
+  mem_copy(nd->out->data, nd->in[0]->data, nd->out->n * sizeof(real));
   const ArenaMark mark = arena_mark(cx->arena);
   const int n = nd->in[2]->dim[0];
   LowRank up;

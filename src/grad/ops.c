@@ -1,4 +1,6 @@
 #include "grad/ops.h"
+
+#include "base/mem.h"
 #include "kern/elementwise.h"
 
 #include <limits.h>
@@ -110,7 +112,7 @@ real *grad_into(Tensor *t, bool *add) {
 }
 
 real *grad_added(Tensor *t) {
-  if (!t->grad_live) memset(t->grad, 0, t->n * sizeof *t->grad);
+  if (!t->grad_live) mem_zero(t->grad, t->n * sizeof *t->grad);
   t->grad_live = true;
   return t->grad;
 }

@@ -1,7 +1,6 @@
 #include "grad/recompute.h"
 
-#include <string.h>
-
+#include "base/mem.h"
 #include "grad/ops.h"
 
 typedef struct Recompute {
@@ -57,7 +56,7 @@ static Status run_unrecorded(Tape *t, const Recompute *r, Tensor *x, Tensor *out
   t->off = off;
   try(s);
   try(check_shape(x, y));
-  memcpy(out->data, y->data, y->n * sizeof *y->data);
+  mem_copy(out->data, y->data, y->n * sizeof *y->data);
   arena_release(&t->arena, mark);
   return GRPO_OK;
 }

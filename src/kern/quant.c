@@ -285,9 +285,11 @@ static Status check_nf4(const QuantWeight *m) {
 
 Status quant_done(const Ctx *cx, QuantWeight *m) {
   if (!m->plain_absmax) return GRPO_OK;
-  try(check_nf4(m));
-  m->offset =
-      nf4_quantise_scales(cx, quant_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
+  if (!mem_measuring()) {
+    try(check_nf4(m));
+    m->offset =
+        nf4_quantise_scales(cx, quant_nf4_blocks(m->n, m->k), m->plain_absmax, m->absmax, m->scale);
+  }
   mem_free(m->plain_absmax);
   m->plain_absmax = NULL;
   return GRPO_OK;

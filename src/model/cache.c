@@ -21,13 +21,6 @@ static size_t slot_reals(const LayerCache *layer, int layers, int cap, int befor
   return n;
 }
 
-size_t cache_bytes(const LayerCache *layer, int layers, int slots, int tokens, int before) {
-  const size_t reals = (size_t)slots * slot_reals(layer, layers, cap_of(tokens), before);
-  return mem_aligned_size(reals * sizeof(real)) +
-         (size_t)layers * ((size_t)slots * sizeof(KvSeg) + sizeof(LayerCache)) +
-         (size_t)slots * sizeof(int);
-}
-
 static void cut_memory(Cache *c, int cap, int before) {
   real *at = c->memory;
   for (int i = 0; i < c->slots * c->layers; i++) {
@@ -49,9 +42,9 @@ Status cache_new(Cache *c, const LayerCache *layer, int layers, int slots, int t
   c->free = mem_alloc((size_t)slots * sizeof *c->free);
   c->memory = mem_alloc_aligned(c->reals * sizeof *c->memory);
   if (!c->layer || !c->seg || !c->free || !c->memory) {
+    const size_t mib = c->reals * sizeof(real) >> 20;
     cache_free(c);
-    return fail(GRPO_ENOMEM, "decoder: no memory for a key/value cache of %zu MiB",
-                cache_bytes(layer, layers, slots, tokens, before) >> 20);
+    return fail(GRPO_ENOMEM, "decoder: no memory for a key/value cache of %zu MiB", mib);
   }
   memcpy(c->layer, layer, (size_t)layers * sizeof *layer);
   cut_memory(c, cap, before);
@@ -76,7 +69,7 @@ void cache_clear(Cache *c) {
  * costs addresses but no memory, so limits may be far above what is decoded. */
 static void clear_slot(Cache *c, int slot) {
   const size_t reals = c->reals / (size_t)c->slots;
-  memset(c->memory + (size_t)slot * reals, 0, reals * sizeof *c->memory);
+  mem_zero(c->memory + (size_t)slot * reals, reals * sizeof *c->memory);
   c->touched = slot + 1;
 }
 

@@ -10,8 +10,8 @@
 #include "base/minmax.h"
 #include "kern/token_set.h"
 #include "model/decode_draft.h"
+#include "model/decode_memory.h"
 #include "model/decode_struct.h"
-#include "model/estimate.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/layer_kind.h"
@@ -44,28 +44,6 @@ static int max_spans(const DecoderLimits *l) { return max_int(l->max_sequences, 
 
 static int logit_rows(const DecoderLimits *l) {
   return min_int(LOGIT_ROWS, max_int(max_spans(l), DRAFT_ROWS));
-}
-
-static size_t arena_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
-  return estimate_forward_bytes(c, compute, max_rows(l), max_spans(l),
-                                l->max_prompt_tokens + l->max_new_tokens);
-}
-
-size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *l) {
-  LayerCache layer[CONFIG_MAX_LAYERS];
-  const int layers = c->num_hidden_layers;
-  layer_caches(c, compute, layer);
-  const size_t vocab = (size_t)c->vocab_size * sizeof(real);
-  const size_t prompts = (size_t)l->max_prompts, sequences = (size_t)l->max_sequences;
-  return rope_bytes(c, l->max_prompt_tokens + l->max_new_tokens) +
-         cache_bytes(layer, layers, l->max_prompts, l->max_prompt_tokens, 0) +
-         cache_bytes(layer, layers, l->max_sequences, l->max_new_tokens, -1) +
-         mem_aligned_size(prompts * vocab) + mem_aligned_size((size_t)logit_rows(l) * vocab) +
-         (size_t)pool_cores() * sampler_scratch_bytes(c->vocab_size) +
-         mem_aligned_size(arena_bytes(c, compute, l)) +
-         sequences * (sizeof(ActiveSequence) + sizeof(SampleJob)) + prompts * sizeof(Resident) +
-         (size_t)max_rows(l) * 2 * sizeof(int32_t) +
-         (size_t)max_spans(l) * (sizeof(AttnSpan) + sizeof(ReplayRun)) + sizeof(Decoder);
 }
 
 static Status check_limits(const Config *c, const DecoderLimits *l) {
@@ -109,8 +87,9 @@ static Status run_rows(Decoder *d, Tensor **x);
 /* Runs one row through the model, so that memory of its first use is taken now. */
 static Status warm_up(Decoder *d) {
   Tensor *x;
-  try(arena_reserve(&d->tape.arena, arena_bytes(&d->m->config, d->m->compute, &d->limits) +
-                                        estimate_lora_bytes(d->m, max_rows(&d->limits), false)));
+  size_t bytes = 0;
+  try(decoder_measure(d, logit_rows(&d->limits), &bytes));
+  try(arena_reserve(&d->tape.arena, bytes));
   const int slot = cache_take(&d->prompts);
   cache_set_len(&d->prompts, slot, 0, 1);
   d->ids[0] = d->pos[0] = 0;

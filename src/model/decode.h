@@ -39,8 +39,6 @@ void decoder_record(Decoder *d, RolloutActivations *a, const int *slots);
  * there are, and so the order in which different completions come to the ends of their turns.  A
  * new decoder guesses where that was measured to gain. */
 void decoder_draft(Decoder *d, int rows);
-/* bytes that decoder_new takes */
-size_t decoder_bytes(const Config *c, Compute compute, const DecoderLimits *limits);
 
 /* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is
  * looked at once a token; when it is set the call returns GRPO_ELIMIT. */

@@ -53,7 +53,7 @@ Status lora_weights_allocate(Lora *l) {
   if (!l->weights)
     return fail(GRPO_ENOMEM, "adapter: no memory for %zu MiB of weights",
                 l->reals * sizeof(real) >> 20);
-  memset(l->weights, 0, l->reals * sizeof *l->weights);
+  mem_zero(l->weights, l->reals * sizeof *l->weights);
   for (int i = 0; i < l->nparams; i++) {
     l->param[i].t.data = l->weights + at;
     at += param_padded(l->param[i].t.n);
@@ -87,7 +87,7 @@ static Status copy_into(Lora *l, const Lora *from) {
   try(lora_weights_tables(l, from->nmodules, from->nslots));
   copy_modules(l, from);
   try(lora_weights_allocate(l));
-  memcpy(l->weights, from->weights, from->reals * sizeof *l->weights);
+  mem_copy(l->weights, from->weights, from->reals * sizeof *l->weights);
   return GRPO_OK;
 }
 

@@ -217,10 +217,10 @@ void model_set_mask(Model *m, int id) {
 
 void model_zero_grad(Model *m) {
   Lora *l = m->lora;
-  if (l && l->grads) memset(l->grads, 0, l->reals * sizeof *l->grads);
+  if (l && l->grads) mem_zero(l->grads, l->reals * sizeof *l->grads);
   for (int i = 0; l && i < l->nparams; i++) l->param[i].t.grad_live = false;
   if (l || m->shared) return;
-  if (m->grads) memset(m->grads, 0, m->weight_reals * sizeof *m->grads);
+  if (m->grads) mem_zero(m->grads, m->weight_reals * sizeof *m->grads);
   for (int i = 0; i < m->nparams; i++) m->param[i].t.grad_live = false;
 }
 

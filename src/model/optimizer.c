@@ -109,7 +109,7 @@ static Status allocate(Optimizer *o) {
   o->memory = mem_alloc_aligned(bytes ? bytes : 1); /* a rank may have no part */
   if (!o->memory)
     return fail(GRPO_ENOMEM, "optimizer: no memory for %zu MiB of moments", bytes >> 20);
-  memset(o->memory, 0, bytes);
+  mem_zero(o->memory, bytes);
   if (comm_size() > 1) try(allocate_exchange(o));
   if (o->o.kind != OPTIMIZER_ADAMW_8BIT) return GRPO_OK;
   o->maps = mem_alloc(sizeof *o->maps);

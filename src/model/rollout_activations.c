@@ -1,14 +1,38 @@
 #include "model/rollout_activations.h"
 
 #include "base/mem.h"
-#include "model/estimate.h"
+#include "model/forward.h"
+#include "model/model_struct.h"
 
-RolloutActivations rollout_activations_plan(const ModelPlan *p, int slots, int group,
-                                            int max_prompt, int max_new) {
+/* The columns that a forward over one row records. */
+static Status count_columns(Model *m, Tape *t, ReplayStore *s) {
+  const int32_t id = 0, pos = 0;
+  const PackSpan span = {0, 1, -1};
+  const ReplayRun run = {0, 1, 0};
+  Replay r = {.store = s, .nruns = 1, .run = &run};
+  const Pack p = {.nrows = 1, .ids = &id, .pos = &pos, .nspans = 1, .spans = &span, .replay = &r};
+  Tensor *x;
+  try(forward_hidden(m, t, &p, &x));
+  s->columns = r.column;
+  return GRPO_OK;
+}
+
+Status rollout_activations_measure(RolloutActivations *a, Model *m) {
+  Tape t;
+  ReplayStore s = {.columns = SIZE_MAX / 2};
+  Status st = tape_init(&t, m->pool);
+  t.off = true;
+  if (st == GRPO_OK) st = count_columns(m, &t, &s);
+  tape_free(&t);
+  a->store.columns = s.columns;
+  a->store.operations = s.operations;
+  return st;
+}
+
+RolloutActivations rollout_activations_of(int slots, int group, int max_prompt, int max_new) {
   RolloutActivations a = {
       .slots = slots, .group = group, .prompt = max_prompt, .completion = max_new - 1};
   a.store.rows = (size_t)slots * ((size_t)max_prompt + (size_t)group * (size_t)a.completion);
-  a.store.columns = estimate_activation_columns(&p->config, p->lora_rank, p->lora_modules);
   return a;
 }
 

@@ -9,7 +9,7 @@
 #define GRPO_MODEL_ROLLOUT_ACTIVATIONS_H
 
 #include "grad/replay.h"
-#include "model/model_plan.h"
+#include "model/model.h"
 
 typedef struct RolloutActivations {
   ReplayStore store; /* data NULL: nothing is kept */
@@ -17,9 +17,10 @@ typedef struct RolloutActivations {
   int prompt, completion; /* rows of the longest */
 } RolloutActivations;
 
-/* Without memory yet. */
-RolloutActivations rollout_activations_plan(const ModelPlan *p, int slots, int group,
-                                            int max_prompt, int max_new);
+/* Without memory yet, and without columns until those of m's forward are counted, while memory is
+ * measured (base/mem.h). */
+RolloutActivations rollout_activations_of(int slots, int group, int max_prompt, int max_new);
+Status rollout_activations_measure(RolloutActivations *a, Model *m);
 size_t rollout_activations_bytes(const RolloutActivations *a); /* what _allocate takes */
 Status rollout_activations_allocate(RolloutActivations *a);
 void rollout_activations_free(RolloutActivations *a); /* a zeroed one is fine */

@@ -92,18 +92,13 @@ static size_t table_reals(const Config *c, int positions) {
   return (size_t)positions * (size_t)config_rotary_dim(c);
 }
 
-size_t rope_bytes(const Config *c, int positions) {
-  if (!config_rotates(c)) return 0;
-  const size_t one = table_reals(c, new_positions(c, 0, positions)) * sizeof(real);
-  return mem_aligned_size(one) * (config_has_local_rope(c) ? 2 : 1);
-}
-
 static real *make_table(const Config *c, bool local, int positions) {
   const size_t half = (size_t)config_rotary_dim(c) / 2;
   const double factor = attention_factor(c, local);
   double inv_freq[512]; /* head_dim is at most 1024 */
   real *cs = mem_alloc_aligned(table_reals(c, positions) * sizeof *cs);
   if (!cs) return NULL;
+  if (mem_measuring()) return cs;
   rope_frequencies(c, local, inv_freq);
   for (size_t pos = 0; pos < (size_t)positions; pos++)
     for (size_t i = 0; i < half; i++) {

@@ -22,6 +22,5 @@ void rope_free(Rope *r); /* NULL is fine */
 Status rope_reserve(Rope *r, const Config *c, int positions);
 int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
-size_t rope_bytes(const Config *c, int positions); /* that the first rope_reserve takes */
 
 #endif

@@ -21,13 +21,6 @@ void batch_free(Batch *b) {
   *b = (Batch){.generation = b->generation + 1};
 }
 
-size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, int parts) {
-  const size_t tokens = (size_t)sequences * (size_t)max_new;
-  return (size_t)prompts * (((size_t)max_prompt + 2) * 4 + 1) +
-         (size_t)sequences * sizeof(Completion) +
-         tokens * (16 + (parts & BATCH_REF ? 4 : 0) + (parts & BATCH_TURNS ? 1 : 0));
-}
-
 static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
   b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);

@@ -45,6 +45,9 @@ typedef struct Batch {
   uint64_t generation; /* +1 at every rollout: handles notice that theirs is gone */
 } Batch;
 
+/* The batches of an engine. */
+typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
+
 /* Optional arrays of a batch. */
 typedef enum BatchParts { BATCH_REF = 1, BATCH_TURNS = 2 } BatchParts;
 
@@ -53,7 +56,6 @@ Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int m
 /* From now on the completions of this group record the tokens that filters leave, or do not. */
 Status batch_record_masks(Batch *b, int slot, bool record);
 void batch_free(Batch *b);
-size_t batch_bytes(int prompts, int sequences, int max_prompt, int max_new, int parts);
 
 int batch_size(const Batch *b);           /* completions */
 int64_t batch_tokens(const Batch *b);     /* of all completions, injected ones included */

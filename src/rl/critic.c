@@ -61,16 +61,6 @@ void critic_free(Critic *c) {
   mem_free(c);
 }
 
-size_t critic_bytes(const ModelPlan *policy, CriticKind kind, OptimizerKind optimizer) {
-  if (kind == CRITIC_NONE) return 0;
-  const size_t head = HEAD_ARRAYS * (size_t)policy->config.hidden_size * sizeof(real);
-  if (kind == CRITIC_SHARED) return head;
-  ModelPlan trunk = *policy;
-  trunk.shared = policy->lora_rank > 0;
-  return head + model_plan_weight_bytes(&trunk, true) +
-         model_plan_optimizer_bytes(&trunk, optimizer);
-}
-
 Model *critic_trunk(Critic *c) { return c->trunk; }
 Tensor *critic_head(Critic *c) { return &c->head; }
 

@@ -10,7 +10,6 @@
 
 #include "grad/tape.h"
 #include "model/model.h"
-#include "model/model_plan.h"
 #include "model/optimizer.h"
 #include "model/pack.h"
 
@@ -23,8 +22,6 @@ typedef struct Critic Critic;
  * moments are float32 with every optimizer. */
 Status critic_new(Critic **out, Model *policy, CriticKind kind, const OptimizerOptions *o);
 void critic_free(Critic *c); /* NULL is fine */
-/* Bytes of its weights, gradients and optimizer state. */
-size_t critic_bytes(const ModelPlan *policy, CriticKind kind, OptimizerKind optimizer);
 
 Model *critic_trunk(Critic *c); /* NULL: shared */
 Tensor *critic_head(Critic *c); /* [1, hidden_size] */

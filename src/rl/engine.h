@@ -48,7 +48,6 @@ Model *engine_reference_model(Engine *e);           /* NULL: none */
 const Tokenizer *engine_tokenizer(const Engine *e); /* NULL: none */
 
 /* ---- sampling -------------------------------------------------------------------- */
-typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
 
 /* Valid until the next rollout into the same slot.  BATCH_SAMPLE has room for the options' numbers;
  * BATCH_EVAL grows to what it is asked for. */

@@ -2,106 +2,194 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "grad/op_loghead.h"
-#include "model/lora.h"
-#include "os/comm.h"
-#include "rl/corrupt.h"
-#include "rl/gae.h"
-#include "rl/plan.h"
+#include "model/forward.h"
+#include "model/forward_logits.h"
+#include "rl/unit_forward.h"
 
-enum {
-  DECODE_MIN = 64,
-  DECODE_MAX = 128,    /* completions that decode side by side */
-  DECODE_PROMPTS = 32, /* prompts whose cache is held at once; more when groups are small */
-  EXAMPLE_SPANS = 128  /* sequences that a unit of examples is expected to hold at most */
-};
+/* ---- the largest units --------------------------------------------------------------------- */
 
-/* Bytes of PPO's values beside the plan, which values_begin() in values.c lays out. */
-static size_t values_bytes(int sequences, int max_new) {
-  const size_t n = (size_t)sequences, most = n * (size_t)max_new;
-  return most * 5 * sizeof(real) + ppo_targets_bytes(most) +
-         n * (3 * sizeof(int) + sizeof(Tensor *) + sizeof(bool) + sizeof(double)) + 4096;
+/* `groups` groups, packed together: each has a prompt, n completions of at most `longest` tokens,
+ * and `rows` rows.  even: its completions are equally long; else as many as can be are longest. */
+typedef struct Texts {
+  int groups, prompt, n, longest, rows;
+  bool even;
+} Texts;
+
+/* The tokens of a completion that takes about this many rows. */
+static int tokens_of(const Texts *x, int rows, int end_below) {
+  const int len = rows < end_below ? rows : rows + 1; /* does the last token have a row too? */
+  return max_int(1, min_int(len, x->longest));
 }
 
-size_t engine_step_bytes(const EngineOptions *o) {
-  const int n = o->prompts_per_step;
-  const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
-  const size_t texts =
-      corrupt_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
-  const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
-  const size_t row = o->bigram ? (size_t)bigram_vocab(o->bigram) * sizeof(real) : 0;
-  return max_size(o->examples ? max_size(texts, plan) : plan, row) + values;
+static Status pack_texts(Arena *a, const Config *c, const Texts *x, int end_below, Pack *out) {
+  const size_t n = (size_t)x->n;
+  PackGroup *g = arena_alloc(a, (size_t)x->groups * sizeof *g);
+  const int32_t **ids = arena_alloc(a, n * sizeof *ids);
+  int *len = arena_alloc(a, n * sizeof *len);
+  int32_t *zeros = mem_zalloc((size_t)max_int(x->prompt, x->longest) * sizeof *zeros);
+  if (!g || !ids || !len || !zeros) return fail(GRPO_ENOMEM, "engine: no memory for a group");
+  for (int i = 0, left = x->rows - x->prompt; i < x->n; i++) {
+    len[i] = tokens_of(x, x->even ? left / (x->n - i) : left, end_below);
+    left = max_int(0, left - (len[i] < end_below ? len[i] : len[i] - 1));
+    ids[i] = zeros;
+  }
+  for (int i = 0; i < x->groups; i++)
+    g[i] = (PackGroup){.prompt = zeros,
+                       .prompt_len = x->prompt,
+                       .n = x->n,
+                       .completion = ids,
+                       .completion_len = len,
+                       .end_below = end_below};
+  const Status s = pack_groups(a, c, x->groups, g, out);
+  mem_free(zeros);
+  return s;
 }
 
-DecoderLimits engine_decoder_limits(const EngineOptions *o) {
-  const int64_t all = (int64_t)o->prompts_per_step * o->group_size;
-  const int most = all < DECODE_MAX ? (int)all : DECODE_MAX;
-  const int groups = (most + o->group_size - 1) / o->group_size; /* that fill a decoding step */
-  return (DecoderLimits){.max_sequences = max_int(most, DECODE_MIN),
-                         .max_prompts = max_int(groups, DECODE_PROMPTS),
-                         .max_prompt_tokens = o->max_prompt_tokens,
-                         .max_new_tokens = o->max_new_tokens};
+/* A unit in memory: what its forward has made. */
+typedef struct InMemory {
+  Tensor *logp, *value;
+} InMemory;
+
+static Status add_token_sets(Engine *e, Pack *p) {
+  if (!e->o.mask_tokens) return GRPO_OK;
+  p->token_sets = arena_zalloc(&e->tape.arena, (size_t)p->nout * sizeof *p->token_sets);
+  return p->token_sets ? GRPO_OK : fail(GRPO_ENOMEM, "engine: no memory for a group");
 }
 
-/* The sets of tokens that truncated sampling leaves, of a whole step. */
-static size_t mask_bytes(const Config *c, const EngineOptions *o) {
-  const int most = min_int(o->mask_tokens, c->vocab_size);
-  const size_t sequences = (size_t)o->prompts_per_step * (size_t)o->group_size;
-  return sequences * sampling_mask_words(c->vocab_size, most, o->max_new_tokens) * sizeof(uint32_t);
+static Status add_replay(Engine *e, Pack *p) {
+  Replay *r = arena_alloc(&e->tape.arena, sizeof *r);
+  ReplayRun *run = arena_alloc(&e->tape.arena, (size_t)p->nspans * sizeof *run);
+  if (!r || !run) return fail(GRPO_ENOMEM, "engine: no memory for %d spans", p->nspans);
+  *r = (Replay){.store = &e->activations.store, .take = true, .run = run};
+  p->replay = r;
+  return GRPO_OK;
 }
 
-/* micro_batch_tokens, or all rows of a step where that is less, as engine_options_check bounds
- * them. */
+static Status forward(Engine *e, const Texts *x, bool replay, InMemory *out) {
+  const bool shared = e->critic && !critic_trunk(e->critic);
+  Arena *a = &e->tape.arena;
+  Pack *p = arena_alloc(a, sizeof *p);
+  RngKey *key = arena_alloc(a, sizeof *key);
+  if (!p || !key) return fail(GRPO_ENOMEM, "engine: no memory for a group");
+  *key = dropout_key(0, 0, 0, 0);
+  try(pack_texts(a, model_config(e->policy), x, shared ? e->o.max_new_tokens : 0, p));
+  try(add_token_sets(e, p));
+  p->dropout = key;
+  if (replay) try(add_replay(e, p));
+  *out = (InMemory){0};
+  return unit_forward(e, p, e->reference || e->o.bigram, 1, shared ? &out->value : NULL,
+                      &out->logp);
+}
+
+static Status seed_of(Tape *t, const Tensor *out, real **seed) {
+  *seed = arena_zalloc(&t->arena, out->n * sizeof **seed);
+  return *seed ? GRPO_OK : fail(GRPO_ENOMEM, "engine: no memory for %zu gradients", out->n);
+}
+
+static Status backward(Tape *t, const InMemory *m) {
+  const ArenaMark mark = arena_mark(&t->arena);
+  real *seed;
+  if (!m->logp->needs_grad) return GRPO_OK;
+  if (m->value) {
+    try(seed_of(t, m->value, &seed));
+    try(tape_seed(t, m->value, seed));
+  }
+  try(seed_of(t, m->logp, &seed));
+  try(tape_backward_from(t, m->logp, seed));
+  arena_release(&t->arena, mark);
+  return GRPO_OK;
+}
+
+/* Units of these texts whose forwards are in memory at once, the last of which may be smaller. */
+static Status run_units(Engine *e, const Texts *x, int rows, bool replay) {
+  InMemory *m = mem_alloc(((size_t)(rows / x->rows) + 2) * sizeof *m);
+  if (!m) return fail(GRPO_ENOMEM, "engine: no memory for a list of groups");
+  int n = 0;
+  Status s = GRPO_OK;
+  tape_reset(&e->tape);
+  for (int left = max_int(rows, x->rows); left >= x->n + 1 && s == GRPO_OK; left -= x->rows) {
+    Texts some = *x;
+    some.rows = min_int(left, x->rows);
+    some.prompt = min_int(x->prompt, some.rows - x->n);
+    s = forward(e, left >= x->rows ? x : &some, replay, &m[n++]);
+  }
+  for (int i = 0; i < n && s == GRPO_OK; i++) s = backward(&e->tape, &m[i]);
+  mem_free(m);
+  return s;
+}
+
+/* The trunk of a separate critic runs after the policy. */
+static Status run_trunk(Engine *e, const Texts *x) {
+  Model *trunk = critic_trunk(e->critic);
+  Pack p;
+  Tensor *hidden;
+  InMemory m = {0};
+  tape_reset(&e->tape);
+  try(pack_texts(&e->tape.arena, model_config(trunk), x, e->o.max_new_tokens, &p));
+  try(forward_hidden(trunk, &e->tape, &p, &hidden));
+  try(critic_values(e->critic, &e->tape, &p, hidden, &m.logp));
+  return backward(&e->tape, &m);
+}
+
+/* The reference's own pass (reference.c). */
+static Status run_reference(Engine *e, const Texts *x) {
+  Tensor *hidden, *out;
+  Pack p;
+  tape_reset(&e->tape);
+  e->tape.off = true;
+  Status s = pack_texts(&e->tape.arena, model_config(e->reference), x, 0, &p);
+  if (s == GRPO_OK) s = forward_hidden(e->reference, &e->tape, &p, &hidden);
+  if (s == GRPO_OK) s = forward_logp(e->reference, &e->tape, &p, hidden, 1, NULL, NULL, &out);
+  e->tape.off = false;
+  return s;
+}
+
+static Status run_texts(Engine *e, const Texts *x, int rows) {
+  try(run_units(e, x, rows, false));
+  if (e->o.reuse_rollout == REUSE_ON) try(run_units(e, x, rows, true));
+  if (e->critic && critic_trunk(e->critic)) try(run_trunk(e, x));
+  return e->reference ? run_reference(e, x) : GRPO_OK;
+}
+
+/* Examples of kind "sft": the longest, and many short ones. */
+static Status run_examples(Engine *e) {
+  enum { SHORT = 16 };
+  const int most = e->o.max_prompt_tokens + e->o.max_new_tokens - 1;
+  const Texts longest = {max_int(1, SFT_UNIT_ROWS / most), 1, 1, most, most, false};
+  const int few = min_int(SHORT, most);
+  const Texts many = {SFT_UNIT_ROWS / few, 1, 1, few, few, false};
+  try(run_units(e, &longest, 0, false));
+  return run_units(e, &many, 0, false);
+}
+
+/* micro_batch_tokens, or all rows of a step where that is less. */
 static int rows_at_once(const EngineOptions *o) {
   const int64_t all = engine_step_rows(o);
   return all < o->micro_batch_tokens ? (int)all : o->micro_batch_tokens;
 }
 
-size_t engine_activation_bytes(const ModelPlan *policy, const ModelPlan *reference,
-                               const EngineOptions *o) {
-  const Config *c = &policy->config;
-  const int unit = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens);
-  const int example = o->max_prompt_tokens + o->max_new_tokens - 1;
-  const int examples = o->examples ? max_int(example, SFT_UNIT_ROWS) : 1;
-  const int rows = max_int(max_int(unit, rows_at_once(o)), examples);
-  /* every sequence has one output more than rows of its own; twice the spans, as each may end in a
-   * block of keys that is nearly empty */
-  const int units = o->micro_batch_tokens ? o->prompts_per_step : 1;
-  const int spans = max_int(2 * units * (o->group_size + 1), o->examples ? EXAMPLE_SPANS : 1);
-  const StepMemory kind = !o->train                   ? STEP_FORWARD
-                          : o->gradient_checkpointing ? STEP_CHECKPOINTED
-                                                      : STEP_TRAIN;
-  const size_t sets = o->mask_tokens ? (size_t)(rows + spans) * sizeof(uint32_t *) : 0;
-  const size_t bytes = estimate_step_bytes(c, policy->compute, rows, rows + spans, spans, kind) +
-                       model_plan_step_bytes(policy, rows, kind) + sets;
-  if (o->bigram) { /* the KL's logits and gradient of a chunk, and the token before each output */
-    const size_t chunk = (size_t)loghead_rows(c->vocab_size) * (size_t)c->vocab_size;
-    return bytes + 2 * chunk * sizeof(real) + (size_t)(rows + spans) * sizeof(int32_t);
-  }
-  if (!reference) return bytes;
-  const int ref_rows = max_int(unit, o->examples ? SFT_UNIT_ROWS : 1);
-  return bytes +
-         estimate_step_bytes(&reference->config, reference->compute, ref_rows, rows + spans, spans,
-                             STEP_FORWARD) +
-         model_plan_step_bytes(reference, ref_rows, STEP_FORWARD) +
-         (size_t)(rows + spans) * (size_t)reference->config.hidden_size * sizeof(real);
+static Status run_largest(Engine *e) {
+  const EngineOptions *o = &e->o;
+  Texts x = {.groups = 1,
+             .prompt = o->max_prompt_tokens,
+             .n = o->group_size,
+             .longest = o->max_new_tokens,
+             .rows = unit_rows_max(o->group_size, o->max_prompt_tokens, o->max_new_tokens)};
+  try(run_texts(e, &x, rows_at_once(o)));
+  x.even = true;
+  try(run_texts(e, &x, rows_at_once(o)));
+  return o->examples ? run_examples(e) : GRPO_OK;
 }
 
-static RolloutActivations plan_activations(const ModelPlan *policy, const EngineOptions *o) {
-  return rollout_activations_plan(policy, o->prompts_per_step, o->group_size, o->max_prompt_tokens,
-                                  o->max_new_tokens);
-}
+/* ---- reuse_rollout ------------------------------------------------------------------------- */
 
-static Status check_reuse(const ModelPlan *policy, const EngineOptions *o) {
-  const RolloutActivations k = plan_activations(policy, o);
-  const size_t need = rollout_activations_bytes(&k), free = mem_available();
-  if (o->reuse_rollout != REUSE_ON) return GRPO_OK;
-  if (!o->train) return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
-  if (!free || need <= free) return GRPO_OK;
+static Status check_reuse(const EngineOptions *o, const RolloutActivations *k) {
+  const size_t need = rollout_activations_bytes(k), free = mem_available();
+  if (o->reuse_rollout != REUSE_ON || !free || need <= free) return GRPO_OK;
   return fail(GRPO_ENOMEM,
               "train.reuse_rollout: the activations of %zu rows take %zu MiB and %zu are free; use "
               "\"auto\" or false, or lower train.prompts_per_step or the lengths",
-              k.store.rows, need >> 20, free >> 20);
+              k->store.rows, need >> 20, free >> 20);
 }
 
 /* Is there so much memory that some may be spent on speed alone? */
@@ -110,67 +198,154 @@ static bool has_plenty(size_t need, size_t others) {
   return need <= total / 4 && others < free && need <= (free - others) / 2;
 }
 
-static bool reuses(const ModelPlan *policy, const EngineOptions *o, const EngineBytes *others) {
-  const RolloutActivations k = plan_activations(policy, o);
+/* May the activations be kept, if there is memory for them? */
+static bool may_reuse(const Model *policy, const EngineOptions *o) {
   if (o->reuse_rollout != REUSE_AUTO) return o->reuse_rollout == REUSE_ON;
-  return o->train && !o->gradient_checkpointing && policy->lora_dropout == 0 &&
-         o->critic != CRITIC_SHARED &&
-         has_plenty(rollout_activations_bytes(&k),
-                    others->total - others->weights - others->reference);
+  return o->train && !o->gradient_checkpointing && lora_dropout(policy) == 0 &&
+         o->critic != CRITIC_SHARED;
 }
 
-TreeSteps engine_tree_steps(const EngineOptions *o, int rank, int ranks) {
-  const bool varies = o->examples || o->critic; /* units of examples, minibatches */
-  return (TreeSteps){.fewest = varies ? 1 : o->prompts_per_step,
-                     .groups = o->prompts_per_step,
-                     .blocks = o->gradient_blocks,
-                     .rank = rank,
-                     .ranks = ranks};
+/* ---- building one -------------------------------------------------------------------------- */
+
+/* The sets of tokens that truncated sampling leaves, of a whole step. */
+static size_t mask_bytes(const Config *c, const EngineOptions *o) {
+  const int most = min_int(o->mask_tokens, c->vocab_size);
+  const size_t sequences = (size_t)o->prompts_per_step * (size_t)o->group_size;
+  return sequences * sampling_mask_words(c->vocab_size, most, o->max_new_tokens) * sizeof(uint32_t);
 }
 
-/* Partial gradients, of a separate critic's trunk where trunk. */
-static size_t tree_bytes(const ModelPlan *policy, const EngineOptions *o, bool trunk) {
-  if (!o->train || (trunk && o->critic != CRITIC_SEPARATE)) return 0;
-  const bool head = trunk || o->critic == CRITIC_SHARED;
-  const uint64_t numbers =
-      model_plan_trained(policy) + (head ? (uint64_t)policy->config.hidden_size : 0);
-  const TreeSteps steps = engine_tree_steps(o, comm_rank(), comm_size());
-  return gradient_tree_bytes(numbers, &steps);
+static size_t sum(const EngineBytes *b) {
+  return b->weights + b->reference + b->optimizer + b->critic + b->cache + b->batch + b->masks +
+         b->activations + b->kept;
 }
 
-void engine_estimate(const ModelPlan *policy, const ModelPlan *reference, const EngineOptions *o,
-                     EngineBytes *out) {
-  const DecoderLimits limits = engine_decoder_limits(o);
-  const int sequences = o->prompts_per_step * o->group_size;
-  *out = (EngineBytes){
-      .weights = model_plan_weight_bytes(policy, o->train) + tree_bytes(policy, o, false),
-      .reference = reference   ? model_plan_weight_bytes(reference, false)
-                   : o->bigram ? bigram_bytes(o->bigram)
-                               : 0,
-      .optimizer = o->train
-                       ? model_plan_optimizer_bytes(policy, o->optimizer.kind) / (size_t)comm_size()
-                       : 0,
-      .cache = decoder_bytes(&policy->config, policy->compute, &limits),
-      .batch = batch_bytes(o->prompts_per_step, sequences, o->max_prompt_tokens, o->max_new_tokens,
-                           BATCH_REF | (o->turns ? BATCH_TURNS : 0)) +
-               (o->train ? engine_step_bytes(o) : 0),
-      .masks = mask_bytes(&policy->config, o),
-      .critic = critic_bytes(policy, o->critic, o->optimizer.kind) + tree_bytes(policy, o, true),
-      .activations = engine_activation_bytes(policy, reference, o),
-  };
-  out->total = out->weights + out->reference + out->optimizer + out->critic + out->cache +
-               out->batch + out->masks + out->activations;
-  const RolloutActivations a = plan_activations(policy, o);
-  if (reuses(policy, o, out)) out->kept = rollout_activations_bytes(&a);
-  out->total += out->kept;
+/* Outlines of an engine's models. */
+typedef struct Outlines {
+  Model *base;      /* of a policy that is a view; else NULL */
+  Model *ref_base;  /* of a reference that is a view of another model; else NULL */
+  Model *policy, *reference;
+} Outlines;
+
+static void free_outlines(Outlines *m) {
+  model_release(m->reference);
+  model_release(m->policy);
+  model_release(m->ref_base);
+  model_release(m->base);
 }
 
-Status engine_decide_reuse(const ModelPlan *policy, const ModelPlan *reference, EngineOptions *o,
-                           RolloutActivations *kept) {
-  EngineBytes bytes;
-  try(check_reuse(policy, o));
-  engine_estimate(policy, reference, o, &bytes);
-  o->reuse_rollout = bytes.kept ? REUSE_ON : REUSE_OFF;
-  if (bytes.kept) *kept = plan_activations(policy, o);
+/* Bytes that were allocated since. */
+static size_t since(size_t before) { return mem_live_bytes() - before; }
+
+static Status outline_policy(const Model *m, const ModelForm *form, Outlines *out, size_t *bytes) {
+  const bool view = model_owner(m) != m;
+  if (view) try(model_outline(&out->base, m, NULL));
+  const size_t before = mem_live_bytes();
+  try(view ? model_outline_view(&out->policy, out->base, m) : model_outline(&out->policy, m, form));
+  *bytes = since(before);
   return GRPO_OK;
+}
+
+static Status outline_reference(const Model *policy, const Model *m, bool of_policy, Outlines *out,
+                                size_t *bytes) {
+  const bool view = model_owner(m) != m;
+  const bool own = of_policy || (view && model_owner(m) == model_owner(policy));
+  if (view && !own) try(model_outline(&out->ref_base, m, NULL));
+  Model *base = !own ? out->ref_base : out->base ? out->base : out->policy;
+  const size_t before = mem_live_bytes();
+  try(base ? model_outline_view(&out->reference, base, m)
+           : model_outline(&out->reference, m, NULL));
+  *bytes = since(before);
+  return GRPO_OK;
+}
+
+/* The activations of the rollout, which are kept where there is memory for them; others: bytes of
+ * the rest of the engine, without its models. */
+static Status keep_activations(Engine *e, RolloutActivations *k, size_t others, EngineNeeds *out) {
+  size_t before = mem_live_bytes();
+  if (out->options.reuse_rollout == REUSE_AUTO && !has_plenty(rollout_activations_bytes(k), others))
+    return GRPO_OK;
+  try(rollout_activations_allocate(k));
+  out->bytes.kept = since(before);
+  e->activations = *k; /* it frees them */
+  e->o.reuse_rollout = REUSE_ON;
+  out->activations = *k;
+  out->activations.store.data = NULL;
+  out->activations.store.operations = 0;
+  return run_largest(e);
+}
+
+static Status measure_steps(Engine *e, bool may_keep, EngineNeeds *out) {
+  const EngineBytes *b = &out->bytes;
+  const EngineOptions *o = &out->options;
+  RolloutActivations k = rollout_activations_of(o->prompts_per_step, o->group_size,
+                                                o->max_prompt_tokens, o->max_new_tokens);
+  try(run_largest(e));
+  if (may_keep) {
+    const size_t others = b->optimizer + b->critic + b->cache + b->batch + b->masks;
+    try(rollout_activations_measure(&k, e->policy));
+    try(check_reuse(o, &k));
+    try(keep_activations(e, &k, others + e->tape.arena.high, out));
+  }
+  out->tape = e->tape.arena.high;
+  out->nodes = e->tape.cap;
+  out->bytes.activations = mem_aligned_size(out->tape) + (size_t)out->nodes * sizeof(Node *);
+  return GRPO_OK;
+}
+
+static Status measure_engine(Pool *pool, const Outlines *m, EngineNeeds *out) {
+  const bool may_keep = may_reuse(m->policy, &out->options);
+  EngineNeeds without = *out;
+  Engine *e;
+  without.options.reuse_rollout = REUSE_OFF;
+  try(engine_build(&e, pool, m->policy, m->reference, NULL, &without, &out->bytes));
+  const Status s = measure_steps(e, may_keep, out);
+  engine_unbuild(e);
+  out->options.reuse_rollout = out->bytes.kept ? REUSE_ON : REUSE_OFF;
+  return s;
+}
+
+static Status outline_all(const Model *policy, const Model *reference, const EngineOptions *o,
+                          const ModelForm *form, Outlines *m, EngineBytes *b) {
+  try(outline_policy(policy, form, m, &b->weights));
+  if (reference)
+    try(outline_reference(policy, reference, form && form->lora, m, &b->reference));
+  else if (o->bigram)
+    b->reference = bigram_bytes(o->bigram);
+  return GRPO_OK;
+}
+
+/* The bytes of the models that there are. */
+static Status measure_held(const Model *policy, const Model *reference, const EngineOptions *o,
+                           size_t *held) {
+  Outlines m = {0};
+  EngineBytes b = {0};
+  const Status s = outline_all(policy, reference, o, NULL, &m, &b);
+  free_outlines(&m);
+  *held = sum(&b);
+  return s;
+}
+
+static Status measure(Pool *pool, const Model *policy, const Model *reference,
+                      const ModelForm *form, EngineNeeds *out) {
+  const EngineOptions *o = &out->options;
+  EngineBytes *b = &out->bytes;
+  Outlines m = {0};
+  try(measure_held(policy, reference, o, &b->held));
+  Status s = outline_all(policy, reference, o, form, &m, b);
+  b->masks = mask_bytes(model_config(policy), o);
+  if (s == GRPO_OK) s = measure_engine(pool, &m, out);
+  free_outlines(&m);
+  b->total = sum(b);
+  return s;
+}
+
+Status engine_measure(Pool *pool, const Model *policy, const Model *reference,
+                      const EngineOptions *o, const ModelForm *form, EngineNeeds *out) {
+  if (o->reuse_rollout == REUSE_ON && !o->train)
+    return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
+  *out = (EngineNeeds){.options = *o};
+  mem_measure_begin();
+  const Status s = measure(pool, policy, reference, form, out);
+  mem_measure_end();
+  return s;
 }

@@ -99,21 +99,3 @@ Status engine_reference(Engine *e, Batch *b) {
   b->has_ref = s == GRPO_OK;
   return s;
 }
-
-Status reference_hidden(Engine *e, const Pack *p, real **out) {
-  Tape *t = &e->tape;
-  const size_t n = (size_t)p->nout * (size_t)model_config(e->reference)->hidden_size;
-  Tensor *hidden;
-  real *rows;
-  *out = arena_alloc(&t->arena, n * sizeof **out);
-  if (!*out) return fail(GRPO_ENOMEM, "update: no memory for the reference's states");
-  const ArenaMark mark = arena_mark(&t->arena);
-  t->off = true;
-  Status s = forward_hidden(e->reference, t, p, &hidden);
-  if (s == GRPO_OK) s = forward_out_hidden(t, p, hidden, &rows);
-  t->off = false;
-  try(s);
-  memcpy(*out, rows, n * sizeof **out);
-  arena_release(&t->arena, mark);
-  return GRPO_OK;
-}

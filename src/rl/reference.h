@@ -12,8 +12,4 @@ Status engine_reference(Engine *e, Batch *b);
  * its sampling temperature: [completions, max_new]. */
 Status reference_rows(Engine *e, Model *m, Batch *b, float *logp, float *entropy);
 
-/* The reference model's final hidden states of the pack's outputs, [nout, hidden_size], for a
- * full KL. They stay in the tape's arena; the rest of the reference's forward is released. */
-Status reference_hidden(Engine *e, const Pack *p, real **out);
-
 #endif

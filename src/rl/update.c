@@ -20,8 +20,8 @@
 #include "model/forward_logits.h"
 #include "os/comm.h"
 #include "rl/record.h"
-#include "rl/reference.h"
 #include "rl/report.h"
+#include "rl/unit_forward.h"
 #include "rl/update_impl.h"
 #include "rl/update_ranks.h"
 #include "rl/user_loss.h"
@@ -29,17 +29,12 @@
 
 /* ---- forward --------------------------------------------------------------------- */
 
-static void fill_bigram_row(const void *bigram, int32_t prev, real *logits) {
-  bigram_row(bigram, prev, logits);
-}
-
 static Status forward_unit(Update *u, int i) {
   Engine *e = u->e;
   const Unit *unit = &u->plan.unit[i];
-  real *ref_hidden = NULL;
-  Tensor *hidden;
+  const bool values = values_shared(u);
   u->out[i] = NULL;
-  update_name_unit(u, unit, values_shared(u));
+  update_name_unit(u, unit, values);
   if (!record_needs_forward(u, i)) {
     record_use(u, unit);
     return GRPO_OK;
@@ -49,23 +44,18 @@ static Status forward_unit(Update *u, int i) {
   if (!p || !key) return fail(GRPO_ENOMEM, "update: no memory for a group");
   *key = dropout_key(u->o->seed, u->o->step, i, u->iteration);
   try(unit_pack_batch(&e->tape.arena, model_config(e->policy), u->b, unit,
-                      values_shared(u) ? e->o.max_new_tokens : 0, p));
+                      values ? e->o.max_new_tokens : 0, p));
   try(unit_token_sets(&e->tape.arena, model_config(e->policy)->vocab_size, u->b, unit,
                       &p->token_sets));
   p->dropout = key;
   p->one_pass = u->one_pass;
-  if (update_wants_full_kl(u) && e->o.bigram)
-    p->ref_rows = (ReferenceRows){fill_bigram_row, e->o.bigram};
-  else if (update_wants_full_kl(u))
-    try(reference_hidden(e, p, &ref_hidden));
   if (u->replay) {
     try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
     e->replayed_units++;
   }
-  try(forward_hidden(e->policy, &e->tape, p, &hidden));
-  if (values_shared(u)) try(values_forward(u, i, p, hidden));
-  try(forward_logp(e->policy, &e->tape, p, hidden, u->b->temperature,
-                   ref_hidden ? e->reference : NULL, ref_hidden, &u->out[i]));
+  try(unit_forward(e, p, update_wants_full_kl(u), u->b->temperature,
+                   values ? &u->values->out[i] : NULL, &u->out[i]));
+  if (values) values_store(u, i);
   if (u->one_pass)
     record_use(u, unit);
   else

@@ -56,11 +56,9 @@ Status values_begin(Update *u, Values *v, const PpoOptions *o) {
 
 bool values_shared(const Update *u) { return u->values && !critic_trunk(u->e->critic); }
 
-Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden) {
+void values_store(Update *u, int i) {
   Values *v = u->values;
-  try(critic_values(u->e->critic, &u->e->tape, p, hidden, &v->out[i]));
   memcpy(v->now + v->first[i], v->out[i]->data, v->out[i]->n * sizeof(real));
-  return GRPO_OK;
 }
 
 /* Runs the forward whose hidden states the critic reads: the trunk's, or the policy's. */
@@ -77,7 +75,9 @@ static Status forward_critic(Update *u, int i, bool dropout) {
   try(unit_pack_batch(&t->arena, model_config(m), u->b, &u->plan.unit[i], e->o.max_new_tokens, p));
   if (dropout) p->dropout = key;
   try(forward_hidden(m, t, p, &hidden));
-  return values_forward(u, i, p, hidden);
+  try(critic_values(e->critic, t, p, hidden, &u->values->out[i]));
+  values_store(u, i);
+  return GRPO_OK;
 }
 
 Status values_of_rollout(Update *u) {

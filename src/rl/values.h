@@ -15,8 +15,8 @@ Status values_begin(Update *u, Values *v, const PpoOptions *o);
 /* The values of the rollout, before anything is updated, go to v->old. */
 Status values_of_rollout(Update *u);
 bool values_shared(const Update *u); /* on the policy's own states */
-/* After forward_hidden of the policy, or of the trunk: the values of unit i. */
-Status values_forward(Update *u, int i, const Pack *p, Tensor *hidden);
+/* out[i] has the values of unit i: they go to v->now. */
+void values_store(Update *u, int i);
 /* Adds the value loss of the unit at this place of plan.order, and leaves its gradient in `slope`.
  * It comes after the policy's loss of the unit. */
 Status values_loss(Update *u, int place);

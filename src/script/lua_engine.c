@@ -193,8 +193,9 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
               {"reference", b->reference}, {"optimizer", b->optimizer},
               {"critic", b->critic},       {"cache", b->cache},
               {"batch", b->batch},         {"activations", b->activations},
-              {"kept", b->kept},           {"masks", b->masks}};
-  lua_createtable(L, 0, 10);
+              {"kept", b->kept},           {"masks", b->masks},
+              {"held", b->held}};
+  lua_createtable(L, 0, 11);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     set_integer(L, rows[i].name, (lua_Integer)rows[i].bytes);
   }
@@ -203,38 +204,40 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
 /* ---- memory before there is an engine ---------------------------------------------------- */
 
 /* The fields storage and lora of the table at 1: how else the policy's weights might be stored, and
- * an adapter that it might have.  A policy with an adapter has its base as reference. */
-static void read_plans(lua_State *L, ModelPlan *policy, ModelPlan *reference) {
+ * an adapter that it might have. */
+typedef struct AskedForm {
+  ModelForm form;
+  Storage storage;
+  LoraOptions lora;
+  const char *targets[64];
+} AskedForm;
+
+static void read_form(lua_State *L, AskedForm *a) {
   static const char *const storages[] = {"f32", "auto", "bf16", "int8", "nf4", NULL};
-  enum { MOST_TARGETS = 64 };
-  const char *targets[MOST_TARGETS];
-  int storage = 0, rank = 8, n = 0;
-  const bool restored = field_choice(L, 1, "engine", "storage", storages, &storage);
-  if (restored) {
-    policy->storage = (Storage)storage;
-    policy->packed_in_place &= storage == STORE_F32;
+  enum { MOST_TARGETS = sizeof a->targets / sizeof *a->targets };
+  int storage = 0, n = 0;
+  *a = (AskedForm){.lora = {.rank = 8, .alpha = 16, .targets = a->targets}};
+  if (field_choice(L, 1, "engine", "storage", storages, &storage)) a->form.storage = &a->storage;
+  a->storage = (Storage)storage;
+  if (!get_table(L, 1, "lora", "engine.")) return;
+  const int table = lua_gettop(L);
+  a->form.lora = &a->lora;
+  field_int(L, table, "engine.lora", "rank", 1, 4096, &a->lora.rank);
+  get_table(L, table, "targets", "engine.lora.");
+  for (const int count = (int)lua_rawlen(L, -1); n < count && n < MOST_TARGETS; n++) {
+    lua_rawgeti(L, table + 1, n + 1);
+    a->targets[n] = luaL_checkstring(L, -1);
+    luaL_checkstack(L, 4, "targets");
   }
-  if (get_table(L, 1, "lora", "engine.")) {
-    const int table = lua_gettop(L);
-    field_int(L, table, "engine.lora", "rank", 1, 4096, &rank);
-    get_table(L, table, "targets", "engine.lora.");
-    for (int count = (int)lua_rawlen(L, -1); n < count && n < MOST_TARGETS; n++) {
-      lua_rawgeti(L, table + 1, n + 1);
-      targets[n] = luaL_checkstring(L, -1);
-      luaL_checkstack(L, 4, "targets");
-    }
-    want_ok(L, model_plan_add_lora(policy, rank, n, targets));
-    if (reference) reference->shared = true;
-  }
-  lua_settop(L, 1);
+  a->lora.ntargets = n;
 }
 
 /* engine_estimate{ as of core.engine, storage=, lora={ rank=, targets={} } } -> { total=, weights=,
  * ... } in bytes, and of these `held`, which the models that there are take already */
 static int l_engine_estimate(lua_State *L) {
   EngineOptions o;
-  EngineBytes b;
-  ModelPlan policy, reference;
+  EngineNeeds needs;
+  AskedForm asked;
   lua_settop(L, 1);
   check_engine_options(L, true, &o);
   lua_getfield(L, 1, "model");
@@ -243,16 +246,9 @@ static int l_engine_estimate(lua_State *L) {
   const Model *m = check_model(L, 2), *r = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   if (lua_toboolean(L, 4)) o.bigram = check_bigram(L, 4);
   want_ok(L, engine_options_check(&o, lora_dropout(m)));
-  model_plan_of_model(&policy, m);
-  if (r) model_plan_of_model(&reference, r);
-  const size_t held =
-      model_plan_weight_bytes(&policy, false) + (r ? model_plan_weight_bytes(&reference, false)
-                                                 : o.bigram ? bigram_bytes(o.bigram)
-                                                            : 0);
-  read_plans(L, &policy, r ? &reference : NULL);
-  engine_estimate(&policy, r ? &reference : NULL, &o, &b);
-  push_engine_bytes(L, &b);
-  set_integer(L, "held", (lua_Integer)held);
+  read_form(L, &asked);
+  want_ok(L, engine_measure(script_pool(L), m, r, &o, &asked.form, &needs));
+  push_engine_bytes(L, &needs.bytes);
   return 1;
 }
 
@@ -278,13 +274,10 @@ static int l_gradient_sums(lua_State *L) {
 /* estimate() -> { total=, weights=, ... } in bytes */
 static int l_estimate(lua_State *L) {
   Engine *e = check_engine(L, 1);
-  EngineBytes b;
-  const Model *r = engine_reference_model(e);
-  ModelPlan policy, reference;
-  model_plan_of_model(&policy, engine_policy(e));
-  if (r) model_plan_of_model(&reference, r);
-  engine_estimate(&policy, r ? &reference : NULL, engine_options(e), &b);
-  push_engine_bytes(L, &b);
+  EngineNeeds needs;
+  want_ok(L, engine_measure(script_pool(L), engine_policy(e), engine_reference_model(e),
+                            engine_options(e), NULL, &needs));
+  push_engine_bytes(L, &needs.bytes);
   return 1;
 }
 

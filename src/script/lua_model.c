@@ -16,7 +16,7 @@
 #include "model/config_write.h"
 #include "model/lora.h"
 #include "model/model_copy.h"
-#include "model/model_plan.h"
+#include "model/model_memory.h"
 #include "model/resize.h"
 #include "os/file.h"
 #include "script/environment.h"
@@ -229,7 +229,7 @@ static int l_new(lua_State *L) {
   field_seed(L, 2, "model.new", "seed", &seed);
   const Compute compute = field_model_compute(L, 2, "model.new");
   check_model_config(L, 1, &c);
-  want_ok(L, model_plan_check_new(&c));
+  want_ok(L, model_check_new(&c));
   Pool *pool = script_pool(L);
   LuaModel *lm = push_lua_model(L);
   Status s = model_new(&lm->m, pool, &c, seed);

@@ -1,20 +1,14 @@
 /* engine_parts.c - parts of the engine that no script needs, for tests that compare them with
- * readable Lua: PPO's targets and value loss, and estimates of memory.
+ * readable Lua: PPO's targets and value loss.
  *
  * A module of its own (tests/lua/engine_parts.lua finds it), with its own copy of the engine: only
  * the Lua state is shared, so it uses Lua's library alone.
  */
 #include <lauxlib.h>
 #include <lua.h>
-#include <string.h>
 
-#include "checkpoint/weights.h"
-#include "formats/json.h"
 #include "grad/ops.h"
 #include "grad/tape.h"
-#include "model/config_read.h"
-#include "model/model_plan.h"
-#include "rl/engine_memory.h"
 #include "rl/gae.h"
 
 /* ---- lists and fields ------------------------------------------------------------------ */
@@ -131,95 +125,11 @@ static int l_value_loss(lua_State *L) {
   return 3;
 }
 
-/* ---- memory ---------------------------------------------------------------------------- */
-
-/* A checkpoint's directory, or the JSON text of a config. */
-static void read_plan(lua_State *L, const char *what, Storage storage, ModelPlan *p) {
-  Config c;
-  Json *j = NULL;
-  if (*what != '{') {
-    want(L, weights_plan(p, what, storage));
-    return;
-  }
-  want(L, json_parse(what, strlen(what), "config", &j));
-  const Status s = config_read(&c, j, "config");
-  json_free(j);
-  want(L, s);
-  model_plan_of_config(p, &c);
-}
-
-/* lora = { rank=, targets = { ... } } */
-static void add_lora(lua_State *L, int options, ModelPlan *p) {
-  enum { MOST = 8 };
-  const char *target[MOST];
-  int n = 0;
-  if (lua_getfield(L, options, "lora") == LUA_TNIL) return;
-  const int lora = lua_gettop(L), rank = (int)number_field(L, lora, "rank", 8);
-  lua_getfield(L, lora, "targets");
-  for (; n < MOST && lua_rawgeti(L, lora + 1, n + 1) != LUA_TNIL; n++)
-    target[n] = luaL_checkstring(L, -1); /* the list holds it */
-  want(L, model_plan_add_lora(p, rank, n, target));
-}
-
-static void read_sizes(lua_State *L, int options, EngineOptions *o) {
-  static const char *const reuse[] = {"off", "auto", "on", NULL};
-  engine_options_init(o);
-  o->prompts_per_step = (int)number_field(L, options, "prompts_per_step", o->prompts_per_step);
-  o->group_size = (int)number_field(L, options, "group_size", o->group_size);
-  o->max_prompt_tokens = (int)number_field(L, options, "max_prompt_tokens", o->max_prompt_tokens);
-  o->max_new_tokens = (int)number_field(L, options, "max_new_tokens", o->max_new_tokens);
-  o->gradient_checkpointing = bool_field(L, options, "gradient_checkpointing", false);
-  o->train = bool_field(L, options, "train", true);
-  o->examples = false;
-  o->reuse_rollout = (ReuseRollout)word_field(L, options, "reuse_rollout", reuse);
-}
-
-static void set_bytes(lua_State *L, const char *name, size_t bytes) {
-  lua_pushinteger(L, (lua_Integer)bytes);
-  lua_setfield(L, -2, name);
-}
-
-/* estimate(directory or JSON text, { storage=, compute=, lora=, reference = "view"|"copy",
- * reuse_rollout = "off"|"auto"|"on", train=, and sizes of core.engine }) -> bytes: those of
- * engine:estimate(), and `model`, its weights alone and frozen */
-static int l_estimate(lua_State *L) {
-  static const char *const storages[] = {"f32", "auto", "bf16", "int8", "nf4", NULL};
-  static const char *const computes[] = {"f32", "bf16", NULL};
-  static const char *const references[] = {"none", "view", "copy", NULL};
-  ModelPlan policy, reference;
-  EngineOptions o;
-  EngineBytes b;
-  lua_settop(L, 2);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  read_plan(L, luaL_checkstring(L, 1), (Storage)word_field(L, 2, "storage", storages), &policy);
-  policy.compute = (Compute)word_field(L, 2, "compute", computes);
-  add_lora(L, 2, &policy);
-  read_sizes(L, 2, &o);
-  const int kind = word_field(L, 2, "reference", references);
-  reference = policy;
-  reference.shared = kind == 1;
-  reference.lora_rank = reference.lora_modules = 0;
-  reference.lora_params = reference.lora_panels = 0;
-  engine_estimate(&policy, kind ? &reference : NULL, &o, &b);
-  lua_newtable(L);
-  set_bytes(L, "total", b.total);
-  set_bytes(L, "weights", b.weights);
-  set_bytes(L, "reference", b.reference);
-  set_bytes(L, "optimizer", b.optimizer);
-  set_bytes(L, "cache", b.cache);
-  set_bytes(L, "batch", b.batch);
-  set_bytes(L, "activations", b.activations);
-  set_bytes(L, "kept", b.kept);
-  set_bytes(L, "model", model_plan_weight_bytes(&policy, false));
-  return 1;
-}
-
 __attribute__((visibility("default"))) int luaopen_engine_parts(lua_State *L);
 int luaopen_engine_parts(lua_State *L) {
   static const luaL_Reg functions[] = {{"gae", l_gae},
                                        {"whiten", l_whiten},
                                        {"value_loss", l_value_loss},
-                                       {"estimate", l_estimate},
                                        {NULL, NULL}};
   luaL_newlib(L, functions);
   return 1;

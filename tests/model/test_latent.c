@@ -305,9 +305,12 @@ TEST(the_cache_holds_latents_and_rotary_keys_alone) {
   config_of(&c, latent_shapes[1]);
   LayerCache layer[CONFIG_MAX_LAYERS];
   layer_caches(&c, COMPUTE_F32, layer);
-  const size_t a = cache_bytes(layer, c.num_hidden_layers, 1, 16, 0),
-               b = cache_bytes(layer, c.num_hidden_layers, 1, 160, 0);
-  CHECK(b - a == 144 * layer_cache_reals(&c, false) * sizeof(real));
+  Cache a, b;
+  REQUIRE(cache_new(&a, layer, c.num_hidden_layers, 1, 16, 0));
+  REQUIRE(cache_new(&b, layer, c.num_hidden_layers, 1, 160, 0));
+  CHECK(b.reals - a.reals == 144 * layer_cache_reals(&c, false));
+  cache_free(&a);
+  cache_free(&b);
 }
 
 /* No kind of layer has a state yet; the cache holds one beside layers with keys. */

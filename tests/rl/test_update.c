@@ -440,23 +440,19 @@ TEST_BOTH(a_step_takes_no_memory_whatever_its_lengths) {
 
 TEST_BOTH(the_estimate_is_near_what_is_taken) {
   EngineOptions eo;
-  EngineBytes bytes;
-  ModelPlan plan;
+  EngineNeeds needs;
   Tiny t;
   UpdateOptions o;
   StepMetrics m;
-  const Config c = tiny_config();
   tiny_options(&eo);
   const size_t before = mem_live_bytes();
   tiny_open(&t, 1, &eo);
   update_options(&o, "grpo");
   o.loss.kl = 0.05;
   for (uint32_t s = 1; s <= 3; s++) tiny_step(&t, s, &o, &m);
-  model_plan_of_config(&plan, &c);
-  plan.compute = test_compute;
-  engine_estimate(&plan, &plan, &eo, &bytes);
+  OK(engine_measure(t.pool, t.model, t.reference, &eo, NULL, &needs));
   const double taken = (double)(mem_live_bytes() - before);
-  CHECK((double)bytes.total > 0.8 * taken);
-  CHECK((double)bytes.total < 1.2 * taken + (4 << 20));
+  CHECK((double)needs.bytes.total > 0.9 * taken);
+  CHECK((double)needs.bytes.total < 1.05 * taken);
   tiny_close(&t);
 }

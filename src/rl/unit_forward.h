@@ -1,0 +1,13 @@
+/* unit_forward.h - the forward of one unit in an engine: for its update, and for finding out how
+ * much memory that takes. */
+#ifndef GRPO_RL_UNIT_FORWARD_H
+#define GRPO_RL_UNIT_FORWARD_H
+
+#include "rl/engine_struct.h"
+
+/* The policy's forward_logp() of the pack; full_kl: with the whole distribution of the reference.
+ * value: what a shared critic makes of the same states; NULL: not wanted. */
+Status unit_forward(Engine *e, Pack *p, bool full_kl, double temperature, Tensor **value,
+                    Tensor **logp);
+
+#endif
