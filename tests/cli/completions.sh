@@ -37,7 +37,7 @@ same "bash: a script's name with a space" $'two words.lua' "$(complete_bash grpo
 same "bash: an option" $'sampling.group_size=' "$(complete_bash grpo run exp.lua sampling.gr)"
 same "bash: an option's value" $'true\nfalse' "$(complete_bash grpo run exp.lua data.shuffle = '')"
 same "bash: runs by name" $'sums-001\nsums-002' "$(complete_bash grpo attach su)"
-same "bash: runs by directory" $'runs/sums-001\nruns/sums-002' "$(complete_bash grpo report runs/)"
+same "bash: runs by directory" $'runs/sums-001\nruns/sums-002' "$(complete_bash grpo diff runs/)"
 same "bash: --resume=RUN" $'sums-001\nsums-002' "$(complete_bash grpo run --resume = sums)"
 same "bash: a script after --resume" $'exp.lua' "$(complete_bash grpo run --resume exp.l)"
 same "bash: a flag's values" $'nf4\nint8' "$(complete_bash grpo chat models/small --quantize '')"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# grpo report, replay and diff: what is read from finished, cut-short and damaged runs.  TAP on stdout.
+# grpo replay and diff: what is read from finished, cut-short and damaged runs.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 
@@ -46,7 +46,7 @@ refused "a step that is no number" 2 "STEP: 'last' is not a whole number" replay
 refused "a reward file that returns a number" 2 "returned a number" replay exp-001 --reward five.lua
 refused "a reward file that does not compile" 2 "broken.lua:2:" replay exp-001 --reward broken.lua
 refused "a reward that needs tokens" 2 "--regenerate" replay exp-001 --reward tokens.lua
-refused "a directory that is no run" 3 "it has no run.json" report runs
+refused "a directory that is no run" 3 "it has no run.json" diff exp-001 runs
 
 # A row's generator that counts its calls makes other rows when it is asked again.
 experiment impure.lua 'train = { steps = 2, prompts_per_step = 2 }' '{ name = "right", fn = function(text, row) return text == row.answer end }' \
@@ -64,42 +64,6 @@ cp -r $run older && unsummed older && sed -i 's/"row_crc32c": [0-9]*, //' older/
 result "a run of an older version: it is said that rows cannot be compared" \
   "$([ $status = 0 ] && grep -q '^48 completions scored again with exp.lua: 0 have another reward' out && [ "$(wc -l <err)" = 1 ] &&
     grep -q 'note: older was written by an older version, which kept no checksums of rows' err || show out err)"
-
-# ---- report -------------------------------------------------------------------------------------------------------------
-"$GRPO" report exp-001 >out 2>err
-page=$run/report.html
-result "report writes one page and prints its path" "$([ "$(cat out)" = $page ] && [ -s $page ] || show out err)"
-result "with curves" "$([ "$(grep -o '<figure>' $page | wc -l)" -ge 6 ] || grep -o '<figcaption>[^<]*' $page)"
-result "that loads nothing" "$(grep -oE '(src|href)=|url\(|@import|https?://' $page)"
-result "and holds every completion" "$([ "$(grep -o '"eos"\|"length"' $page | wc -l)" -ge 48 ] || wc -c $page)"
-"$GRPO" report $run --out small.html --completions 8 >/dev/null
-result "--completions bounds them" "$(grep -q '8 of 48 completions' small.html || grep -o '[0-9]* of [0-9]* completions' small.html)"
-# what a model may write, in place of a completion
-cp -r $run hostile && unsummed hostile && sed -i '1s/"text": "[^"]*"/"text": "<\/script><script>alert(1)<\/script><!-- \\u202e"/' hostile/completions.jsonl
-"$GRPO" report hostile >/dev/null
-result "a completion cannot leave its place" "$(none 'alert\(1\)</script>' hostile/report.html | cut -c1-200)"
-
-cp -r $run cut && uncounted cut && truncate -s -20 cut/completions.jsonl && truncate -s -5 cut/metrics.jsonl && rm cut/eval.jsonl cut/run.log
-"$GRPO" report cut >out 2>err
-result "a run cut short is reported" "$([ -s cut/report.html ] && [ ! -s err ] || show err)"
-cp -r $run damaged && sed -i '3s/.*/not json/' damaged/metrics.jsonl
-refused "a damaged line is named" 3 "damaged/metrics.jsonl:3: not a JSON object" report damaged
-rm damaged/metrics.jsonl && mkfifo damaged/metrics.jsonl
-refused "a pipe in the place of the metrics" 3 "cannot read damaged/metrics.jsonl: it is a named pipe" report damaged
-rm damaged/metrics.jsonl damaged/config.json && mkdir damaged/config.json
-refused "a directory in the place of the options" 3 "cannot read damaged/config.json: it is a directory" diff $run damaged
-cp -r $run empty && uncounted empty && rm -f empty/*.jsonl
-"$GRPO" report empty >/dev/null 2>err
-result "a run without a step is reported" "$(grep -q 'No step has been recorded' empty/report.html || show err)"
-
-if command -v chromium >/dev/null; then
-  probe='<script>document.title = document.querySelectorAll("#completions tbody tr").length + " rows " + document.querySelectorAll("svg path").length + " paths";</script>'
-  sed "s|</body>|$probe</body>|" hostile/report.html >probe.html
-  timeout 60 chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=2000 --dump-dom "file://$work/probe.html" >dom 2>/dev/null
-  result "a browser shows table and curves" "$(grep -qE '<title>48 rows [1-9][0-9]* paths</title>' dom || grep -o '<title>[^<]*' dom)"
-else
-  result "a browser shows table and curves # SKIP no chromium"
-fi
 
 # ---- diff ---------------------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet >/dev/null 2>&1
@@ -135,9 +99,11 @@ result "an evaluation of the last step needs no step" "$("$GRPO" runs >out 2>err
 result "one of an earlier step is listed with it" "$("$GRPO" runs >out 2>err; grep '^stale ' out | grep -q 'accuracy [0-9.]* (of step 2)$' || show out err)"
 "$GRPO" diff graded1 stale >out 2>err
 result "and diff has its step" "$(grep -qE '^  eval/accuracy +[0-9.]+ +[0-9.]+ \(step 2\)$' out || show out err)"
+cp -r $run damaged && rm damaged/config.json && mkdir damaged/config.json
+refused "a directory in the place of the options" 3 "cannot read damaged/config.json: it is a directory" diff $run damaged
 refused "one run is not enough" 2 "diff: RUN is missing" diff exp-001
 cp -r $run odd && echo '[1,2]' >odd/run.json
-refused "a run.json that describes no run" 3 "odd/run.json: is [1, 2], want an object" report odd
+refused "a run.json that describes no run" 3 "odd/run.json: is [1, 2], want an object" diff exp-001 odd
 mkdir -p some && cp -r $run some/ && cp -r odd some/odd-001
 "$GRPO" runs --dir some >out 2>err
 result "which runs lists as damaged, beside the others" \
@@ -171,11 +137,4 @@ result "diff: what was changed while one run trained" "$(grep -q '^changed at st
 unsummed changed && echo '[{"path": "rows.jsonl", "size": 10, "crc32c": 1}]' >changed/inputs.json
 "$GRPO" diff exp-001 changed >out 2>err
 result "diff: other input files" "$(grep -qE '^  \(input rows\.jsonl\) +- +10 bytes, CRC-32C 00000001$' out || show out err)"
-"$GRPO" report staged-001 >out 2>err
-table() { grep -o '<tr><td>[^<]*</td><td>[^<]*</td><td class=dim>[^<]*' runs/staged-001/report.html | sed 's/<[^>]*>/ /g'; }
-result "report: the options that each stage had" \
-  "$(table | grep -qE '^ +stages\.1\.train\.lr +0\.001 +stage 1$' && table | grep -qE '^ +stages\.2\.train\.lr +0\.0001 +stage 2$' || table)"
-result "report: no default that none had" "$(table | grep -E '^ +train\.lr |1e-06')"
-result "report: once what all stages had" "$(table | grep -qE '^ +train\.steps +1 +stage 1, stage 2$' || table)"
-result "report: false is false" "$(table | grep -qE '^ +data\.shuffle +false +script$' || table)"
 finish

@@ -1,62 +1,17 @@
 -- The commands that read a run hold no more of it at once because it is long: each gets as much
 -- memory as a short run needs, and must come to its end.
 
-local columns = require "grpo.report.columns"
+local columns = require "grpo.curves.columns"
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
-local html = require "grpo.report.html"
 local logs = require "grpo.cli.logs"
+local long_runs = require "tests.lua.long_runs"
 local row_checksum = require "grpo.train.row_checksum"
 local run_diff = require "grpo.runs.diff"
-local svg = require "grpo.report.svg"
-local tiny = require "tests.lua.tiny"
 
 local fs = core.fs
-
-local STEPS = 12000
-local MOST = 6 << 20 -- bytes; the rows of either log take more than 10 MiB as tables
-
-local function write(path, each)
-  local file <close> = assert(io.open(path, "wb"))
-  for step = 1, STEPS do file:write(each(step), "\n") end
-end
-
-local function metrics(step, spike)
-  local row = { step = step, stage = 1, stage_step = step, kind = "grpo", num_tokens = 10 * step,
-    reward = step == spike and 50 or step % 7 / 7, kl = 1e-3 * step }
-  for i = 1, 10 do row["own" .. i] = i + step % 3 end
-  return core.json_encode(row)
-end
-
--- Calls f with the directory of a long run.
-local function with_run(f)
-  tiny.temporary(function(root)
-    local dir = root .. "/long-001"
-    assert(fs.mkdirs(dir))
-    assert(fs.write(dir .. "/run.json", '{"format": 1, "state": "finished", "script": "long.lua"}'))
-    assert(fs.write(dir .. "/config.json", '{"stages": []}'))
-    write(dir .. "/metrics.jsonl", function(step) return metrics(step, 1234) end)
-    write(dir .. "/eval.jsonl", function(step)
-      return core.json_encode { step = step, n = 4, label = "step", ["eval/accuracy"] = 0.5,
-        ["eval/accuracy/low"] = 0.25, ["eval/accuracy/high"] = 0.75 }
-    end)
-    write(dir .. "/completions.jsonl", function(step)
-      return core.json_encode { step = step, prompt_index = 1, index = 1, prompt = "1=", text = "1",
-        rewards = { right = 1 }, reward = 1, advantage = 0.5, finish = "eos", length = 1 }
-    end)
-    write(dir .. "/output.log", function(step)
-      return ("step %d %s"):format(step, ("."):rep(900))
-    end)
-    f(dir)
-  end)
-end
-
--- Returns what f(...) returns, which must need less than MOST bytes at once.
-local function bounded(f, ...)
-  local results = table.pack(core.limited({ memory = MOST }, "the reader", f, ...))
-  if not results[1] then error(tostring(results[2]), 0) end
-  return table.unpack(results, 2, results.n)
-end
+local STEPS, MOST, write = long_runs.STEPS, long_runs.MOST, long_runs.write
+local with_run, bounded = long_runs.with_run, long_runs.bounded
 
 describe("a long run", function()
   it("is more than its readers may hold", function()
@@ -81,17 +36,6 @@ describe("a long run", function()
           if row.name == "kl" then assert.near(1e-3 * (STEPS - 4.5), row.a, 1e-9) end
           if row.name == "eval/accuracy" then assert.equal(0.5, row.b) end
         end
-      end)
-    end)
-  end)
-
-  it("is reported with each of its spikes", function()
-    with_run(function(dir)
-      bounded(function()
-        local page = html.page(history.open(dir), 20)
-        assert.matches("20 of " .. STEPS .. " completions", page)
-        local reward = page:match("<figcaption>Reward<.-</figure>")
-        assert.matches(">40<", reward) -- on the axis
       end)
     end)
   end)
@@ -182,7 +126,7 @@ describe("a long run of a script", function()
   end)
 end)
 
-describe("a column of a report", function()
+describe("a column of metrics", function()
   local function column_of(values, more)
     local step, rows = 0, {}
     for i, v in ipairs(values) do
@@ -239,16 +183,5 @@ describe("a column of a report", function()
     assert.equal(1, #column_of(values):points())
     for i = 1, 401 do values[i] = 1e308 end
     for _, p in ipairs(column_of(values):points()) do assert.is_true(p[2] - p[2] == 0) end
-  end)
-
-  it("is drawn with the area between least and greatest", function()
-    local function panel(values)
-      local series = { name = "x", points = column_of(values):points(), colour = 0, dash = 0 }
-      return svg.panel({ title = "x", steps = { 1, #values }, series = { series } }, {}, {})
-    end
-    local values = {}
-    for i = 1, 1000 do values[i] = i % 10 end
-    assert.matches("class=\"band\"", panel(values))
-    assert.is_nil(panel({ 1, 2, 3 }):find("class=\"band\"", 1, true))
   end)
 end)

@@ -5,7 +5,7 @@ local curve = require "grpo.repl.pretty.curve"
 local follow = require "grpo.runs.follow"
 local plot = require "grpo.repl.plot"
 local pretty = require "grpo.repl.pretty"
-local smooth = require "grpo.report.smooth"
+local smooth = require "grpo.curves.smooth"
 local text_width = require "grpo.base.text_width"
 local tiny = require "tests.lua.tiny"
 

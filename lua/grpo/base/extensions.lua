@@ -4,7 +4,8 @@
 --
 --   commands = { { name = "sweep", before = "check", also = { "grid" } }, ... }
 --     the module grpo.cli.NAME as a command; it stands before another in `grpo help` (nil: last);
---     also: words for it that lead to it when somebody tries them
+--     also: words that lead to it when somebody tries them: a list, and keys for which more than
+--     its name is told, as in { serve = "report RUN --serve" }
 --
 --   text_formats = { { name = "yaml", endings = { "yaml" }, decode = function(text, what) }, ... }
 --     texts that hold one value, as a file of settings does (base/text_formats.lua)

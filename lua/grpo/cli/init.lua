@@ -15,7 +15,7 @@ local cli = {}
 
 -- In the order of `grpo help`.
 cli.commands = { "run", "check", "test", "repl", "attach", "eval", "generate",
-  "chat", "export", "runs", "logs", "stop", "report", "replay", "diff", "init", "bench",
+  "chat", "export", "runs", "logs", "stop", "replay", "diff", "init", "bench",
   "doctor", "help" }
 
 local module_of = { init = "grpo.cli.init_project" }
@@ -32,7 +32,7 @@ local also = { train = "run", fit = "run", start = "run", sft = "run", ppo = "ru
   finetune = "run", resume = resume, continue = resume,
   evaluate = "eval", validate = "eval", sample = "generate", complete = "generate",
   infer = "generate", inference = "generate", predict = "generate", talk = "chat",
-  serve = "report RUN --serve", tensorboard = "report", plot = "report", list = "runs",
+  list = "runs",
   ls = "runs", status = "runs", log = "logs", tail = follow, watch = follow, follow = follow,
   kill = "stop", convert = "export", merge = "export", gguf = "export",
   new = "init", create = "init",
@@ -45,7 +45,10 @@ for _, row in ipairs(extensions.rows("commands")) do
     if name == row.before then at = i end
   end
   table.insert(cli.commands, at, row.name)
-  for _, word in ipairs(row.also or {}) do also[word] = row.name end
+  for word, words in pairs(row.also or {}) do
+    if math.type(word) then word, words = words, row.name end
+    also[word] = words
+  end
 end
 
 -- The command that a word may mean, and whether by another word for it; nil if none is near.

@@ -1,6 +1,6 @@
 -- plot("reward", "eval/accuracy") at the prompt: curves of a run's metrics.
 
-local columns = require "grpo.report.columns"
+local columns = require "grpo.curves.columns"
 local curve = require "grpo.repl.pretty.curve"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
@@ -8,7 +8,7 @@ local follow = require "grpo.runs.follow"
 local history = require "grpo.runs.history"
 local options = require "grpo.options"
 local pretty = require "grpo.repl.pretty"
-local smooth = require "grpo.report.smooth"
+local smooth = require "grpo.curves.smooth"
 local sorted_pairs = require "grpo.base.sorted"
 local wrap = require "grpo.base.wrap"
 

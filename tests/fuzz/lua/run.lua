@@ -263,7 +263,6 @@ local commands = {
   { "run", "--resume=" .. dir, "--quiet", "--dir=" .. root .. "/runs" },
   { "run", "--resume=" .. dir, "--quiet", "--force", "--dir=" .. root .. "/runs" },
   { "run", "--resume=" .. dir, "--quiet", "--steps=3", "--dir=" .. root .. "/runs" },
-  { "report", dir },
   { "diff", dir, pristine },
   { "diff", pristine, dir },
   { "replay", dir },

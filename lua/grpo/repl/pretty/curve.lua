@@ -1,6 +1,6 @@
 -- Curves in characters: braille dots, or one mark for each series where dots cannot be told apart.
 
-local axis = require "grpo.report.axis"
+local axis = require "grpo.curves.axis"
 local text_width = require "grpo.base.text_width"
 
 local curve = {}

@@ -3,7 +3,7 @@
 
 local counted = require "grpo.base.counted"
 local core = require "grpo.core"
-local columns = require "grpo.report.columns"
+local columns = require "grpo.curves.columns"
 local display = require "grpo.runs.display"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.page"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # grpo report: smoothing, logarithmic axis, several runs on one page, marks; what a browser shows.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
 write_experiment exp.lua
