@@ -14,9 +14,10 @@
 
 static const char half[] = "local m = {}\nfunction m.call(f, ...) return f(...) end\nreturn m\n";
 static const char reward[] = "return { one = function() return 1 end }";
-static const EmbeddedFile files[] = {{"lua/grpo/half.lua", half, sizeof half - 1},
-                                     {"rewards/one.lua", reward, sizeof reward - 1},
-                                     {0}};
+static const EmbeddedFile files[] = {
+    {"lua/grpo/half.lua", "lua/grpo/half.lua", half, sizeof half - 1},
+    {"rewards/one.lua", "rewards/one.lua", reward, sizeof reward - 1},
+    {0}};
 
 static Script *open_state(void) {
   Script *s = NULL;
