@@ -28,8 +28,9 @@ static void check_config(const Config *c) {
   check_written(c);
   size_t bytes = 0;
   if (c->num_hidden_layers > 64) return;
-  FUZZ_CHECK(model_new_bytes(c, &bytes) == GRPO_OK ? bytes > 0 : err_status() == GRPO_ENOMEM);
-  if (bytes == 0 || bytes >= 1 << 19) return;
+  const Status s = model_new_bytes(c, &bytes);
+  FUZZ_CHECK(s == GRPO_OK ? bytes > 0 : s == GRPO_ENOMEM);
+  if (s != GRPO_OK || bytes >= 1 << 19) return;
   Model *m = NULL;
   FUZZ_CHECK(model_new(&m, NULL, c, 1) == GRPO_OK);
   check_forward(m);
