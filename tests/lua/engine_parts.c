@@ -127,10 +127,8 @@ static int l_value_loss(lua_State *L) {
 
 __attribute__((visibility("default"))) int luaopen_engine_parts(lua_State *L);
 int luaopen_engine_parts(lua_State *L) {
-  static const luaL_Reg functions[] = {{"gae", l_gae},
-                                       {"whiten", l_whiten},
-                                       {"value_loss", l_value_loss},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"gae", l_gae}, {"whiten", l_whiten}, {"value_loss", l_value_loss}, {NULL, NULL}};
   luaL_newlib(L, functions);
   return 1;
 }

@@ -1,7 +1,6 @@
 -- The figure of `grpo check` beside the counter of mem.h, after steps at the longest texts.
 
 local core = require "grpo.core"
-local grpo = require "grpo"
 local tiny = require "tests.lua.tiny"
 
 local made = {}

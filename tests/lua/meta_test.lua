@@ -1,6 +1,7 @@
 -- The annotations, in lua/grpo/meta and in the rewards, agree with what is registered and with the
 -- Lua half, both ways.
 local annotations = require "grpo.repl.annotations"
+local extensions = require "grpo.base.extensions"
 local grpo = require "grpo"
 local core = require "grpo.core"
 
@@ -96,6 +97,7 @@ describe("annotations", function()
       "template", "reward_model" } do assert.equal("function", type(grpo[name])) end
     assert.equal("function", type(grpo.sandbox.run)) -- loaded when first named
     assert.equal("function", type(grpo.hub.snapshot))
+    for _, row in ipairs(extensions.rows "names") do assert.equal("table", type(grpo[row.name])) end
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true

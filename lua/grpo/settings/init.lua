@@ -150,8 +150,8 @@ end
 -- The options that a file describes, as a script would give them to grpo.experiment.
 function settings.fields(text, path, format)
   local value = object_of(text, path, format)
-  local function complain(field, format, ...)
-    errors.raise_at(origins.line(path, field), "EARG", "%s: " .. format, field, ...)
+  local function complain(field, message, ...)
+    errors.raise_at(origins.line(path, field), "EARG", "%s: " .. message, field, ...)
   end
   local made = convert(value, "", complain, path)
   if type(made.stages) == "table" then
