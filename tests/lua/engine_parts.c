@@ -62,13 +62,6 @@ static bool bool_field(lua_State *L, int index, const char *name, bool otherwise
   return v;
 }
 
-static int word_field(lua_State *L, int index, const char *name, const char *const *words) {
-  lua_getfield(L, index, name);
-  const int place = luaL_checkoption(L, -1, words[0], words);
-  lua_pop(L, 1);
-  return place;
-}
-
 /* ---- PPO ------------------------------------------------------------------------------- */
 
 /* gae(rewards, values, { gamma=, lambda=, bootstrap= }) -> advantages, returns */
