@@ -6,7 +6,6 @@
  * timed with one thread on the same product and multiplied by the threads: the rate it could reach
  * if it scaled perfectly.
  */
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,16 +95,13 @@ static void dx_in_out(Bench *b) {
 }
 static void pack(Bench *b) { gemm_pack(&b->cx, b->n, b->k, b->w, false, b->packed); }
 static void blas(Bench *b) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, b->m, b->n, b->k, 1, b->x, b->k, b->w, b->k,
-              0, b->y, b->n);
+  blas_gemm(&(BlasGemm){b->m, b->n, b->k, b->x, b->k, false, b->w, b->k, true, 0, b->y, b->n});
 }
 static void blas_dx(Bench *b) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, b->m, b->k, b->n, 1, b->y, b->n, b->w,
-              b->k, 0, b->g, b->k);
+  blas_gemm(&(BlasGemm){b->m, b->k, b->n, b->y, b->n, false, b->w, b->k, false, 0, b->g, b->k});
 }
 static void blas_dw(Bench *b) {
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, b->n, b->k, b->m, 1, b->y, b->n, b->x, b->k,
-              0, b->packed, b->k);
+  blas_gemm(&(BlasGemm){b->n, b->k, b->m, b->y, b->n, true, b->x, b->k, false, 0, b->packed, b->k});
 }
 
 static void products(Bench *b) {
@@ -478,7 +474,11 @@ int main(int argc, char **argv) {
   b.cx.arena = &arena;
   b.threads = pool_threads(b.cx.pool);
   if (b.threads == 1) clock_id = CLOCK_PROCESS_CPUTIME_ID;
-  openblas_set_num_threads(1);
+  if (!blas_load()) {
+    fprintf(stderr, "kernels: libopenblas.so.0 is not there; install it\n");
+    return 1;
+  }
+  blas_set_threads(1);
   printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(), b.threads, blas_core_name());
   static const struct {
     const char *name;

@@ -177,7 +177,7 @@ static void greedy(Model *m, Greedy *g) {
   ((Config *)(uintptr_t)model_config(m))->num_eos = 0;
   for (int i = 0; i < 3; i++) {
     some_ids(prompt[i], PROMPT, model_config(m)->vocab_size, 20 + (uint64_t)i);
-    r[i] = (Request){prompt[i], PROMPT, 1, {0}, NULL, 0, 0};
+    r[i] = (Request){prompt[i], PROMPT, 1, {0}, NULL, 0};
     out[i].ids = g->ids[i];
     out[i].logp = logp[i];
   }
@@ -262,7 +262,7 @@ static bool decoded_like_trained(Model *m) {
   enum { PROMPT = 9, NEW = 12 };
   int32_t prompt[PROMPT], ids[NEW];
   float logp[NEW];
-  const Request r = {prompt, PROMPT, 1, {.seed = 3, .stream = RNG_SAMPLE}, NULL, 0, 0};
+  const Request r = {prompt, PROMPT, 1, {.seed = 3, .stream = RNG_SAMPLE}, NULL, 0};
   Completion out = {.ids = ids, .logp = logp};
   Decoder *d;
   Sampling s;

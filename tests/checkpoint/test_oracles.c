@@ -130,7 +130,7 @@ static void check_greedy(const char *name) {
   for (const Json *e = json_child(json_get(j, "input_ids")); e; e = json_next(e), i++) {
     ids[i] = ints_of(e);
     want[i] = ints_of(json_get(g, "new_tokens"));
-    r[i] = (Request){ids[i].at, ids[i].n, 1, {0}, NULL, 0, 0};
+    r[i] = (Request){ids[i].at, ids[i].n, 1, {0}, NULL, 0};
     out[i].ids = malloc(8 * sizeof(int32_t));
     out[i].logp = malloc(8 * sizeof(float));
     g = json_next(g);
