@@ -334,7 +334,7 @@ endif
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
 test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
-	@EXT="$(EXT)" tools/run-tests "$(BUILD)" $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check
+	@EXTENSIONS="$(EXT)" tools/run-tests "$(BUILD)" $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check
 
 ## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api
 define layer_test
