@@ -3,7 +3,7 @@
  * A layer that can be extended has a list of rows and a function that links a static row into it,
  * such as part_add() of script/parts.h.  An extension calls it before main:
  *
- *   EXTENSION(gguf) { model_format_add(&gguf_format); }
+ *   EXTENSION(name) { part_add(&row); }
  *
  * Such a function only links rows: it allocates nothing and cannot fail.
  */

@@ -115,6 +115,7 @@ void *mem_raw(void *p, size_t had, size_t bytes) {
 /* A measured block has this before it. */
 typedef struct Measured {
   size_t bytes;  /* that the block would take */
+  size_t asked;  /* that its owner may use */
   size_t mapped; /* bytes of addresses; 0: raw memory */
   void *block;
 } Measured;
@@ -155,7 +156,7 @@ static void *measured_alloc(size_t bytes) {
   char *block = maps ? map_addresses(all) : raw_zalloc(all);
   if (!block) return NULL;
   char *p = block + HEAD + (HEAD - (uintptr_t)block % HEAD) % HEAD;
-  *measured_head(p) = (Measured){expected_size(bytes), maps ? all : 0, block};
+  *measured_head(p) = (Measured){expected_size(bytes), bytes, maps ? all : 0, block};
   measured += measured_head(p)->bytes;
   return p;
 }
@@ -173,7 +174,7 @@ static void measured_free(void *p) {
 static void *measured_realloc(void *p, size_t bytes) {
   void *q = measured_alloc(bytes);
   if (!q || !p) return q;
-  const size_t had = measured_head(p)->bytes;
+  const size_t had = measured_head(p)->asked;
   memcpy(q, p, had < bytes ? had : bytes);
   measured_free(p);
   return q;

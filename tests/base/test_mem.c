@@ -64,6 +64,26 @@ TEST(the_machine_has_memory) {
   CHECK(mem_available() > 1 << 20);
 }
 
+/* Sizes around whole pages: a copy of more than the owner's bytes would leave the block. */
+TEST(a_measured_block_grows_with_its_contents) {
+  enum { LARGE = 256 << 10, STEPS = 300 };
+  const size_t live = mem_live_bytes();
+  mem_measure_begin();
+  for (size_t i = 0; i < 2 * STEPS; i++) {
+    const size_t bytes = i < STEPS ? 1 + i : LARGE - STEPS / 2 + i - STEPS;
+    char *p = mem_alloc(bytes);
+    CHECK(p != NULL);
+    p[0] = 1;
+    p[bytes - 1] = 2;
+    char *q = mem_realloc(p, bytes + LARGE);
+    CHECK(q != NULL && (bytes == 1 || q[0] == 1) && q[bytes - 1] == 2);
+    mem_free(q);
+  }
+  CHECK(mem_live_bytes() == 0);
+  mem_measure_end();
+  CHECK(mem_live_bytes() == live);
+}
+
 TEST(what_a_limit_refused_last_is_known) {
   size_t in_use = 1;
   mem_set_limit(mem_live_bytes() + 10000, 0);
