@@ -86,9 +86,10 @@ class Attached:
                 fail("attach did not end at Ctrl-D")
             try:
                 os.write(self.fd, b"\x04")
-            except OSError:
-                pass
-            time.sleep(0.2)
+                while select.select([self.fd], [], [], 0.2)[0]:  # a full terminal would hold attach up
+                    os.read(self.fd, 65536)
+            except OSError:  # attach has closed it
+                time.sleep(0.2)
         print("sums-001> (Ctrl-D)")
 
 
