@@ -36,31 +36,19 @@ static struct {
   int rank, size;
   char hub_host[64];
   /* of the thread */
-  double heard, looked, progressed, patience;
-  uint64_t progress;
-  uint32_t slowest_ms;
+  double heard, looked, patience;
 } dog = {.own = -1, .fd = -1};
 
 /* ---- rank 0 starts the hub --------------------------------------------------------------- */
 
-/* The seconds of GRPO_PATIENCE, WATCHDOG_FLOOR without it; 0: a mistake. */
-static double said_patience(void) {
+static Status patience_from_environment(double *out) {
   const char *said = getenv("GRPO_PATIENCE");
   char *end = NULL;
-  if (!said || !*said) return WATCHDOG_FLOOR;
-  const double x = strtod(said, &end);
-  return x >= 1 && x <= 1e6 && !*end ? x : 0;
-}
-
-Status watchdog_check(void) {
-  if (said_patience() > 0) return GRPO_OK;
-  return fail(GRPO_EARG, "GRPO_PATIENCE is %.40s, want seconds from 1 to 1000000",
-              getenv("GRPO_PATIENCE"));
-}
-
-static double floor_seconds(void) {
-  const double x = said_patience();
-  return x > 0 ? x : WATCHDOG_FLOOR;
+  *out = WATCHDOG_FLOOR;
+  if (!said || !*said) return GRPO_OK;
+  *out = strtod(said, &end);
+  if (*out >= 1 && *out <= 1e6 && !*end) return GRPO_OK;
+  return fail(GRPO_EARG, "GRPO_PATIENCE is %.40s, want seconds from 1 to 1000000", said);
 }
 
 /* The addresses at which other hosts may reach this one, and 127.0.0.1 for ranks beside it. */
@@ -130,7 +118,7 @@ static Status start_hub(WatchdogCard *card, int size, int listening) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
     return fail(GRPO_EIO, "no pair of sockets: %s", strerror(errno));
-  Hub *h = hub_new(size, floor_seconds(), card->ours, card->hubs);
+  Hub *h = hub_new(size, card->patience, card->ours, card->hubs);
   const int pid = h ? fork() : -1;
   if (pid == 0) {
     close(pair[0]);
@@ -147,6 +135,7 @@ static Status start_hub(WatchdogCard *card, int size, int listening) {
 
 Status watchdog_open(WatchdogCard *card, int size) {
   *card = (WatchdogCard){0};
+  try(patience_from_environment(&card->patience));
   gethostname(card->host, sizeof card->host - 1);
   find_addresses(card);
   if (getrandom(card->ours, sizeof card->ours, 0) != (ssize_t)sizeof card->ours ||
@@ -169,8 +158,6 @@ static void say(const Beat *b) {
 }
 
 void watchdog_wait(bool waits) { atomic_store_explicit(&dog.waits, waits, memory_order_relaxed); }
-
-void watchdog_done(void) { say(&(Beat){.kind = BEAT_DONE}); }
 
 void watchdog_leave(int status, bool all) {
   const Beat b = {.kind = all ? BEAT_END : BEAT_LEAVE, .status = status};
@@ -202,23 +189,12 @@ static void end_alone(double unheard) {
   end_here(1);
 }
 
-static void say_alive(double now) {
-  const bool waits = atomic_load_explicit(&dog.waits, memory_order_relaxed);
-  const uint64_t progress = progress_count();
-  const double took = now - dog.progressed;
-  if (progress != dog.progress || waits) {
-    if (progress != dog.progress && !waits && took > dog.slowest_ms / 1000.0)
-      dog.slowest_ms = beat_ms(took);
-    dog.progress = progress;
-    dog.progressed = now;
-  }
-  const Beat b = {.kind = BEAT_ALIVE,
-                  .rank = dog.rank,
-                  .waits = waits,
-                  .progress = progress,
-                  .slowest_ms = dog.slowest_ms,
-                  .allowed_ms = beat_ms(progress_allowed())};
-  say(&b);
+static void say_alive(void) {
+  say(&(Beat){.kind = BEAT_ALIVE,
+              .rank = dog.rank,
+              .waits = atomic_load_explicit(&dog.waits, memory_order_relaxed),
+              .progress = progress_count(),
+              .allowed = progress_allowed()});
 }
 
 /* Reads one beat if it is there.  Returns 1: yes, 0: not yet, -1: the hub's process has ended,
@@ -239,7 +215,7 @@ static void *watch(void *unused) {
   const int fd = atomic_load(&dog.fd);
   double next = 0;
   (void)unused;
-  dog.heard = dog.looked = dog.progressed = clock_seconds();
+  dog.heard = dog.looked = clock_seconds();
   for (;;) {
     poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, BEAT_MS);
     const double now = clock_seconds();
@@ -248,7 +224,7 @@ static void *watch(void *unused) {
     int have;
     while ((have = read_beat(fd, &b, &got)) > 0) {
       dog.heard = now;
-      if (b.kind == BEAT_ALIVE) dog.patience = b.patience_ms / 1000.0;
+      if (b.kind == BEAT_ALIVE) dog.patience = b.patience;
       if (b.kind == BEAT_END) end_here(b.status);
     }
     if (have < 0 && atomic_load(&dog.left)) return NULL;
@@ -258,7 +234,7 @@ static void *watch(void *unused) {
     }
     if (now - dog.heard > dog.patience) end_alone(now - dog.heard);
     if (now < next) continue;
-    say_alive(now);
+    say_alive();
     next = now + BEAT_MS / 1000.0;
   }
 }
@@ -316,7 +292,7 @@ Status watchdog_join(const WatchdogCard *card, int rank, int size) {
   if (!card->port) return fail(GRPO_EIO, "rank 0 has not started it");
   dog.rank = rank;
   dog.size = size;
-  dog.patience = floor_seconds() + 1; /* until the hub says its own */
+  dog.patience = card->patience + 1; /* until the hub says its own */
   memcpy(dog.hub_host, card->host, sizeof dog.hub_host);
   if (dog.own >= 0 && greet(dog.own, card, rank)) return begin_to_watch(dog.own);
   for (int i = 0; i < card->naddresses; i++) {

@@ -33,21 +33,18 @@ typedef struct WatchdogCard {
   uint16_t port; /* 0: there is no hub */
   uint8_t ours[BEAT_WORD], hubs[BEAT_WORD];
   char host[64];
+  double patience; /* seconds, at first */
   int32_t naddresses;
   uint32_t address[WATCHDOG_ADDRESSES]; /* IPv4, in network order */
 } WatchdogCard;
 
-/* EARG: GRPO_PATIENCE, which rank 0 reads, is not a number of seconds from 1 to a million. */
-Status watchdog_check(void);
-/* Rank 0: starts the hub.  EIO, ENOMEM: it cannot be had. */
+/* Rank 0: starts the hub.  EARG: GRPO_PATIENCE is not a number of seconds from 1 to a million; EIO,
+ * ENOMEM: there can be no hub. */
 Status watchdog_open(WatchdogCard *card, int size);
 /* All ranks: connects this one.  EIO: the hub is not reached. */
 Status watchdog_join(const WatchdogCard *card, int rank, int size);
 /* The rank begins or ends to wait for others. */
 void watchdog_wait(bool waits);
-/* This rank has done its work, with status 0, and its output is written: if MPI does not end when
- * all are done, the processes do, with status 0 and a warning. */
-void watchdog_done(void);
 /* This rank leaves with this status; the first call counts.  If it is not 0, the user knows why,
  * and no line follows; all: the others end at once, with the same status.  Safe in a signal
  * handler. */

@@ -14,8 +14,7 @@
 
 enum {
   STRANGERS = 64,     /* connections that have not said who they are */
-  GREETING = 10,      /* seconds in which they must */
-  SILENT = 1,         /* seconds after which another may take their place */
+  GREETING = 2,       /* seconds in which they must */
   RECENT = 3,         /* seconds: a rank that was heard of since then is alive */
   JUMP = 2,           /* more seconds between two looks: this process did not run */
   FAREWELL_MS = 2000, /* for ranks to read that all end */
@@ -28,10 +27,9 @@ typedef struct Peer {
   int fd; /* -1: none */
   PeerState state;
   double heard, progressed; /* when; of a stranger, heard: when it came */
-  double done;              /* when it was done; 0: it works */
   Beat last;
-  char in[sizeof(Beat)], out[sizeof(Beat)]; /* a part of each is still to come, or to go */
-  size_t got, left;                         /* of in: there; of out: not sent yet */
+  char in[sizeof(Beat)]; /* the word that comes */
+  size_t got;            /* bytes of it that are there */
 } Peer;
 
 struct Hub {
@@ -62,7 +60,7 @@ Hub *hub_new(int size, double floor, const uint8_t ranks[BEAT_WORD], const uint8
 static void drop(Peer *p) {
   if (p->fd >= 0) close(p->fd);
   p->fd = -1;
-  p->got = p->left = 0;
+  p->got = 0;
 }
 
 void hub_free(Hub *h) {
@@ -73,29 +71,12 @@ void hub_free(Hub *h) {
   mem_free(h);
 }
 
-uint32_t beat_ms(double seconds) {
-  return seconds * 1000 < UINT32_MAX ? (uint32_t)(seconds * 1000) : UINT32_MAX;
-}
-
 /* ---- words ------------------------------------------------------------------------------ */
 
-/* Sends what is left of a beat. */
-static void go_on(Peer *p) {
-  const ssize_t n =
-      send(p->fd, p->out + sizeof p->out - p->left, p->left, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n > 0) p->left -= (size_t)n;
-}
-
-/* A beat fits into the socket, or its reader has not read for minutes.  Then it is left out, but
- * never half of it, because the rest would be taken for the beginning of the next one. */
-static void say(Peer *p, const Beat *b) {
-  if (p->fd < 0) return;
-  if (p->left) go_on(p);
-  if (p->left) return;
-  memcpy(p->out, b, sizeof p->out);
-  p->left = sizeof p->out;
-  go_on(p);
-  if (p->left == sizeof p->out) p->left = 0;
+/* A rank that does not read what it asked for gets no half words, but the end. */
+static void say(const Peer *p, const Beat *b) {
+  const ssize_t n = send(p->fd, b, sizeof *b, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n > 0 && (size_t)n < sizeof *b) shutdown(p->fd, SHUT_WR);
 }
 
 /* Ends all ranks, with this line unless one of them has spoken. */
@@ -144,14 +125,20 @@ static void welcome(Hub *h, Peer *from) {
   say(p, &hello);
 }
 
+static double patience(const Hub *h, const Peer *p) {
+  return h->floor + HUB_TIMES * h->slowest + (p ? p->last.allowed : 0);
+}
+
 static void take_alive(Hub *h, Peer *p, const Beat *b) {
-  const double slowest = b->slowest_ms / 1000.0;
+  const double took = h->looked - p->progressed;
+  const bool moved = b->progress != p->last.progress, was_heard = h->looked - p->heard < RECENT;
+  if (moved && was_heard && !b->waits && !p->last.waits && took > h->slowest) h->slowest = took;
+  if (moved || b->waits != p->last.waits) p->progressed = h->looked;
   p->heard = h->looked;
-  if (b->progress != p->last.progress || b->waits != p->last.waits) p->progressed = h->looked;
-  if (slowest > h->slowest) h->slowest = slowest;
   p->last.progress = b->progress;
   p->last.waits = b->waits;
-  p->last.allowed_ms = b->allowed_ms;
+  p->last.allowed = b->allowed;
+  say(p, &(Beat){.kind = BEAT_ALIVE, .patience = patience(h, NULL)});
 }
 
 static void take(Hub *h, Peer *p) {
@@ -165,8 +152,6 @@ static void take(Hub *h, Peer *p) {
   } else if (p->state == PEER_LEFT) { /* its farewell was its last word */
   } else if (b.kind == BEAT_ALIVE) {
     take_alive(h, p, &b);
-  } else if (b.kind == BEAT_DONE) {
-    p->done = h->looked;
   } else if (b.kind == BEAT_LEAVE || b.kind == BEAT_END) {
     p->state = PEER_LEFT;
     h->told |= b.status != 0;
@@ -200,27 +185,16 @@ static void hear(Hub *h, Peer *p) {
   }
 }
 
-/* Accepts one connection.  Returns false if none waits, or no place is free yet.  A rank greets at
- * once, so a connection that has not greeted can be replaced. */
+/* Accepts one connection.  Returns false if none waits, or no place is free yet. */
 static bool let_in(Hub *h) {
-  Peer *place = NULL;
-  for (Peer *p = h->peer + h->size; p < h->peer + h->size + STRANGERS; p++) {
-    const bool silent = p->fd >= 0 && h->looked - p->heard > SILENT;
-    if (p->fd < 0 && (!place || place->fd >= 0)) place = p;
-    if (silent && (!place || (place->fd >= 0 && p->heard < place->heard))) place = p;
-  }
-  const int fd = place ? accept(h->listening, NULL, NULL) : -1;
-  if (fd < 0) return false;
-  drop(place);
-  *place = (Peer){.fd = fd, .heard = h->looked};
-  return true;
+  Peer *place = h->peer + h->size, *end = place + STRANGERS;
+  while (place < end && place->fd >= 0) place++;
+  const int fd = place < end ? accept(h->listening, NULL, NULL) : -1;
+  if (fd >= 0) *place = (Peer){.fd = fd, .heard = h->looked};
+  return fd >= 0;
 }
 
 /* ---- who fails ------------------------------------------------------------------------------ */
-
-static double patience(const Hub *h, const Peer *p) {
-  return h->floor + HUB_TIMES * h->slowest + (p ? p->last.allowed_ms / 1000.0 : 0);
-}
 
 /* A rank that is alive and waits; NULL: none does. */
 static const Peer *waiting(const Hub *h) {
@@ -229,7 +203,8 @@ static const Peer *waiting(const Hub *h) {
   return NULL;
 }
 
-/* No rank works.  If then one of their calls ends, it had this time: large messages take long. */
+/* All ranks are inside a call.  When one of their calls ends, it had taken this long, because a
+ * large message may take long. */
 static void look_at_calls(Hub *h) {
   double since = 0;
   bool all = true;
@@ -253,24 +228,6 @@ static void look_at_calls(Hub *h) {
           "grpo: rank %d on %s and all others have waited for one another for %.0f s, because the "
           "link between two hosts is cut or too slow; mend it and resume the run",
           (int)(last - h->peer), last->last.host, h->looked - since);
-}
-
-/* The end of MPI can hang when nothing is left to do: MPICH's does over UCX if the link loses
- * frames. */
-static void look_at_end(Hub *h) {
-  const double limit = patience(h, NULL) / 2;
-  double since = 0;
-  for (const Peer *p = h->peer; p < h->peer + h->size; p++) {
-    if (p->state == PEER_LEFT) continue;
-    if (p->state == PEER_ABSENT || p->done <= 0) return;
-    if (p->done > since) since = p->done;
-  }
-  if (since <= 0 || h->looked - since < (limit < HUB_DONE ? limit : HUB_DONE)) return;
-  end_all(
-      h, 0,
-      "grpo: warning: all ranks have done their work, but MPI did not end within %.0f s, so they "
-      "ended without it; nothing is lost, whatever its launcher says",
-      h->looked - since);
 }
 
 static void look_at_rank(Hub *h, const Peer *p, const Peer *waits) {
@@ -299,11 +256,7 @@ void hub_look(Hub *h, double now) {
   const Peer *waits = waiting(h);
   for (const Peer *p = h->peer; waits && p < h->peer + h->size; p++)
     if (p->state == PEER_HERE && p != waits) look_at_rank(h, p, waits);
-  look_at_end(h);
   look_at_calls(h);
-  const Beat alive = {.kind = BEAT_ALIVE, .patience_ms = beat_ms(patience(h, NULL))};
-  for (int r = 0; r < h->size; r++)
-    if (h->peer[r].state == PEER_HERE) say(&h->peer[r], &alive);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */

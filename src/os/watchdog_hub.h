@@ -10,34 +10,28 @@
 
 typedef enum BeatKind {
   BEAT_HELLO = 1, /* a rank: its host and the ranks' word; the hub: its own word */
-  BEAT_ALIVE,     /* a rank: how far it is; the hub: the patience */
+  BEAT_ALIVE,     /* a rank: how far it is; the hub answers with the patience */
   BEAT_LEAVE,     /* a rank goes, with this status */
   BEAT_END,       /* a rank goes, with this status, and all end; the hub: so they do */
-  BEAT_DONE,      /* a rank has done its work, with status 0, and waits for MPI to end */
 } BeatKind;
 
 enum {
   BEAT_MS = 250,
   BEAT_WORD = 16,
   HUB_TIMES = 10, /* the longest piece of work, in the patience */
-  HUB_DONE = 10,  /* seconds in which MPI must end after all ranks are done, or half the patience */
 };
 
 /* All that is ever said, in either direction, byte for byte. */
 typedef struct Beat {
   uint32_t kind;
   int32_t rank, status;
-  uint32_t waits;      /* is it in a call that needs other ranks? */
-  uint64_t progress;   /* pieces of work so far */
-  uint32_t slowest_ms; /* the longest that one of them took */
-  uint32_t allowed_ms; /* what the piece at hand may take by a limit of its own */
-  uint32_t patience_ms;
+  uint32_t waits;    /* is it in a call that needs other ranks? */
+  uint64_t progress; /* pieces of work so far */
+  double allowed;    /* seconds that the piece at hand may take by a limit of its own */
+  double patience;   /* seconds */
   uint8_t word[BEAT_WORD];
   char host[64];
 } Beat;
-
-/* Seconds, from 0, as a beat has them: at most 49 days. */
-uint32_t beat_ms(double seconds);
 
 typedef struct Hub Hub;
 
@@ -53,7 +47,7 @@ void hub_run(Hub *h, int own, int listening);
 void hub_begin(Hub *h, int own, int listening, int screen, double now);
 /* Hears what has come, or comes within this time. */
 void hub_listen(Hub *h, int ms);
-/* Tells the ranks that it is there, and ends them all if one fails. */
+/* Ends all ranks if one fails. */
 void hub_look(Hub *h, double now);
 bool hub_has_ended_all(const Hub *h);
 

@@ -47,7 +47,7 @@ from() {
   rm -rf "$2"; mkdir "$2"; cp -r live/exp-001 "$2"
   for step in 3 6 9; do [ "$step" -le "$1" ] || rm -r "$2/exp-001/checkpoints/step-$(printf %06d "$step")"; done
 }
-resumed() { [ "$status" = 0 ] || show err; grep -v 'changed since, but' err; }
+resumed() { [ "$status" = 0 ] || show err; grep -v 'changed since, ' err; }
 
 for step in 3 6 9; do
   from $step one$step

@@ -39,6 +39,9 @@ experiment mute.lua 'train = { steps = 3 }, hooks = { on_step = function()
   require("grpo.cli").report = function() error("no memory for a line", 0) end
   error("alone") end }'
 experiment plain.lua 'train = { steps = 400 }'
+experiment short.lua 'train = { steps = 1 }'
+printf '#include <unistd.h>\nint MPI_Finalize(void) { return pause(); }\n' >hangs.c
+${CC:-cc} -shared -fPIC -o hangs.so hangs.c
 
 for kind in openmpi mpich; do
   if ! has $kind; then
@@ -88,5 +91,12 @@ for kind in openmpi mpich; do
     GRPO_PATIENCE=600 MUTE=$rank ranks 2 "$GRPO" run mute.lua --quiet --dir $kind --threads 1 >out 2>err; status=$?
     result "$kind: rank $rank has an error that it cannot report as others: one line, and all end at once" "$(one_line $status '(rank 1 of 2: )?no memory for a line')"
   done
+
+  # MPI's own end hangs
+  GRPO_PATIENCE=600 ranks 2 env LD_PRELOAD="$work/hangs.so" "$GRPO" run short.lua --quiet --dir $kind \
+    --threads 1 >out 2>err; status=$?
+  result "$kind: an MPI that does not end is left alone, and the run is complete" "$({ [ $status != 124 ] &&
+    [ "$(grep -c '^grpo: ' err)" = 1 ] && grep -q '^grpo: warning: all ranks have ended, but MPI' err &&
+    grep -q '"state": "finished"' $kind/short-001/run.json; } || { echo "status $status"; show err; })"
 done
 finish

@@ -219,9 +219,9 @@ TEST(silent_strangers_keep_no_rank_out) {
   for (int i = 0; i < SILENT; i++) fd[i] = come(&p);
   for (int i = 0; i < 3; i++) hub_listen(p.hub, 20);
   const int rank = come(&p);
-  hub_look(p.hub, 101.5);
+  hub_look(p.hub, 102.5);
   hub_listen(p.hub, 20);
-  hub_look(p.hub, 103);
+  hub_look(p.hub, 105);
   tell(&p, rank, (Beat){.kind = BEAT_HELLO, .rank = 1});
   const Beat b = word_of(rank);
   CHECK(b.kind == BEAT_HELLO && !memcmp(b.word, hubs, sizeof b.word));
@@ -230,61 +230,27 @@ TEST(silent_strangers_keep_no_rank_out) {
   place_close(&p);
 }
 
-TEST(a_patience_of_more_than_49_days_is_that) {
+TEST(the_slowest_piece_of_work_lengthens_the_patience) {
   Place p;
   place_open(&p);
   tell(&p, p.own, (Beat){.kind = BEAT_HELLO, .rank = 0});
-  hub_look(p.hub, 101);
-  tell(&p, p.own, (Beat){.kind = BEAT_ALIVE, .slowest_ms = UINT32_MAX / HUB_TIMES});
-  hub_look(p.hub, 102);
   CHECK(word_of(p.own).kind == BEAT_HELLO);
-  CHECK(word_of(p.own).patience_ms == FLOOR * 1000);
-  CHECK(word_of(p.own).patience_ms == UINT32_MAX);
-  CHECK(beat_ms(1.5) == 1500 && beat_ms(1e9) == UINT32_MAX);
-  place_close(&p);
-}
-
-/* All RANKS come; those below `done` are done, and then `seconds` pass. */
-static void all_come(const Place *p, int fd[RANKS], int done, int seconds) {
-  for (int r = 0; r < RANKS; r++) {
-    fd[r] = r ? come(p) : p->own;
-    tell(p, fd[r], (Beat){.kind = BEAT_HELLO, .rank = r});
-    CHECK(word_of(fd[r]).kind == BEAT_HELLO);
-    if (r < done) tell(p, fd[r], (Beat){.kind = BEAT_DONE});
+  tell(&p, p.own, (Beat){.kind = BEAT_ALIVE});
+  CHECK(word_of(p.own).patience == FLOOR);
+  for (int i = 1; i <= 7; i++) { /* a piece of seven seconds */
+    hub_look(p.hub, 100 + i);
+    tell(&p, p.own, (Beat){.kind = BEAT_ALIVE, .progress = i == 7});
   }
-  for (int i = 1; i <= seconds; i++) {
-    hub_look(p->hub, 100 + i);
-    for (int r = 0; r < RANKS; r++) tell(p, fd[r], (Beat){.kind = BEAT_ALIVE, .waits = 1});
+  while (word_of(p.own).kind) {}
+  tell(&p, p.own, (Beat){.kind = BEAT_ALIVE, .progress = 1});
+  CHECK(word_of(p.own).patience == FLOOR + HUB_TIMES * 7);
+  for (int i = 8; i <= 20; i++) { /* it waits */
+    hub_look(p.hub, 100 + i);
+    tell(&p, p.own, (Beat){.kind = BEAT_ALIVE, .progress = 1 + (i == 20), .waits = 1});
   }
-}
-
-TEST(an_mpi_that_does_not_end_after_all_are_done_is_left_alone) {
-  Place p;
-  Beat b;
-  int fd[RANKS];
-  char line[512] = "";
-  place_open(&p);
-  all_come(&p, fd, RANKS, HUB_DONE - 1);
-  CHECK(!hub_has_ended_all(p.hub));
-  hub_look(p.hub, 100 + HUB_DONE);
-  CHECK(hub_has_ended_all(p.hub));
-  for (int r = 0; r < RANKS; r++) {
-    while ((b = word_of(fd[r])).kind == BEAT_ALIVE) {}
-    CHECK(b.kind == BEAT_END && b.status == 0);
-    if (r) close(fd[r]);
-  }
-  CHECK(read(p.screen[0], line, sizeof line - 1) > 0);
-  CHECK(!strncmp(line, "grpo: warning: all ranks have done their work, but MPI", 54));
-  place_close(&p);
-}
-
-TEST(a_rank_that_still_works_is_waited_for_by_those_that_are_done) {
-  Place p;
-  int fd[RANKS];
-  place_open(&p);
-  all_come(&p, fd, RANKS - 1, 3 * HUB_DONE);
-  CHECK(!hub_has_ended_all(p.hub));
-  for (int r = 1; r < RANKS; r++) close(fd[r]);
+  while (word_of(p.own).kind) {}
+  tell(&p, p.own, (Beat){.kind = BEAT_ALIVE, .progress = 2});
+  CHECK(word_of(p.own).patience == FLOOR + HUB_TIMES * 7);
   place_close(&p);
 }
 
@@ -302,37 +268,26 @@ TEST(the_name_of_a_host_writes_nothing_else_to_the_screen) {
   place_close(&p);
 }
 
-/* The words that have come; a part of one is kept in `part`, which has `*n` bytes. */
-static void check_words(int fd, char part[sizeof(Beat)], size_t *n) {
-  Beat b;
-  while (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 1000) > 0) {
-    const ssize_t got = recv(fd, part + *n, sizeof b - *n, MSG_DONTWAIT);
-    if (got <= 0) return;
-    *n += (size_t)got;
-    if (*n < sizeof b) continue;
-    *n = 0;
-    memcpy(&b, part, sizeof b);
-    CHECK(b.kind == BEAT_HELLO || b.kind == BEAT_ALIVE);
-  }
-}
-
-TEST(a_rank_that_has_not_read_for_long_gets_whole_words) {
+TEST(a_rank_that_has_not_read_for_long_gets_whole_words_or_the_end) {
   const int small = 1;
-  char part[sizeof(Beat)];
-  size_t n = 0;
-  double now = 100;
+  const struct timeval patience = {.tv_usec = 200000};
+  Beat b = {.kind = BEAT_ALIVE};
+  ssize_t n;
   Place p;
   place_open(&p);
   CHECK(!setsockopt(p.listening, SOL_SOCKET, SO_SNDBUF, &small, sizeof small));
   CHECK(!setsockopt(p.listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
   const int fd = come(&p);
   CHECK(!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+  CHECK(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
   tell(&p, fd, (Beat){.kind = BEAT_HELLO, .rank = 0});
-  for (int i = 0; i < 600; i++) hub_look(p.hub, now += 0.25); /* more than the sockets hold */
-  for (int i = 0; i < 3; i++) {
-    check_words(fd, part, &n);
-    hub_look(p.hub, now += 0.25);
+  for (int i = 0; i < 600; i++) { /* more than the sockets hold */
+    CHECK(send(fd, &b, sizeof b, MSG_NOSIGNAL) == (ssize_t)sizeof b);
+    hub_listen(p.hub, 0);
   }
+  while ((n = recv(fd, &b, sizeof b, MSG_WAITALL)) == (ssize_t)sizeof b)
+    CHECK(b.kind == BEAT_HELLO || b.kind == BEAT_ALIVE);
+  CHECK(n <= 0 || recv(fd, &b, sizeof b, 0) == 0);
   close(fd);
   place_close(&p);
 }
