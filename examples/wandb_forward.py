@@ -10,8 +10,6 @@ the next one is there, because its completions are written after its metrics.
 grpo itself knows nothing of this: the files are its interface.
 """
 import argparse
-import contextlib
-import glob
 import json
 import os
 import socket
@@ -37,44 +35,24 @@ def read_json(path):
 
 
 class Tail:
-    """The whole lines that a log has gained since the last look.  A full file NAME.jsonl is renamed to NAME.000001.jsonl
-    and so on, and a new one is begun.  A resume may cut the log: then from the start of its last file."""
+    """The whole lines that a log has gained since the last look.  A resume may cut the log: then from its start."""
 
     def __init__(self, run, name):
         self.path, self.offset = os.path.join(run, name + ".jsonl"), 0
-        self.segments = os.path.join(run, name + ".[0-9]*.jsonl")
-        self.read = 0  # the number of the last full file that was read
-
-    def next_segment(self):
-        found = sorted(int(path.split(".")[-2]) for path in glob.glob(self.segments))
-        if found and found[-1] < self.read or not found and self.read:
-            self.read, self.offset = found[-1] if found else 0, 0
-        return next((number for number in found if number > self.read), None)
-
-    def lines(self, file):
-        if os.fstat(file.fileno()).st_size < self.offset:
-            self.offset = 0
-        file.seek(self.offset)
-        text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self.offset += len(whole)
-        return whole.splitlines()
 
     def rows(self):
-        number = 0
-        while number is not None:
-            with contextlib.ExitStack() as stack:
-                try:  # opened before the look at the names: what is not renamed by then follows what was read
-                    file = stack.enter_context(open(self.path, "rb"))
-                except FileNotFoundError:
-                    file = None
-                number = self.next_segment()
-                if number is not None:
-                    file = stack.enter_context(open(f"{self.path[:-6]}.{number:06}.jsonl", "rb"))
-                lines = self.lines(file) if file else []
-            if number is not None:
-                self.read, self.offset = number, 0
-            yield from map(json.loads, lines)
+        try:
+            file = open(self.path, "rb")
+        except FileNotFoundError:
+            return
+        with file:
+            if os.fstat(file.fileno()).st_size < self.offset:
+                self.offset = 0
+            file.seek(self.offset)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        yield from map(json.loads, whole.splitlines())
 
 
 def is_over(path):

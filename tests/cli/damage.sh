@@ -50,7 +50,7 @@ done
 
 # ---- rows that are lost ---------------------------------------------------------------------------------------------------------
 # each row but the first and the last of a log, which its user may cut
-"$GRPO" run tiny.lua --quiet --dir plain log.segment_mib=64 train.steps=5 eval.every=1 >/dev/null 2>err </dev/null || show err
+"$GRPO" run tiny.lua --quiet --dir plain train.steps=5 eval.every=1 >/dev/null 2>err </dev/null || show err
 for log in metrics completions eval; do
   path=lost/tiny-001/$log.jsonl
   rows=$(wc -l <plain/tiny-001/$log.jsonl)
@@ -109,7 +109,7 @@ rm -rf lost && cp -r plain lost && echo >lost/tiny-001/metrics.jsonl
 check "with an empty line in the place of all rows the other logs are read" "$GRPO" report lost/tiny-001 --out lost.html
 rm -rf lost && cp -r plain lost && uncounted lost/tiny-001 && sed -i 3,\$d lost/tiny-001/metrics.jsonl
 check "a run of an older version, which counted no rows, is read as ever" "$GRPO" report lost/tiny-001 --out lost.html
-"$GRPO" run tiny.lua --quiet --dir partly log.segment_mib=64 train.steps=5 eval.every=1 --steps 3 >/dev/null 2>err </dev/null || show err
+"$GRPO" run tiny.lua --quiet --dir partly train.steps=5 eval.every=1 --steps 3 >/dev/null 2>err </dev/null || show err
 for log in metrics completions eval; do
   rm -rf lost && cp -r partly lost && sed -i '$d' lost/tiny-001/$log.jsonl
   refused "a resume of a run that was stopped refuses a $log.jsonl without its last row" 3 "lost/tiny-001/$log.jsonl: it ends with row" "which run.json counts" \

@@ -6,7 +6,6 @@
 --              ppo        a PPO stage with a critic of its own
 --              denoise    masked training
 --              changes    a reload after step 1, an attached session after step 2
---              segments   logs that begin a new file at each step, of which three are kept
 --              curriculum data.sampler with a state, tables of hooks, two stages
 --
 -- Environment: EDIT=TEXT is written into reward.lua after step 1.  ATTACH=FILE holds the lines of
@@ -109,8 +108,6 @@ elseif kind == "curriculum" then
     tr:csv("table", { "step", "text" }):row { step = m.step,
       text = tr.batch and tr.batch.completions[1].text }
   end
-elseif kind == "segments" then
-  e.log.segment_mib, e.log.keep_segments = 0.0001, 3
 elseif kind == "changes" then
   function e.hooks.on_start(tr)
     tr.state.count = tr.state.count or 0

@@ -266,13 +266,6 @@ add {
     "steps of the run between lines of metrics on the screen", default = 1, min = 1, live = true },
   { "log.completions", "int", "completions shown each time", default = 2, min = 0, live = true },
   { "log.tensorboard", "boolean", "write events.out.tfevents", default = true },
-  { "log.segment_mib", "number",
-    "MiB of metrics.jsonl, completions.jsonl or eval.jsonl after which the file is renamed to "
-    .. "metrics.000001.jsonl and so on, and a new one is begun", default = 256.0, min = 0.0001,
-    max = 1e9, live = true },
-  { "log.keep_segments", "int",
-    "newest renamed files of each log to keep; older ones are removed; default: all", min = 1,
-    live = true },
 
   { "checkpoint.every", "int",
     "steps of the run between checkpoints; 0: only at the end of a stage or when stopped",

@@ -199,8 +199,6 @@
 ---@field every? integer steps of the run between lines of metrics on the screen (default 1)
 ---@field completions? integer completions shown each time (default 2)
 ---@field tensorboard? boolean write events.out.tfevents (default true)
----@field segment_mib? number MiB of metrics.jsonl, completions.jsonl or eval.jsonl after which the file is renamed to metrics.000001.jsonl and so on, and a new one is begun (default 256)
----@field keep_segments? integer newest renamed files of each log to keep; older ones are removed; default: all
 
 ---@class grpo.Options.checkpoint
 ---@field every? integer steps of the run between checkpoints; 0: only at the end of a stage or when stopped (default 0)

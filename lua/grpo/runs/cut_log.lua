@@ -145,10 +145,10 @@ end
 -- Removes the rows of the file at `path` that are of steps after `last`, those of step `last` after
 -- the first `rows` ones (nil: none of them), and an incomplete last line.  Lines that cannot be
 -- read are moved to PATH.damaged if they stand behind the rows that stay.  Returns sentences about
--- lines that were not as they should be, how many bytes stay, step and number of the last row, and,
--- with `rows`, how many rows of step `last` were removed.
+-- lines that were not as they should be, step and number of the last row, and, with `rows`, how
+-- many rows of step `last` were removed.
 return function(path, last, rows)
-  if not fs.exists(path) then return {}, 0, nil, 0, 0 end
+  if not fs.exists(path) then return {}, nil, 0, 0 end
   local file <close> = must(io.open(path, "rb"))
   file:setvbuf("no") -- rows are read exactly
   local size = file:seek("end")
@@ -162,5 +162,5 @@ return function(path, last, rows)
     remarks[#remarks + 1] = path:match("[^/]+$") .. ": the last line is incomplete and was cut"
   end
   if place < size then must(fs.truncate(path, place)) end
-  return remarks, place, kept, number, of_last
+  return remarks, kept, number, of_last
 end

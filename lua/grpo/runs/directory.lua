@@ -2,9 +2,8 @@
 -- written atomically.
 --
 -- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
--- completions.jsonl, eval.jsonl and their segments (segments.lua), events.out.tfevents.*,
--- checkpoints/, latest, best, run.log (events), output.log (the text of the screen), and those of
--- script_logs.lua.
+-- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log
+-- (events), output.log (the text of the screen), and those of script_logs.lua.
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
@@ -15,7 +14,6 @@ local lines = require "grpo.runs.lines"
 local row_log = require "grpo.runs.row_log"
 local schema = require "grpo.runs.schema"
 local script_logs = require "grpo.runs.script_logs"
-local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
@@ -24,7 +22,7 @@ local tensorboard = require "grpo.runs.tensorboard"
 
 local fs = core.fs
 
-local logs = segments.logs
+local logs = row_log.names
 local Run = {}
 Run.__index = Run
 
@@ -315,11 +313,7 @@ end
 
 -- The number of the last row of a log, 0: it has none; nil if it is not known.
 local function last_number(dir, log)
-  local row, found = last_line(segments.path(dir, log))
-  local numbers = segments.numbers(dir, log)
-  if found == "none" and #numbers > 0 then
-    row, found = last_line(segments.path(dir, log, numbers[#numbers]))
-  end
+  local row, found = last_line(row_log.path(dir, log))
   if row then return math.tointeger(row.log_line) end
   return found == "none" and 0 or nil
 end
@@ -342,11 +336,7 @@ local function check_files(run, force)
     end
   end
   for _, log in ipairs(logs) do
-    for _, path in ipairs(segments.lost(dir, log, run.info)) do
-      run:damaged(force, path .. ": it is missing; restore it from a copy", "continues without its "
-        .. "rows")
-    end
-    local problem = segments.cut_short(dir, log, run.info, last_number(dir, log))
+    local problem = row_log.cut_short(dir, log, run.info, last_number(dir, log))
     if problem then
       run:damaged(force, problem .. "; restore it from a copy", "continues without its rows")
     end
@@ -421,9 +411,8 @@ function Run:open_logs()
   self.script_logs = {}
 end
 
--- options: of the experiment, `log`
-function Run:append(name, row, options)
-  self.log[name]:append(row, options)
+function Run:append(name, row)
+  self.log[name]:append(row)
 end
 
 -- A note that is also shown.
@@ -532,13 +521,6 @@ local function step_at_end(path)
   return row and math.tointeger(row.step)
 end
 
--- The last step in the log of metrics, whose newest file may be empty.
-local function last_step(dir)
-  local numbers = segments.numbers(dir, "metrics")
-  return step_at_end(segments.path(dir, "metrics"))
-    or #numbers > 0 and step_at_end(segments.path(dir, "metrics", numbers[#numbers]))
-end
-
 -- Returns whether a process trains the run; nil if that cannot be found out.  Who may read the lock
 -- can ask; of others the process that run.json names is looked for.
 local function is_trained(dir, info)
@@ -561,12 +543,13 @@ function rundir.describe(dir)
     local trained = is_trained(dir, info)
     if trained == nil then state = "unknown" end
     if trained == false then
-      state, step = "crashed", last_step(dir) or step -- run.json may be a second older
+      state = "crashed"
+      step = step_at_end(row_log.path(dir, "metrics")) or step -- run.json may be a second older
     end
   end
   local summary = info.summary
   if summary and not summary.step then -- of an older version
-    summary.step = step_at_end(segments.path(dir, "eval"))
+    summary.step = step_at_end(row_log.path(dir, "eval"))
   end
   return { name = dir:match("[^/]+$"), dir = dir, state = state, step = step,
     steps = info.steps,

@@ -6,7 +6,7 @@ local errors = require "grpo.base.errors"
 local lines = require "grpo.runs.lines"
 local options = require "grpo.options"
 local schema = require "grpo.runs.schema"
-local segments = require "grpo.runs.segments"
+local row_log = require "grpo.runs.row_log"
 local sums = require "grpo.runs.sums"
 local rundir = require "grpo.runs.directory"
 local stage_options = require "grpo.runs.stage_options"
@@ -59,9 +59,9 @@ local function is_incomplete(line)
 end
 
 -- Returns the row in a line of a log's file, and the number of the row that has to follow; nil if
--- the file is still being written, and this is the beginning of a row, and for an empty line, which
--- stands for rows that were lost.  wanted: the number that the row has to have; nil: any.
-function history.checked_row(name, line, path, number, finished, wanted)
+-- this is the beginning of a row that is being written, and for an empty line, which stands for
+-- rows that were lost.  wanted: the number that the row has to have; nil: any.
+function history.checked_row(name, line, path, number, wanted)
   if line == "\n" then return nil end
   local row, of_log = row_of(line)
   if row and of_log and wanted and of_log ~= wanted then
@@ -71,7 +71,7 @@ function history.checked_row(name, line, path, number, finished, wanted)
       or "put an empty line in the place of the rows that are lost")
   end
   if row then return schema.check(schema.shapes[name], row, path, number), of_log and of_log + 1 end
-  if not finished and is_incomplete(line) then return nil end
+  if is_incomplete(line) then return nil end
   return errors.raise_plain("EFORMAT", "%s:%d: %s; the file is damaged: restore the line from a "
     .. "copy, or leave it empty", path, number, of_log)
 end
@@ -79,7 +79,7 @@ end
 -- Raises if a log has ended too early.  before: what run.json said before the log was read, because
 -- a run that trains, or is resumed, changes both.
 local function check_end(dir, name, before, last)
-  local problem = segments.cut_short(dir, name, before, last)
+  local problem = row_log.cut_short(dir, name, before, last)
   if not problem then return end
   local now = rundir.read(dir, "run") or {}
   if now.finished ~= before.finished or not now.log_lines then return end
@@ -87,34 +87,21 @@ local function check_end(dir, name, before, last)
     .. "line in the place of the rows that are lost", problem)
 end
 
--- Iterates over the rows of NAME.jsonl, and of the segments before it, or of FOLDER/NAME.jsonl:
--- number of the line in its file, row.  A missing file has no rows.
+-- Iterates over the rows of NAME.jsonl, or of FOLDER/NAME.jsonl: number of the line, row.  A
+-- missing file has no rows.
 function history.rows(dir, name)
-  local kind, segment = name:match "^[^/]+", 0
-  local number, file, path, next_line, wanted
-  local info = segments.is_log(name) and rundir.read(dir, "run")
+  local kind, path = name:match "^[^/]+", row_log.path(dir, name)
+  local info = row_log.is_log(name) and rundir.read(dir, "run")
+  local file, number, wanted = row_log.reader(path), 0, nil
+  local next_line = file and lines.reader(file, path, 0)
   local last = 0 -- the number of the row that was read last, nil: it is not known
-  local function open_next()
-    local before, empty = segment, number == 0
-    number, file, path, segment = 0, segments.open_next(dir, name, segment)
-    -- files were removed meanwhile, or an empty one stands for a lost one
-    if empty or segment and segment ~= before + 1 then wanted = nil end
-    next_line = file and lines.reader(file, path, 0)
-  end
-  number = 0
-  open_next()
   return function()
     local line, row
     repeat
       line = file and next_line()
-      while file and not line and segment do
-        file:close()
-        open_next()
-        line = file and next_line()
-      end
       number = number + 1
       if line then
-        row, wanted = history.checked_row(kind, line, path, number, segment, wanted)
+        row, wanted = history.checked_row(kind, line, path, number, wanted)
         if row or line == "\n" then last = wanted and wanted - 1 end
       end
     until line ~= "\n"

@@ -1,31 +1,60 @@
--- A log of a run that is being written: rows are appended to NAME.jsonl, which becomes a segment
--- when it is full (segments.lua).
+-- The logs of a run, NAME.jsonl: rows are appended to them, and a resume cuts them back.
 
 local core = require "grpo.core"
 local cut_log = require "grpo.runs.cut_log"
 local errors = require "grpo.base.errors"
-local segments = require "grpo.runs.segments"
 local sums = require "grpo.runs.sums"
 
 local fs, must = core.fs, errors.must
 
--- { run =, name =, writer =, bytes = of the file, step = of the last row, number = how many rows
--- there were, nil if an older version began the log }
+-- { run =, name =, writer =, number = how many rows there were, step = of the last row behind which
+-- the log was cut }
 local Log = {}
 Log.__index = Log
 
 local row_log = {}
 
--- The path of the file, or of a segment; a run gets its own directory when its files are there.
-local function path_of(log, number)
-  return segments.path(log.run.dir, log.name, number)
+row_log.names = { "metrics", "completions", "eval" }
+
+local is_log = {}
+for _, name in ipairs(row_log.names) do is_log[name] = true end
+
+-- Is it one of these?
+function row_log.is_log(name)
+  return is_log[name]
 end
 
--- Opens the file of a log again, or for the first time.
+function row_log.path(dir, name)
+  return ("%s/%s.jsonl"):format(dir, name)
+end
+
+-- Opens a file of a run for reading; nil if there is none.
+function row_log.reader(path)
+  local ok, message, code = fs.check_input(path)
+  local file = ok
+  if ok then file, message, code = io.open(path, "rb") end
+  if file or not fs.exists(path) then return file end
+  return must(nil, message, code)
+end
+
+-- Returns what is wrong with a log whose last row has the number `last` (0: it has none, nil: it is
+-- not known) if `info`, the contents of run.json, counts more rows since the run has ended; nil
+-- otherwise.
+function row_log.cut_short(dir, name, info, last)
+  local written = info and info.log_lines and info.log_lines[name]
+  if not written or not last or last >= written then return nil end
+  local has = last > 0 and ("ends with row %d"):format(last) or "has no row"
+  return ("%s: it %s, but the run wrote %d, which run.json counts"):format(
+    row_log.path(dir, name), has, written)
+end
+
+-- ---- writing ------------------------------------------------------------------------------------
+
+-- Opens the file of a log again, or for the first time; a run gets its own directory when its files
+-- are there.
 local function open(log)
   if log.writer then log.writer:close() end
-  log.writer = must(fs.append(path_of(log)))
-  log.bytes = must(fs.size(path_of(log)))
+  log.writer = must(fs.append(row_log.path(log.run.dir, log.name)))
 end
 
 -- run: the object of directory.lua
@@ -35,46 +64,10 @@ function row_log.open(run, name)
   return log
 end
 
--- Writes down in run.json which segments must be there from now on.
-local function count(log, first, last)
-  local info = log.run.info
-  info.segments = info.segments or {}
-  info.segments[log.name] = { first = first, last = last }
-  log.run:set_state(info.state)
-end
-
--- Removes segments that are not counted any more.
-local function remove_old(log)
-  local run, first = log.run, segments.counted(log.run.info, log.name)
-  for _, number in ipairs(segments.numbers(run.dir, log.name)) do
-    if number < first then must(fs.remove_tree(path_of(log, number))) end
-  end
-end
-
--- ---- appending ----------------------------------------------------------------------------------
-
--- Makes the file a segment, and begins the next one.  keep: how many segments stay, or nil.
-local function begin_file(log, keep)
-  local first, last = segments.counted(log.run.info, log.name)
-  last = last + 1
-  log.run:check_place()
-  must(log.writer:sync())
-  must(fs.rename(path_of(log), path_of(log, last)))
-  open(log)
-  count(log, math.max(first, keep and last - keep + 1 or 0), last)
-  remove_old(log)
-end
-
--- options: those of `log` that are for segments
-function Log:append(row, options)
+function Log:append(row)
   local number = self.number and self.number + 1
-  local line = sums.line(row, number)
-  -- rows of one step stay together, so that a resume finds all of them in one file
-  if self.bytes >= options.segment_mib * 2 ^ 20 and row.step ~= self.step then
-    begin_file(self, options.keep_segments)
-  end
-  must(self.writer:put(line))
-  self.bytes, self.step, self.number = self.bytes + #line, row.step, number
+  must(self.writer:put(sums.line(row, number)))
+  self.number = number
 end
 
 function Log:sync()
@@ -85,38 +78,16 @@ function Log:close()
   self.writer:close()
 end
 
--- ---- resuming -----------------------------------------------------------------------------------
-
--- The process may have died between two changes of the segments.
-local function recover(log)
-  local run, name = log.run, log.name
-  local first, last = segments.counted(run.info, name)
-  local numbers = segments.numbers(run.dir, name)
-  local newest = numbers[#numbers] or 0
-  if newest > last then count(log, first, newest) end
-  remove_old(log)
-end
-
 -- Removes the rows that a resumed run will write again: those of steps after `last_step`, and those
--- of last_step after the first `rows` ones (nil: none of them).  Where nothing stays of the file,
--- the segment before it becomes the file again, so that files end where they do in a run that did
--- not die.  Returns whether all that stays can be read, and how many rows of last_step are gone.
+-- of last_step after the first `rows` ones (nil: none of them).  Returns whether all that stays can
+-- be read, and how many rows of last_step are gone.
 function Log:cut(last_step, rows)
-  local run, name, whole, removed = self.run, self.name, true, 0
-  recover(self)
-  while true do
-    local remarks, left, step, number, of_last = cut_log(path_of(self), last_step, rows)
-    self.step, self.number, removed = step, number, removed + of_last
-    for _, line in ipairs(remarks) do run:remark(line) end
-    whole = whole and #remarks == 0
-    local numbers = segments.numbers(run.dir, name)
-    local newest = numbers[#numbers]
-    if left > 0 or not newest then break end
-    count(self, segments.counted(run.info, name), newest - 1)
-    must(fs.rename(path_of(self, newest), path_of(self)))
-  end
+  local remarks, step, number, removed =
+    cut_log(row_log.path(self.run.dir, self.name), last_step, rows)
+  self.step, self.number = step, number
+  for _, line in ipairs(remarks) do self.run:remark(line) end
   open(self)
-  return whole, removed
+  return #remarks == 0, removed
 end
 
 return row_log

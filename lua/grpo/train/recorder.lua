@@ -109,10 +109,10 @@ function Recorder:step(metrics)
       reference = config.reference }))
   if tr.stage.method.samples then self:advise(self.detector:step(metrics, completions, config)) end
   if not run then return end
-  run:append("metrics", metrics, config.log)
+  run:append("metrics", metrics)
   if config.log.tensorboard then run:scalars(tr.step_count, metrics) end
   for i, c in ipairs(tr.stage.method.samples and completions or {}) do
-    run:append("completions", recorder.completion_row(tr.step_count, tr.batch, i, c), config.log)
+    run:append("completions", recorder.completion_row(tr.step_count, tr.batch, i, c))
   end
   run:heartbeat(tr.step_count, tr:total_steps())
 end
@@ -133,7 +133,7 @@ function Recorder:evaluation(report)
   tr.view:evaluation(tr, report)
   if run then
     local row = without_completions(report)
-    run:append("eval", row, tr.settings.log)
+    run:append("eval", row)
     if tr.settings.log.tensorboard then run:evaluation_scalars(tr.step_count, row) end
   end
   local config, stage = tr.settings, tr.stage

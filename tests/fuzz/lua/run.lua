@@ -34,7 +34,6 @@ return grpo.experiment {
   train = { prompts_per_step = 1, lr = 1e-2 },
   eval = { every = 1 },
   checkpoint = { every = 1, keep = 2 },
-  log = { segment_mib = 0.0001 },
   hooks = { on_step = function(m, tr)
     tr.state.count = (tr.state.count or 0) + 1
     tr.state.list = { 1, "two", { true } }
@@ -87,16 +86,6 @@ local function collect(below)
   end
 end
 collect("")
--- Segments stand behind the others, so that older inputs mean what they did.
-local others = #files
-for i = #files, 1, -1 do
-  if files[i][1]:find "%.%d%d%d%d%d%d%.jsonl$" then
-    table.insert(files, others, table.remove(files, i))
-    others = others - 1
-  end
-end
-assert(others < #files, "the run has no segment")
-
 local function restore(to)
   fs.remove_tree(to)
   for _, file in ipairs(files) do

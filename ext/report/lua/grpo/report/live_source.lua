@@ -5,8 +5,8 @@ local columns = require "grpo.curves.columns"
 local core = require "grpo.core"
 local follow = require "grpo.runs.follow"
 local history = require "grpo.runs.history"
+local row_log = require "grpo.runs.row_log"
 local rundir = require "grpo.runs.directory"
-local segments = require "grpo.runs.segments"
 
 local fs = core.fs
 
@@ -48,7 +48,7 @@ local function read_notes(self)
   local size = fs.exists(path) and fs.size(path) or 0
   if size == self.notes_read then return false end
   if size < self.notes_read then self.run.notes, self.notes_read = {}, 0 end
-  local file <close> = segments.open(path)
+  local file <close> = row_log.reader(path)
   if not file then return false end
   file:seek("set", self.notes_read)
   local notes, text = self.run.notes, file:read("a") or ""
@@ -63,14 +63,14 @@ end
 
 -- Returns the rows in the end of a file.  A line that cannot be read is another command's to name.
 local function rows_at_end(path)
-  local file <close> = segments.open(path)
+  local file <close> = row_log.reader(path)
   if not file then return {} end
   local size = file:seek("end")
   file:seek("set", math.max(0, size - END_OF_COMPLETIONS))
   if size > END_OF_COMPLETIONS then file:read("L") end -- the rest of a line
   local list = {}
   for line in file:lines("L") do
-    local ok, row = pcall(history.checked_row, "completions", line, path, 0, false)
+    local ok, row = pcall(history.checked_row, "completions", line, path, 0)
     if ok and row and line:sub(-1) == "\n" then list[#list + 1] = row end
   end
   return table.move(list, math.max(1, #list - MOST_COMPLETIONS + 1), #list, 1, {})
@@ -78,15 +78,10 @@ end
 
 -- Reads the newest completions if there are new ones.
 local function read_completions(self)
-  local dir = self.run.dir
-  local path, numbers = segments.path(dir, "completions"), segments.numbers(dir, "completions")
+  local path = row_log.path(self.run.dir, "completions")
   local size = fs.exists(path) and fs.size(path) or 0
-  local seen = ("%d %s"):format(size, numbers[#numbers])
-  if seen == self.completions_seen then return false end
-  self.completions_seen = seen
-  if size == 0 and #numbers > 0 then
-    path = segments.path(dir, "completions", numbers[#numbers])
-  end
+  if size == self.completions_size then return false end
+  self.completions_size = size
   self.rows = rows_at_end(path)
   return true
 end
