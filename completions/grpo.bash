@@ -88,7 +88,7 @@ _grpo() {
         flags='--arg --compute --memory --threads --help -h --trace'
         case $before in
           --arg) : ;;
-          --compute) choices='f32 bf16 auto' ;;
+          --compute) choices='f32 bf16' ;;
           --memory) : ;;
           --threads) : ;;
           *) kinds='script model run option' ;;
@@ -118,7 +118,7 @@ _grpo() {
           --top-k) : ;;
           --seed) : ;;
           --quantize) choices='nf4 int8' ;;
-          --compute) choices='f32 bf16 auto' ;;
+          --compute) choices='f32 bf16' ;;
           --base) kinds=dir ;;
           --memory) : ;;
           --threads) : ;;
@@ -136,7 +136,7 @@ _grpo() {
           --min-p) : ;;
           --seed) : ;;
           --quantize) choices='nf4 int8' ;;
-          --compute) choices='f32 bf16 auto' ;;
+          --compute) choices='f32 bf16' ;;
           --base) kinds=dir ;;
           --memory) : ;;
           --threads) : ;;

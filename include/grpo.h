@@ -157,7 +157,7 @@ typedef struct grpo_model_options {
   /* Form of loaded weights: "f32" (default), "auto" (as in the file), "bf16", "int8", "nf4".  Only
    * "f32" can be trained as a whole; the others need an adapter. */
   const char *storage;
-  const char *compute; /* arithmetic of products: "f32" (default) or "bf16"; "auto" is "f32" too */
+  const char *compute; /* arithmetic of products: "f32" (default) or "bf16" */
   uint64_t seed;       /* of random weights */
 } grpo_model_options;
 GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size);

@@ -1,3 +1,3 @@
--- Test files that `grpo test --record` wrote into projects require this name, so it stays.
+-- The name that test files of `grpo test --record` require.
 
 return require "grpo.runs.record_tests"

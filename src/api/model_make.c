@@ -72,12 +72,12 @@ grpo_status grpo_model_options_init(grpo_model_options *o, size_t size) {
 
 Status model_settings_take(const grpo_model_options *o, ModelSettings *out) {
   static const Storage storages[] = {STORE_F32, STORE_AUTO, STORE_BF16, STORE_INT8, STORE_NF4};
-  static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_F32};
+  static const Compute computes[] = {COMPUTE_F32, COMPUTE_BF16};
   grpo_model_options own = defaults;
   int storage = 0, compute = 0;
   try(options_take(&own, sizeof own, o, "grpo_model_options"));
   if (own.storage) try(choice_of("storage", own.storage, "f32|auto|bf16|int8|nf4", &storage));
-  if (own.compute) try(choice_of("compute", own.compute, "f32|bf16|auto", &compute));
+  if (own.compute) try(choice_of("compute", own.compute, "f32|bf16", &compute));
   *out = (ModelSettings){storages[storage], computes[compute], own.seed};
   return GRPO_OK;
 }

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "checkpoint/gguf_adapter.h"
 #include "checkpoint/gguf_save.h"
 #include "checkpoint/peft.h"
@@ -76,12 +75,9 @@ Storage field_model_storage(lua_State *L, int index, const char *where) {
 }
 
 Compute field_model_compute(lua_State *L, int index, const char *where) {
-  static const char *const names[] = {"f32", "bf16", "auto", NULL};
+  static const char *const names[] = {"f32", "bf16", NULL};
   int mode = 0;
   field_choice(L, index, where, "compute", names, &mode);
-  if (mode == 2)
-    log_message(LOG_INFO,
-                "%s.compute: \"auto\" is \"f32\", the default; remove it, or write \"f32\"", where);
   return mode == 1 ? COMPUTE_BF16 : COMPUTE_F32;
 }
 

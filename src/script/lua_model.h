@@ -38,6 +38,6 @@ void want_trainable_model(lua_State *L, LuaModel *lm);
 const char *push_model_dir(lua_State *L, const char *path);
 /* From dtype and quantize. */
 Storage field_model_storage(lua_State *L, int index, const char *where);
-Compute field_model_compute(lua_State *L, int index, const char *where); /* the default is auto */
+Compute field_model_compute(lua_State *L, int index, const char *where); /* the default is f32 */
 
 #endif

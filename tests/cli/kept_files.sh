@@ -47,7 +47,7 @@ whole e.lua edited; "$GRPO" diff ref edited >out 2>err
 result "diff names the file that differs" "$(grep -qx 'source files/base.json: differs' out || show out err)"
 rm -r runs/old/source/files && unsummed runs/old
 resumed old
-result "a run of an older version, without a copy, says that it gets one" \
+result "a run without a copy says that it gets one" \
   "$([ $status = 0 ] && grep -q 'base.json was not saved with the run, so it is taken, and saved, as it is now' err && cmp -s base.json runs/old/source/files/base.json || show err)"
 begun e.lua other; echo '{"train": {"lr": 0.5}}' >second.json
 resumed other extends=second.json --steps 6

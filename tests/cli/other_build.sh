@@ -38,7 +38,4 @@ result "another build is an event, and said" \
   "$([ "$(events b)" = "\"changed\": [\"commit $commit (before: 0123456789ab)\"] \"step\": 4 " ] && grep -q "note: changed at step 4: environment commit $commit" err || show err runs/b/events.jsonl)"
 "$GRPO" report b >out 2>err
 result "report names both builds" "$(grep -qE "\(0123456789ab\); [^<]* \($commit\) from step 5</td>" runs/b/report.html || { grep -o 'version</td>[^/]*/td>' runs/b/report.html; cat err; })"
-begun old 4; sed -i -E '/"(commit|libc|kernels)": /d' runs/old/env.json && unsummed runs/old; resumed old generic
-result "a run of an older version, which does not know what it was, has none" \
-  "$([ -z "$(events old)" ] && grep -q '"state": "finished"' runs/old/run.json || show runs/old/events.jsonl)"
 finish

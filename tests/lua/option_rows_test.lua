@@ -158,21 +158,3 @@ describe("a row of a loss", function()
     assert.equal(0.95, beta2 { name = "lion", beta2 = 0.95 })
   end)
 end)
-
-describe("what chose nothing", function()
-  it("is advised to be removed, and changes nothing", function()
-    assert.matches("the default", option_rows.obsolete("compute", "auto"))
-    assert.is_nil(option_rows.obsolete("compute", "bf16"))
-    local function config(change)
-      local t = { model = { config = shape }, rewards = { r = function() return 1 end },
-        data = { train = grpo.data.list { { prompt = "a" } } } }
-      change(t)
-      return grpo.experiment(t).config
-    end
-    local old = config(function(t)
-      t.compute = "auto"
-    end)
-    assert.equal("f32", old.compute)
-    assert.equal(config(function() end).compute, old.compute)
-  end)
-end)

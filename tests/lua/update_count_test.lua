@@ -38,20 +38,6 @@ local function sft(t)
   t.data.target = function() return "cd" end
 end
 
--- A checkpoint without what counts updates, as older ones were written.
-local function make_older(dir)
-  local counters = grpo.json.decode(core.fs.read(dir .. "/trainer.json"))
-  for _, name in ipairs { "update", "update_tokens", "stage_update", "stage_update_tokens" } do
-    assert.is_true(math.type(counters[name]) == "integer")
-    counters[name] = nil
-  end
-  local temporary = core.checkpoint_begin(dir .. "-older")
-  assert(os.execute(("cp -r %s/. %s && rm %s/manifest.json"):format(dir, temporary, temporary)))
-  assert(core.fs.write(temporary .. "/trainer.json", grpo.json.encode(counters)))
-  core.checkpoint_commit(temporary, dir .. "-older")
-  return dir .. "-older"
-end
-
 describe("the metric update", function()
   it("counts the updates of all steps so far, and update_tokens what they trained on", function()
     local _, list = run()
@@ -86,23 +72,19 @@ describe("the metric update", function()
     assert.equal(list[2].update_tokens + 4 * list[3].trained_tokens, list[3].update_tokens)
   end)
 
-  it("continues after a resume, also from a checkpoint that does not hold it", function()
+  it("continues after a resume", function()
     for _, change in ipairs { function() end, ppo } do
       local dir = tiny.path()
       local straight = trainer.new(experiment(change))
       straight:step()
       straight:save(dir)
-      local older = make_older(dir)
-      for _, from in ipairs { dir, older } do
-        local resumed = trainer.new(experiment(change), { from = from })
-        assert.equal(8, resumed:step().update)
-        assert.equal(12, resumed:step().update)
-      end
+      local resumed = trainer.new(experiment(change), { from = dir })
+      assert.equal(8, resumed:step().update)
+      assert.equal(12, resumed:step().update)
       local a, b = straight:step(), trainer.new(experiment(change), { from = dir }):step()
       assert.equal(a.update_tokens, b.update_tokens)
       assert.equal(a.loss, b.loss)
       core.fs.remove_tree(dir)
-      core.fs.remove_tree(older)
     end
   end)
 end)

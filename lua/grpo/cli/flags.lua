@@ -14,7 +14,7 @@
 --   optional   true: --NAME alone is allowed, and its value is true; a value is joined by "="
 --   repeated   true: it may be given several times, and its value is a list
 --   default    the value when the flag is not given
---   instead_of names that are refused with this one: of earlier versions, or of other programs
+--   instead_of names of other programs, which are refused with this one
 --   doc        what the flag does, beginning with a verb; completions show the words before the
 --              first of ";", ":", "(" and "."
 -- A command's field `elsewhere` says of further names of other programs what to do instead.
@@ -49,8 +49,8 @@ flags.base = { name = "base", type = "dir",
 flags.completions = { name = "completions", type = "integer",
   instead_of = { "n", "samples", "num-generations", "num-return-sequences", "num-completions" } }
 
-flags.compute = { name = "compute", type = "choice", choices = { "f32", "bf16", "auto" },
-  doc = "compute the products with weights in f32, which auto means too, or in bf16" }
+flags.compute = { name = "compute", type = "choice", choices = { "f32", "bf16" },
+  doc = "compute the products with weights in f32 or in bf16" }
 
 flags.dir = { name = "dir", type = "dir", value = "RUNS", default = "runs",
   doc = "use RUNS as the directory of runs" }

@@ -81,7 +81,7 @@ local function all_flags(command)
   return table.move(flags.common, 1, #flags.common, #list + 1, list)
 end
 
--- The flag that a name of earlier versions, or of another program, means in this command.
+-- The flag that a name of another program means in this command.
 local function named_otherwise(command, name)
   for _, flag in ipairs(command.flags) do
     if options.among(name:gsub("_", "-"), flag.instead_of or {}) then return flag end

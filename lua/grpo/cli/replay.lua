@@ -11,7 +11,6 @@ local live_options = require "grpo.experiment.live_options"
 local kinds = require "grpo.train.steps"
 local modules = require "grpo.scripts.modules"
 local rescore = require "grpo.runs.rescore"
-local saved_row = require "grpo.runs.saved_row"
 local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
 local sorted_pairs = require "grpo.base.sorted"
@@ -274,7 +273,6 @@ local function score_again(run, step, o, n)
   local argument_at, most = arguments(run, e), {}
   local count, changed, flipped, failed = 0, 0, 0, 0
   for rows in kept and one_by_one(kept_batches(run, step)) or steps_of(run, step) do
-    if count == 0 then saved_row.notice_unchecked(rows[1], run.dir) end
     if not rows[1].text then
       complain("EARG", "the batch of step %d has no completions to score", rows[1].step)
     end
@@ -284,8 +282,8 @@ local function score_again(run, step, o, n)
     local stage = e.stages[p.stage]
     local config = stage.config
     if not rows[1].row then
-      complain("EFORMAT",
-        "%s was made by an older version, whose completions do not name their rows", run.dir)
+      complain("EFORMAT", "%s: the completions of step %d do not name their rows", run.dir,
+        rows[1].step)
     end
     local cs = rescore.completions(rows, config, run.dir)
     rescore.step(cs, entries, config, p, stage.kind)

@@ -95,19 +95,6 @@ local function sorted_names(layer, value, prefix)
   return names
 end
 
-local told = {} -- advice that was given
-
--- Has this value no meaning any more?  Says so once.
-local function is_obsolete(layer, path, value)
-  local advice = option_rows.obsolete(path, value)
-  if not advice then return false end
-  local where = layer.where and origins.line(layer.where, path) or layer.name
-  local text = ("%s: %s: %s"):format(where, path, advice)
-  if not told[text] then core.notice(text) end
-  told[text] = true
-  return true
-end
-
 -- The fields of two tables, either of which may be nil; those of the second win, and null there
 -- takes one away.
 local function merged(below, above)
@@ -126,7 +113,6 @@ local function lay(result, from, layer, node, value, prefix)
   for _, key in ipairs(sorted_names(layer, value, prefix)) do
     local v, path = value[key], prefix == "" and key or prefix .. "." .. key
     local below = option_tree.child(node, key) -- unknown ones were refused before
-    if is_obsolete(layer, path, v) then goto continue end
     if below.children and type(v) == "table" and not option_tree.is_dataset(v) then
       if below.row then put(result, from, path, {}, layer.name) end
       lay(result, from, layer, below, v, path)
@@ -137,7 +123,6 @@ local function lay(result, from, layer, node, value, prefix)
     else
       complain(layer, path, "got %s, want a table", option_tree.shown(v))
     end
-    ::continue::
   end
 end
 
@@ -222,7 +207,7 @@ local function lay_overrides(result, from, overrides, stage_index)
       complain(COMMAND_LINE, override.path, "belongs to the whole run; write %s", path)
     end
     local here = not index or tonumber(index) == stage_index
-    if here and not is_obsolete(COMMAND_LINE, path, override.value) then
+    if here then
       local row, value = override_row(path), override.value
       if row.open and path ~= row.path then
         local field = path:sub(#row.path + 2)

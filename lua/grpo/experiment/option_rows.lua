@@ -295,13 +295,5 @@ add {
     .. ".config, .tokenizer, .dtype, .quantize, .lora)" },
 }
 
--- Advice to who still writes an option of earlier versions that chose nothing: the run works
--- without it.  Nil for every other option and value.
-local function obsolete(path, value)
-  if path == "compute" and value == "auto" then
-    return "\"auto\" is \"f32\", the default; remove it, or write \"f32\""
-  end
-end
-
 return { rows = rows, losses = losses, loss_defaults = loss_defaults,
-  optimizer_defaults = core.optimizers(), obsolete = obsolete }
+  optimizer_defaults = core.optimizers() }

@@ -3,7 +3,6 @@
 
 local foreign = require "grpo.experiment.foreign"
 local foreign_block = require "grpo.experiment.foreign_block"
-local option_rows = require "grpo.experiment.option_rows"
 local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
 
@@ -94,9 +93,7 @@ function collect(t, node, prefix, found, depth)
     local path = prefix == "" and name or prefix .. "." .. name
     local below = option_tree.child(node, name)
     if not below then
-      if not option_rows.obsolete(path, value) then
-        add(name, value, node, path, found, depth)
-      end
+      add(name, value, node, path, found, depth)
     elseif below.children and type(value) == "table" and not option_tree.is_dataset(value) then
       collect(value, below, path, found, depth + 1)
     elseif not below.row and meant_by(path) then

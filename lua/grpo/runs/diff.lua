@@ -14,10 +14,10 @@ local function text_of(v)
   return type(v) == "table" and core.json_encode(v) or tostring(v)
 end
 
--- Times and memory differ from run to run; nothing else may.  slowest_reward: of older versions.
+-- Times and memory differ from run to run; nothing else may.
 local function repeatable(name)
   return not (name:find("^time/") or name:find("^tokens_per_second/") or name == "step_time"
-    or name == "memory/peak_bytes" or name == "slowest_reward" or name == "seconds")
+    or name == "memory/peak_bytes" or name == "seconds")
 end
 
 local function union(a, b)

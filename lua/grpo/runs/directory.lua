@@ -110,10 +110,8 @@ local function save_sources(dir, source, script)
   script_files.save(dir, source .. "/files")
 end
 
--- The sums of `names`, files and directories, are written down.  A run of an older version stays
--- without.
+-- The sums of `names`, files and directories, are written down.
 function Run:add_sums(names)
-  if not self.info.sums then return end
   for _, name in ipairs(names) do sums.add(self.info.sums, self.dir, name) end
   self:set_state(self.info.state)
 end
@@ -127,19 +125,19 @@ end
 -- A module of `source` has its sum, also if the process that saved it died before it wrote the sum.
 function Run:sum_module(source, name)
   local target = saved_name(source, name)
-  if self.info.sums and not self.info.sums[target] and fs.exists(self.dir .. "/" .. target) then
+  if not self.info.sums[target] and fs.exists(self.dir .. "/" .. target) then
     self:add_sums { target }
   end
 end
 
--- Adds the files that the script loaded to those of the beginning: a run of an older version has
--- none of them, and an option of a resume may have named another.
+-- Adds the files that the script loaded to those of the beginning: an option of a resume may have
+-- named another.
 function Run:save_files()
   self:check_place()
   local copies = script_files.save(self.dir, "source/files")
   local new = {}
   for _, copy in ipairs(copies) do
-    if self.info.sums and not self.info.sums[copy] then new[#new + 1] = copy end
+    if not self.info.sums[copy] then new[#new + 1] = copy end
   end
   if #new > 0 then self:add_sums(new) end
 end
@@ -148,7 +146,7 @@ end
 function Run:remove_sources(name)
   self:check_place()
   -- a kill between the two leaves files without sums, which the next resume removes
-  if self.info.sums and sums.remove(self.info.sums, name) then self:set_state(self.info.state) end
+  if sums.remove(self.info.sums, name) then self:set_state(self.info.state) end
   must(fs.remove_tree(self.dir .. "/" .. name))
 end
 
@@ -285,7 +283,7 @@ local function open_info(run, force)
     info = forced
   end
   if info then
-    info.crc32c = nil -- it gets another one
+    info.crc32c, info.sums = nil, info.sums or {} -- it gets another one
     return info
   end
   return errors.raise_plain(code, "%s: not a run directory: %s", run.dir, message)
@@ -321,11 +319,7 @@ end
 -- Looks at the files that a resume depends on.
 local function check_files(run, force)
   local list, dir = run.info.sums, run.dir
-  if not list then
-    run.remarks[#run.remarks + 1] = dir .. ": it was begun by an older version, which kept no "
-      .. "checksums of its files, so damage to them is not noticed"
-  end
-  for name in sorted_pairs(list or {}) do
+  for name in sorted_pairs(list) do
     local message = sums.damage(list, dir, name)
     if message then
       local gone = not fs.exists(dir .. "/" .. name)
@@ -484,7 +478,7 @@ function Run:set_state(state, more)
   must(fs.write(self.dir .. "/run.json", sums.pages(self.info)))
 end
 
--- How many rows each log has had; nil for one that an older version began.
+-- How many rows each log has had; nil for one whose last row could not be read.
 function Run:log_lines()
   local count = {}
   for _, name in ipairs(logs) do count[name] = self.log[name].number end
@@ -547,13 +541,9 @@ function rundir.describe(dir)
       step = step_at_end(row_log.path(dir, "metrics")) or step -- run.json may be a second older
     end
   end
-  local summary = info.summary
-  if summary and not summary.step then -- of an older version
-    summary.step = step_at_end(row_log.path(dir, "eval"))
-  end
   return { name = dir:match("[^/]+$"), dir = dir, state = state, step = step,
     steps = info.steps,
-    started = info.started, script = info.script, summary = summary, pid = info.pid,
+    started = info.started, script = info.script, summary = info.summary, pid = info.pid,
     host = info.host }
 end
 

@@ -280,7 +280,6 @@ end
 local facts = { "version", "commit", "kernels", "blas", "libc", "lua", "pcre2" }
 
 -- Returns the facts that are others now than in `before`, and sentences about them.
--- Runs of older versions do not have all of them.
 local function other_facts(before)
   local now, changed, list = core.version(), {}, {}
   for _, name in ipairs(facts) do

@@ -41,7 +41,7 @@ end
 -- info: the contents of run.json; what: how to go there, as "resume it".
 function inputs.refuse_elsewhere(dir, info, changed, what)
   local here, home = fs.realpath("."), info.directory
-  if not home or home == here then return end
+  if home == here then return end
   for _, file in ipairs(changed) do
     if not file.now and file.path:sub(1, 1) ~= "/" and fs.exists(home .. "/" .. file.path) then
       errors.raise_plain("ENOENT", "%s: %s is missing in %s, because the run began in %s, where it "

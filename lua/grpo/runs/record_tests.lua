@@ -81,7 +81,6 @@ function record_tests.test_file(run, e, script, n)
   if #rows == 0 then
     errors.raise_plain("ENOENT", "%s: has no completion to make a test of", run.dir)
   end
-  saved_row.notice_unchecked(rows[1], run.dir)
   for _, row in ipairs(rows) do stage_of[row.step] = 0 end
   for _, m in history.rows(run.dir, "metrics") do
     if stage_of[m.step] then stage_of[m.step] = m.stage end

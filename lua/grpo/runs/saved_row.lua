@@ -1,18 +1,10 @@
 -- The row of the dataset that a saved completion was sampled and scored for, made again.
 
-local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local prompts = require "grpo.train.prompts"
 local row_checksum = require "grpo.train.row_checksum"
 
 local saved_row = {}
-
--- Says so if a run's completions do not hold what their rows were.
-function saved_row.notice_unchecked(saved, run)
-  if not saved.row or saved.row_crc32c then return end
-  core.notice(("note: %s was written by an older version, which kept no checksums of rows, so rows "
-    .. "that differ from those of the run are not noticed"):format(run))
-end
 
 -- The row of a saved completion, a row of completions.jsonl; config: of its stage; run: for
 -- messages.  Raises if it is another one than in the run.
@@ -23,7 +15,7 @@ function saved_row.of(config, saved, run)
       run, saved.step, saved.prompt_index)
   end
   local row = prompts.row(config, saved.row, saved.row_index)
-  if saved.row_crc32c and row_checksum.of(row) ~= saved.row_crc32c then
+  if row_checksum.of(row) ~= saved.row_crc32c then
     errors.raise_plain("EARG", "%s: the row of step %d, prompt %d is not the one that the run "
       .. "scored, because data.train makes another row now, or data.prompt changed it then; make "
       .. "rows depend on nothing but what their functions are given", run, saved.step,

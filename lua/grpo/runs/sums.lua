@@ -3,8 +3,8 @@
 --
 -- A JSON object that is written more than once, and each row of a log, ends in the sum of its own
 -- bytes before: ..., "crc32c": "0a1b2c3d"}.  Files that are written once (config.json, inputs.json,
--- the saved sources ...) are in the field `sums` of run.json.  Older versions wrote neither, so a
--- file or row without a sum is not checked.
+-- the saved sources ...) are in the field `sums` of run.json.  A file or row without a sum is not
+-- checked.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"

@@ -102,16 +102,14 @@ function Stage:counted_updates()
   return engine:optimizer_steps() - self.engine_updates, engine:update_tokens() - self.engine_tokens
 end
 
--- Continues from the place in the stage that a checkpoint's counters say.  Older checkpoints do not
--- count updates: each step had as many as the options say.
+-- Continues from the place in the stage that a checkpoint's counters say.
 function Stage:take_place(counters)
-  local engine, config = self.engine, self.config
-  local passes = self.method.samples and config.train.iterations or 1
+  local engine = self.engine
   self.step, self.tokens = counters.stage_step, counters.stage_tokens
   self.source.cursor = counters.cursor
   self.source.sampler.saved = counters.sampler or self.source.sampler.saved
-  self.update = counters.stage_update or self.step * self.per_step
-  self.update_tokens = counters.stage_update_tokens or self.tokens * passes
+  self.update = counters.stage_update
+  self.update_tokens = counters.stage_update_tokens
   self.engine_updates = engine:optimizer_steps() - self.update
   self.engine_tokens = engine:update_tokens() - self.update_tokens
 end

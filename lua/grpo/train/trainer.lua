@@ -138,27 +138,12 @@ local function take_place(self, counters)
   self.update_tokens_before = self.update_tokens - stage.update_tokens
 end
 
--- The updates of a run and the tokens that they trained on, for checkpoints that do not hold them:
--- as many as the options say.
-local function estimated_updates(self, counters)
-  local updates, passes = 0, 1
-  for i = 1, math.min(counters.stage, #self.experiment.stages) do
-    local spec = self.experiment.stages[i]
-    local done = i < counters.stage and planned_steps(spec.config) or counters.stage_step
-    updates = updates + done * steps.updates(spec.kind, spec.config)
-    passes = steps[spec.kind].samples and spec.config.train.iterations or 1
-  end
-  return updates, counters.tokens_seen * passes
-end
-
 -- Takes what the run had counted when the checkpoint in `dir` was written.
 local function take_counters(self, dir)
   local counters, mine = self.counters, own[self]
   mine.step_count, mine.tokens_seen = counters.step, counters.tokens_seen
   self.state = counters.state
-  self.update_count, self.update_tokens = estimated_updates(self, counters)
-  self.update_count = counters.update or self.update_count
-  self.update_tokens = counters.update_tokens or self.update_tokens
+  self.update_count, self.update_tokens = counters.update, counters.update_tokens
   self.best, self.best_step = counters.best, counters.best_step
   self.evaluated = counters.evaluated
   self.evaluations = counters.evaluations or counters.evaluated and 1 or 0
@@ -185,7 +170,7 @@ local function take_reference(self, dir)
   if self.counters.stage_done and stage.keeps_reference and not was_base(self)
     and not core.fs.isdir(dir .. "/reference")
   then
-    stage.measures_kl = false -- an older version wrote it without the reference
+    stage.measures_kl = false -- the run did not measure it either
     return
   end
   local reference, kept = checkpoint.reference(self, dir)

@@ -14,7 +14,7 @@ unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 # uncounted RUN : its run.json does not count the rows of its logs, as that of a run that was killed
 uncounted() { sed -i -z -E 's/,\n  "crc32c": "[0-9a-f]{8}"//; s/\n  "log_lines": \{[^}]*\},//' "$1/run.json"; }
 
-# unsummed RUN : its files get no checksums, as in older versions, so that a test may change them
+# unsummed RUN : its files get no checksums, so that a test may change them
 unsummed() {
   uncounted "$1"
   sed -i -z -E 's/,\n  "crc32c": "[0-9a-f]{8}"//; s/\n  "sums": \{[^}]*\},//; s/\n  "run_log": \{[^}]*\},//' "$1/run.json"
