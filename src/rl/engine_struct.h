@@ -31,10 +31,6 @@ typedef struct Engine {
   bool own_activations;           /* of this rank's groups alone */
   uint64_t update_tokens;         /* that optimizer steps have trained on */
   bool told_large_unit;           /* the notice about micro_batch_tokens is given once */
-  /* For tests: an update uses neither the record nor the rollout's activations; how many units have
-   * used the one and the other so far. */
-  bool two_passes;
-  uint64_t one_pass_units, replayed_units;
 } Engine;
 
 /* The random numbers of an adapter's dropout for one unit; they do not depend on the units

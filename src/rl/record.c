@@ -11,8 +11,8 @@ static bool is_injected(const Plan *p, size_t token) { return p->sampled && !p->
 /* Are the policy's weights those that sampled the batch? */
 static bool policy_sampled_this(const Update *u) {
   const Engine *e = u->e;
-  return !e->two_passes && !u->o->older_sampler && u->iteration == 0 &&
-         u->b->version == model_version(e->policy) && lora_dropout(e->policy) == 0;
+  return !u->o->older_sampler && u->iteration == 0 && u->b->version == model_version(e->policy) &&
+         lora_dropout(e->policy) == 0;
 }
 
 static bool has_activations(const Update *u) {

@@ -49,10 +49,7 @@ static Status forward_unit(Update *u, int i) {
                       &p->token_sets));
   p->dropout = key;
   p->one_pass = u->one_pass;
-  if (u->replay) {
-    try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
-    e->replayed_units++;
-  }
+  if (u->replay) try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
   try(unit_forward(e, p, update_wants_full_kl(u), u->b->temperature,
                    values ? &u->values->out[i] : NULL, &u->out[i]));
   if (values) values_store(u, i);
@@ -152,7 +149,6 @@ static Status backward_unit(Update *u, int i) {
   try(tape_backward_from(t, u->out[i], seed));
   arena_release(&t->arena, mark);
   if (!u->one_pass) return GRPO_OK;
-  u->e->one_pass_units++;
   u->mismatch |= !record_agrees(u, unit, u->out[i]);
   return GRPO_OK;
 }

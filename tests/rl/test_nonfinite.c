@@ -9,7 +9,7 @@
 
 typedef struct Setup {
   CriticKind critic;
-  bool lora, checkpointing, two_passes;
+  bool lora, checkpointing;
 } Setup;
 
 static void open_engine(Tiny *t, const Setup *s) {
@@ -20,7 +20,6 @@ static void open_engine(Tiny *t, const Setup *s) {
   tiny_models(t, 1, NULL, true);
   if (s->lora) tiny_lora(t, 0);
   tiny_engine(t);
-  t->engine->two_passes = s->two_passes;
 }
 
 /* With an output projection of its own. */
@@ -92,10 +91,9 @@ static void spoilt_weight(const Setup *s, const char *name, const char *operatio
 }
 
 TEST_BOTH(a_weight_that_is_not_finite_is_named) {
-  const Setup plain = {0}, two = {.two_passes = true}, saving = {.checkpointing = true};
+  const Setup plain = {0}, saving = {.checkpointing = true};
   static const char name[] = "model.layers.1.mlp.down_proj.weight";
   spoilt_weight(&plain, name, "the result of linear (model.layers.1.mlp.down_proj.weight)");
-  spoilt_weight(&two, name, "the result of linear (model.layers.1.mlp.down_proj.weight)");
   spoilt_weight(&saving, name, "the result of linear (model.layers.1.mlp.down_proj.weight)");
   spoilt_weight(&plain, "model.layers.0.input_layernorm.weight", "the result of rmsnorm (");
   spoilt_weight(&plain, "model.layers.1.self_attn.v_proj.weight", "the result of linear (");
