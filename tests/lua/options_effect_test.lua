@@ -602,7 +602,7 @@ end)
 describe("compute", function()
   it("bf16 changes every product and nothing else about a run", function()
     local losses = {}
-    for i, mode in ipairs { "f32", "bf16", "bf16", "auto" } do
+    for i, mode in ipairs { "f32", "bf16", "bf16" } do
       local tr, list = run(function(t)
         t.compute, t.train.kl = mode, 0.1
       end)
@@ -612,7 +612,6 @@ describe("compute", function()
       losses[i] = list[2].entropy
     end
     assert.equal(losses[2], losses[3])
-    assert.equal(losses[1], losses[4])
     assert.is_true(losses[1] ~= losses[2])
     assert.near(losses[1], losses[2], 0.05)
   end)

@@ -349,9 +349,11 @@ describe("a run with a sampler", function()
 
   it("has rows of its own only while it trains: they cannot be made again to be scored", function()
     local saved_row = require "grpo.runs.saved_row"
+    local prompts, row_checksum = require "grpo.train.prompts", require "grpo.train.row_checksum"
     local config = experiment(with(walk)).stages[1].config
-    local row = saved_row.of(config, { row = 5, row_index = 3, step = 1, prompt_index = 1 }, "run")
-    assert.equal(3, row.number)
+    local saved = { row = 5, row_index = 3, step = 1, prompt_index = 1,
+      row_crc32c = row_checksum.of(prompts.row(config, 5, 3)) }
+    assert.equal(3, saved_row.of(config, saved, "run").number)
     tiny.refused("run: the row of step 1, prompt 2 was made by data.sampler, and a run", function()
       saved_row.of(config, { row = 5, row_index = 0, step = 1, prompt_index = 2 }, "run")
     end)
