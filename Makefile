@@ -400,7 +400,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
+	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev scdoc libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
 	  $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),,$(w)))
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
@@ -469,7 +469,7 @@ SHAREDIR     := $(DATADIR)/grpo
 DOCDIR       ?= $(DATADIR)/doc/grpo
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 LUA_CMOD     ?= $(LIBDIR)/lua/5.4
-PLACES = $(foreach v,STRIP DESTDIR PREFIX VERSION EXT BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
+PLACES = $(foreach v,BUILD STRIP DESTDIR PREFIX VERSION EXT BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
 MANIFEST := $(SHAREDIR)/installed
 PCFILE   := $(BUILD)/grpo.pc
 INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
@@ -477,7 +477,7 @@ INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCF
 ##                      without debug information, unless STRIP= is given
 ## make uninstall       takes them away again
 .PHONY: install uninstall install-lua
-install: $(PROGRAM) $(MPI_MODULES) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A)
+install: $(PROGRAM) $(MPI_MODULES) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) man completions
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 	  tools/grpo.pc.in > $(PCFILE)
 	@env $(PLACES) $(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | env $(PLACES) tools/install $(MANIFEST)
@@ -488,26 +488,26 @@ install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
 	@$(if $(STRIP),$(STRIP) --strip-unneeded $(DESTDIR)$(LUA_CMOD)/grpo.so)
 
-## make options         rewrite what is written from tables: docs/options.md and from-trl.md, annotations of options, completions, pages
+## make options         rewrite what is written from tables: docs/options.md and from-trl.md, annotations of options
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua
-	./grpo repl < tools/gen-completions.lua
-	./grpo repl < tools/gen-man.lua
-	@if command -v scdoc >/dev/null; then $(PAGES); \
-	else echo "grpo: scdoc is not installed: the pages in docs/man were not rewritten"; fi
-PAGES = for page in docs/man/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done
 
-## make man             rewrite the manual pages from docs/man/*.scd and the commands' tables (scdoc)
-.PHONY: man
-man: grpo
-	./grpo repl < tools/gen-man.lua
-	@$(PAGES)
-
-## make completions     rewrite completions/ for bash, zsh and fish from the commands' tables
-.PHONY: completions
-completions: grpo
-	./grpo repl < tools/gen-completions.lua
+## make man             manual pages in build/release/man, from docs/man/*.scd and the commands' tables (needs scdoc)
+## make completions     completions for bash, zsh and fish in build/release/completions, from the commands' tables
+.PHONY: man completions
+man completions: %: $(BUILD)/%/made
+$(BUILD)/man/made: $(PROGRAM) tools/gen-man.lua $(wildcard docs/man/*.scd)
+	@mkdir -p $(@D)
+	@OUT=$(@D) $(PROGRAM) repl < tools/gen-man.lua
+	@if command -v scdoc > /dev/null; then \
+	  for page in $(@D)/*.scd; do SOURCE_DATE_EPOCH=0 scdoc < $$page > $${page%.scd} || exit 1; done; \
+	else echo "grpo: the manual pages were not made, because scdoc is not installed; 'make deps' installs it"; fi
+	@touch $@
+$(BUILD)/completions/made: $(PROGRAM) tools/gen-completions.lua
+	@mkdir -p $(@D)
+	@OUT=$(@D) $(PROGRAM) repl < tools/gen-completions.lua
+	@touch $@
 
 ## make lint            clang-format and luacheck, nothing rewritten
 .PHONY: lint

@@ -1,21 +1,19 @@
--- tools/gen-completions.lua - completions/ for bash, zsh and fish from the commands' declarations.
+-- tools/gen-completions.lua - completions for bash, zsh and fish from the commands' declarations.
 --
---   make completions      (./grpo repl < tools/gen-completions.lua; OUT=DIR writes below DIR)
---
--- A test compares the committed files with what this writes.
+--   make completions      (OUT=DIR ./grpo repl < tools/gen-completions.lua)
 
 local cli = require "grpo.cli"
 local core = require "grpo.core"
 local declared = require "grpo.cli.flags"
 local option_rows = require "grpo.experiment.option_rows"
 local usage = require "grpo.cli.usage"
-local out = os.getenv("OUT") or "."
+local out = assert(os.getenv("OUT"), "OUT names the directory for the files")
 
 -- The kinds of words that can be completed.
 local kinds = { "script", "model", "run", "file", "dir", "command", "option" }
 
 local function write(path, lines)
-  assert(core.fs.write(out .. "/completions/" .. path, table.concat(lines, "\n") .. "\n"))
+  assert(core.fs.write(out .. "/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
 local NOTE = "# Completion of grpo's commands, flags, options, runs and files in %s.  Written by "

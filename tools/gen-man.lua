@@ -1,15 +1,15 @@
--- tools/gen-man.lua - fills the parts of docs/man/*.scd that come from declarations.
+-- tools/gen-man.lua - the manual pages for scdoc: docs/man/*.scd with lists from declarations.
 --
---   make man              (./grpo repl < tools/gen-man.lua, then scdoc; OUT=DIR writes below DIR)
+--   make man              (OUT=DIR ./grpo repl < tools/gen-man.lua, then scdoc)
 --
--- The text between a line "; help run check" (or "; commands", "; common", ...) and
--- the line "; end" is written here.  The rest of a page is written by hand.
+-- A line "; help run check" (or "; commands", "; common", "; extensions", ...) of a page becomes
+-- a list.
 
 local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
 local cli = require "grpo.cli"
 local usage = require "grpo.cli.usage"
-local out = os.getenv("OUT") or "."
+local out = assert(os.getenv("OUT"), "OUT names the directory for the pages")
 
 local function escape(text) return (text:gsub("[\\*_#`]", "\\%0")) end
 
@@ -101,21 +101,34 @@ end
 
 -- ---- pages ----------------------------------------------------------------------------------
 
-local function fill(path)
-  local lines, skipping = {}, false
-  for line in io.lines("docs/man/" .. path) do
-    if line == "; end" then skipping = false end
-    if not skipping then lines[#lines + 1] = line end
+local named = {} -- commands that a page describes
+
+local function fill(path, source)
+  local lines = {}
+  for line in source:gmatch("([^\n]*)\n") do
     local block, rest = line:match("^; (%l+) ?(.*)$")
-    if block and blocks[block] then
-      skipping = true
-      lines[#lines + 1] = ""
-      blocks[block](lines, rest)
-    end
+    if block then blocks[block](lines, rest) else lines[#lines + 1] = line end
   end
-  assert(core.fs.write(out .. "/docs/man/" .. path, table.concat(lines, "\n") .. "\n"))
+  assert(core.fs.write(out .. "/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
-for _, name in ipairs(core.fs.list("docs/man")) do
-  if name:find("%.scd$") then fill(name) end
+-- The commands that no page names are of extensions.
+function blocks.extensions(lines)
+  local rest = {}
+  for _, name in ipairs(cli.commands) do
+    if not named[name] then rest[#rest + 1] = name end
+  end
+  if #rest == 0 then put(lines, "This program has no command of an extension.", "") end
+  blocks.help(lines, table.concat(rest, " "))
 end
+
+local pages = {}
+for _, name in ipairs(core.fs.list("docs/man")) do
+  if name:find("%.scd$") then
+    pages[name] = assert(core.fs.read("docs/man/" .. name))
+    for names in pages[name]:gmatch("\n; help ([^\n]*)") do
+      for word in names:gmatch("%S+") do named[word] = true end
+    end
+  end
+end
+for name, source in pairs(pages) do fill(name, source) end

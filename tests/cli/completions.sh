@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Completions for bash, zsh and fish: fresh, and asked as the shells ask them.  TAP on stdout.
+# Completions for bash, zsh and fish, asked as the shells ask them.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 mkdir -p "$work/completions"
-(cd "$root" && OUT=$work "$GRPO" repl <tools/gen-completions.lua) >"$work/out" 2>&1
-result "completions/ is what make completions writes" "$(cat "$work/out"; diff -r "$root/completions" "$work/completions" | head -n 6)"
+(cd "$root" && OUT=$work/completions "$GRPO" repl <tools/gen-completions.lua) >"$work/out" 2>&1
+result "the files are written without a word" "$(cat "$work/out")"
 
 mkdir -p here/runs/sums-001 here/runs/sums-002 here/models/small && cd here || exit 1
 echo '{}' | tee runs/sums-001/run.json >runs/sums-002/run.json
@@ -15,7 +15,7 @@ same() { result "$1" "$([ "$(sort <<<"$2")" = "$(sort <<<"$3")" ] || printf 'wan
 
 # ---- bash: the function is called with the words as readline cuts them -----------------------------------------------------------
 # shellcheck source=/dev/null
-. "$root/completions/grpo.bash"
+. "$work/completions/grpo.bash"
 complete_bash() { # WORD... : the last one is being typed
   COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
   _grpo
@@ -48,7 +48,7 @@ same "bash: a command to explain" $'generate' "$(complete_bash grpo help gen)"
 skipped() { number=$((number + 1)); echo "ok $number - $1 # SKIP $2"; }
 # ---- fish ------------------------------------------------------------------------------------------------------------------------------
 if command -v fish >/dev/null; then
-  ask_fish() { HOME=$work fish --no-config -c "source '$root/completions/grpo.fish'; complete -C '$1'" 2>&1 | cut -f 1; }
+  ask_fish() { HOME=$work fish --no-config -c "source '$work/completions/grpo.fish'; complete -C '$1'" 2>&1 | cut -f 1; }
   same "fish: part of a command" $'repl\nreplay\nreport' "$(ask_fish 'grpo rep')"
   same "fish: the flags of logs" "$(listed logs; printf '%s\n' --help --trace)" "$(ask_fish 'grpo logs --')"
   same "fish: runs" $'sums-001\nsums-002' "$(ask_fish 'grpo attach su')"
@@ -73,7 +73,7 @@ print -r -- "$line"
 zpty -d shell
 ZSH
   # What the line became; an only match is put into it.
-  ask_zsh() { timeout 20 zsh -f "$work/ask.zsh" "$root/completions" "$1" </dev/null 2>/dev/null | tr -d '\r' | grep -oE '^\[\[.*\]\]' | tail -n 1; }
+  ask_zsh() { timeout 20 zsh -f "$work/ask.zsh" "$work/completions" "$1" </dev/null 2>/dev/null | tr -d '\r' | grep -oE '^\[\[.*\]\]' | tail -n 1; }
   same "zsh: a command" "[[grpo attach]]" "$(ask_zsh 'grpo att')"
   same "zsh: a flag" "[[grpo run --detach]]" "$(ask_zsh 'grpo run --det')"
   same "zsh: a run" "[[grpo attach sums-00]]" "$(ask_zsh 'grpo attach su')"
