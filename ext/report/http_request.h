@@ -5,8 +5,8 @@
  * read what we serve.  The target is not decoded: it has no %, no "..", and is compared with
  * known paths.
  */
-#ifndef GRPO_OS_HTTP_REQUEST_H
-#define GRPO_OS_HTTP_REQUEST_H
+#ifndef GRPO_REPORT_HTTP_REQUEST_H
+#define GRPO_REPORT_HTTP_REQUEST_H
 
 #include <stddef.h>
 

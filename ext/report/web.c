@@ -1,4 +1,4 @@
-#include "os/web.h"
+#include "report/web.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "os/http_request.h"
+#include "report/http_request.h"
 
 enum { PORT = 8000 };
 

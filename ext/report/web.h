@@ -6,14 +6,14 @@
  * request has WEB_REQUEST_SECONDS to come, an answer WEB_ANSWER_SECONDS to be taken.  A server
  * must not be used by two threads at once.
  */
-#ifndef GRPO_OS_WEB_H
-#define GRPO_OS_WEB_H
+#ifndef GRPO_REPORT_WEB_H
+#define GRPO_REPORT_WEB_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
-#include "os/http_request.h"
+#include "report/http_request.h"
 
 enum { WEB_CLIENTS = 32, WEB_REQUEST_SECONDS = 10, WEB_ANSWER_SECONDS = 30 };
 

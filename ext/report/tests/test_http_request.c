@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "os/http_request.h"
+#include "report/http_request.h"
 #include "testing.h"
 
 #define HOST "Host: 127.0.0.1:8000\r\n"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "os/web.h"
+#include "report/web.h"
 #include "testing.h"
 
 static WebServer *server(void) {

@@ -1,10 +1,10 @@
-/* lua_web.c - core.web: pages for browsers on this machine (os/web.h).
+/* lua_web.c - core.web: pages for browsers on this machine (report/web.h).
  *
  *   listen(port) -> server | nil, message, code      port 0: any that is free
  *   server:   port   next() -> client, path, query | nil   wait(seconds)
  *             send(client, status, type, body)   close()
  */
-#include "os/web.h"
+#include "report/web.h"
 
 #include "script/binding.h"
 #define SERVER_TYPE "grpo.WebServer"
@@ -53,7 +53,7 @@ static int l_server_close(lua_State *L) {
   return 0;
 }
 
-CORE_PART(web) {
+EXTENSION_PART(web) {
   static const luaL_Reg functions[] = {FN(listen), {NULL, NULL}};
   static const luaL_Reg methods[] = {{"port", l_server_port},   {"next", l_server_next},
                                      {"wait", l_server_wait},   {"send", l_server_send},

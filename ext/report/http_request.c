@@ -1,4 +1,4 @@
-#include "os/http_request.h"
+#include "report/http_request.h"
 
 #include <stdbool.h>
 #include <stdio.h>
