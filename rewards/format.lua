@@ -224,7 +224,7 @@ end
 
 --- Partial credit for tags that are there, however often: `share` for each of `<reasoning>`,
 --- `</reasoning>`, `<answer>` and `</answer>`.  If `</answer>` occurs once, each character after
---- it costs extra_cost, but for white space at the ends.  The reward has no lower bound.
+--- it costs extra_cost, apart from white space at the ends.  The reward has no lower bound.
 ---@param opts? { tags: string[]?, share: number?, extra_cost: number?, repeated: boolean? }
 ---   share: 0.25 by default.  repeated: what follows the last of several `</answer>` costs too.
 ---@return fun(text: string, row: table, c: table): number

@@ -85,7 +85,8 @@ static size_t stop(HttpTransfer *t, const char *problem) {
   return 0;
 }
 
-/* A line of the headers; the first of an answer forgets those of one before ("100 Continue"). */
+/* Reads a line of the headers.  A status line starts a new response, so it drops the headers of an
+ * earlier one ("100 Continue"). */
 static size_t take_header(char *line, size_t one, size_t n, void *user) {
   HttpTransfer *t = user;
   size_t end = n, colon = 0;

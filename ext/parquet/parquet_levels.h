@@ -21,7 +21,7 @@ typedef struct Hybrid {
 static inline Hybrid hybrid(const uint8_t *p, const uint8_t *end, int width) {
   return (Hybrid){.p = p, .end = end, .width = width};
 }
-/* Reads n values; false if there are not so many. */
+/* Reads n values; returns false if there are fewer. */
 bool hybrid_read(Hybrid *h, uint32_t *out, size_t n);
 /* The number of bits that hold 0 .. max. */
 int level_width(int max);

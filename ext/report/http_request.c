@@ -28,7 +28,7 @@ static bool is_token(Span s) {
   return s.len > 0;
 }
 
-/* Takes the bytes before `end` off the text; false: it does not come. */
+/* Splits the text at the first `end`; returns false if it does not occur. */
 static bool take_until(Span *text, const char *end, Span *out) {
   const size_t n = strlen(end);
   const char *found = memmem(text->at, text->len, end, n);

@@ -7,8 +7,8 @@
  *
  * A checkpoint has files and directories of files (reference/); anything else is refused.
  *
- * Those of a run are called checkpoints/step-000012, with more digits from a million steps on, so
- * their order is that of the numbers.  Whatever else is in checkpoints/ belongs to the user.
+ * Checkpoints of a run are called checkpoints/step-000012, with more digits from a million steps
+ * on, so their order is that of the numbers.  Whatever else is in checkpoints/ belongs to the user.
  */
 #ifndef GRPO_CHECKPOINT_RUN_CHECKPOINT_H
 #define GRPO_CHECKPOINT_RUN_CHECKPOINT_H

@@ -299,7 +299,7 @@ static void forget_header(Gguf *g) {
   g->nvalues = g->ntensors = 0;
 }
 
-/* Reads the header from the file's first n bytes; *wanted: it needs so many, or 0. */
+/* Reads the header from the file's first n bytes; *wanted: how many bytes it needs, or 0. */
 static Status try_header(Gguf *g, size_t n, size_t *wanted) {
   forget_header(g);
   g->header = mem_alloc(n + 1);

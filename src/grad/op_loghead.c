@@ -27,7 +27,7 @@
 #include "kern/logits.h"
 #include "kern/token_set.h"
 
-/* MIN_ROWS: a chunk has at least so many rows, because each chunk reads the whole output
+/* MIN_ROWS: the fewest rows of a chunk, because each chunk reads the whole output
  * projection, packs it for dX and adds to all of dW. */
 enum { CHUNK_BYTES = 16 << 20, MIN_ROWS = 128, MAX_ROWS = 256 };
 

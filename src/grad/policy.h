@@ -30,7 +30,7 @@ typedef struct LossDefault {
 int loss_default_count(void);
 const LossDefault *loss_default_at(int i);
 
-/* The initial values of the rows, but for what the loss's name changes; clip_high is clip. */
+/* The initial values of the rows, except what the loss's name changes; clip_high is clip. */
 void loss_options_init(LossOptions *o, LossKind kind);
 /* After importance was read: what "sequence" means depends on the loss. */
 void loss_options_adapt(LossOptions *o);

@@ -149,7 +149,7 @@ typedef struct SpanUnits {
   Keys own;
 } SpanUnits;
 
-/* The units of the next span, from {0} on; false: there is none.  Tiles are for them. */
+/* Advances to the next span (start with {0}) and sets its tiles; returns false at the end. */
 static bool next_span(const Attn *a, const Part *p, const Units *b, SpanUnits *s) {
   const bool lone = one_span(b);
   s->j = s->end;

@@ -247,7 +247,7 @@ static void outer(int m, int n, int k, const float *a, const float *b, ptrdiff_t
 
 Kernels kern_openblas;
 
-/* The table is generic.c's but for products. */
+/* The table is generic.c's, except for products. */
 __attribute__((constructor(101))) static void make_table(void) {
   kern_openblas = kern_generic;
   kern_openblas.mr = 8;

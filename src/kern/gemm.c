@@ -49,7 +49,7 @@ enum {
   SLAB = 1 << 20,
   /* Products with at most FEW_OUTPUTS outputs would fill half a vector.  From
    * FEW_OUTPUTS_MIN_ROWS rows on they take rows of x as vectors instead, transposed in pieces of
-   * so many rows and inner steps. */
+   * FEW_OUTPUTS_ROWS rows and FEW_OUTPUTS_STEPS inner steps. */
   FEW_OUTPUTS = GROUP / 2,
   FEW_OUTPUTS_ROWS = 48,
   FEW_OUTPUTS_STEPS = 64,

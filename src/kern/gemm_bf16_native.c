@@ -322,8 +322,8 @@ static Status run(const Ctx *cx, Bf16Product *q, const char *what) {
 /* ---- packing a: tiles of rows, pairs of inner steps, block after block of a chunk ---- */
 typedef struct Operand {
   int m, depth, rows, step; /* rows, step: those of the product */
-  /* of a chunk that packs: tiles and inner steps; tiles are cut into so many parts */
-  int tiles, span, parts;
+  int tiles, span; /* tiles and inner steps of a chunk that packs */
+  int parts;       /* into how many parts the tiles are cut */
   const real *x;
   ptrdiff_t ldx;
   bool columns; /* x is [depth, m] */

@@ -56,7 +56,7 @@ typedef struct QuantProduct {
 /* Rows are cut evenly, into multiples of every class's tile. */
 static int rows_a_chunk(int m, int most) { return round_up(even_piece(m, most), 8); }
 
-/* Panels of a chunk: enough work for one, but not so many that there are few chunks. */
+/* Panels of a chunk: enough work for one, and few enough that there are many chunks. */
 static int panels_a_chunk(const QuantProduct *q, double panel_work, int panels) {
   const int enough = (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   const int shared = min_int(PANELS, panels * q->row_chunks / CHUNKS);

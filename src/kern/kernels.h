@@ -53,7 +53,7 @@ typedef struct AdamScalars {
   real step, eps, root2;    /* lr / bias1; eps; 1 / sqrt(bias2) */
 } AdamScalars;
 
-/* Those of a step of Lion. */
+/* The numbers of a step of Lion. */
 typedef struct LionScalars {
   real grad_scale, keep, lr;       /* keep = 1 - lr weight_decay */
   real beta1, rest1, beta2, rest2; /* rest = 1 - beta */

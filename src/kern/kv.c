@@ -300,8 +300,8 @@ int kv_cut(const AttnShape *s, const KvSeg *seg, int key) {
   return round_up(kv_first_place(seg) + key, KV_UNIT) - kv_first_place(seg);
 }
 
-/* Keys of a head behind `place` become zeros.  A block that was full is not any more, and becomes
- * row-major again. */
+/* Sets the keys of a head behind `place` to zero.  A full block that loses keys becomes row-major
+ * again, as a growing block is. */
 static void rewind_keys(const AttnShape *s, const KvSeg *seg, int h, int place, int stored) {
   const int width = block_width(s);
   static const real zeros[KV_BLOCK];

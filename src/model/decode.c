@@ -21,7 +21,7 @@
 enum {
   PREFILL_ROWS = 512,
   LOGIT_ROWS = 64,
-  CHUNK_LOGITS = 2048 /* a thread samples from at least so many logits at a time */
+  CHUNK_LOGITS = 2048 /* the fewest logits that a thread samples from at a time */
 };
 
 /* Makes room for the next token's set. */

@@ -5,7 +5,8 @@
  * log-probabilities and entropies are those at the sampling temperature, bit for bit what the
  * training forward computes for the same tokens.
  *
- * All memory is taken in decoder_new(); decoder_run() takes none, but for Completion.sampling_mask.
+ * All memory is taken in decoder_new(); decoder_run() takes none, except for
+ * Completion.sampling_mask.
  */
 #ifndef GRPO_MODEL_DECODE_H
 #define GRPO_MODEL_DECODE_H

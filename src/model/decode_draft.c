@@ -5,7 +5,7 @@
 #include "model/model_struct.h"
 
 enum {
-  /* Guesses follow at least so many tokens that are the completion's last ones.  After two tokens
+  /* How many of the completion's last tokens a guess must follow, at least.  After two tokens
    * one guess of ten is met, after three one of three or more (bench/results). */
   MATCH_LEAST = 3,
   MATCH_MOST = 8, /* more say nothing more */

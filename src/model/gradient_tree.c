@@ -7,8 +7,8 @@
 #include "model/slices.h"
 #include "os/comm.h"
 
-/* A sum that waits, of 2^height leaves from `start` on.  Its numbers are in the memory of its place
- * in the stack. */
+/* A partial sum over the leaves start .. start + 2^height - 1, which waits for its right sibling.
+ * Entry i of the stack owns row i of the memory. */
 typedef struct Waiting {
   int start, height;
   bool filled; /* false: none of its leaves had a gradient */
@@ -131,7 +131,7 @@ void gradient_tree_free(GradientTree *t) {
 
 /* ---- all gradients --------------------------------------------------------------------- */
 
-/* The tensors one after the other; at: where the numbers of the last one are in a sum. */
+/* Walks the trainable tensors; `at` is the offset of the current one in a sum. */
 typedef struct Walk {
   int next;
   bool more_done;
@@ -176,7 +176,7 @@ static void add_leaf(GradientTree *t, const Ctx *cx, int i) {
   t->waiting[i].filled = true;
 }
 
-/* The gradients become sum i plus themselves, or sum i if there are none. */
+/* Adds sum i to the gradients; a parameter without a gradient gets sum i. */
 static void take_sum(GradientTree *t, const Ctx *cx, int i) {
   Tensor *x;
   if (!t->waiting[i].filled) return;
@@ -327,7 +327,7 @@ static Slice slice_of(const GradientTree *t, int rank) {
   return s;
 }
 
-/* Those of a round. */
+/* The part of this rank's slice that is exchanged in one round. */
 static Slice chunk_of(const GradientTree *t, int rank, int round) {
   const size_t most = slice_chunk(comm_size());
   Slice s = slice_of(t, rank);

@@ -19,7 +19,7 @@ typedef struct LayerCache {
 AttnShape layer_attention_shape(const Config *c, int layer, Compute compute);
 LatentShape layer_latent_shape(const Config *c);
 LayerCache layer_cache(const Config *c, int layer, Compute compute);
-/* Those of all layers: out [CONFIG_MAX_LAYERS]. */
+/* The kinds of all layers: out [CONFIG_MAX_LAYERS]. */
 void layer_caches(const Config *c, Compute compute, LayerCache *out);
 /* Reals of a token in the key/value cache, over all layers; every_head: if no heads shared them. */
 size_t layer_cache_reals(const Config *c, bool every_head);

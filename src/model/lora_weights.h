@@ -37,7 +37,7 @@ typedef struct Lora {
 
 enum { LORA_NAME_BYTES = 128 };
 
-/* Tables for so many modules and slots, all empty. */
+/* Makes tables for these numbers of modules and slots, all empty. */
 Status lora_weights_tables(Lora *l, int nmodules, int nslots);
 /* Memory for the weights, all zero, and their panels. */
 Status lora_weights_allocate(Lora *l);

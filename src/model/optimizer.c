@@ -250,7 +250,8 @@ typedef struct Walk {
   char name[NAME_BYTES];                                  /* of the array */
 } Walk;
 
-/* Returns the whole array, without memory; w->array[w->at - 1] is this rank's part of it. */
+/* Returns the next array as the file has it, without data; w->array[w->at - 1] is this rank's
+ * part. */
 static const MomentArray *walk_next(Walk *w) {
   if (w->at == w->count) {
     w->p = model_next_trainable(w->o->m, &w->next);
@@ -293,8 +294,8 @@ static Status put_elements(StWriter *out, MomentType type, const void *data, siz
   return type == MOMENT_CODE ? st_writer_put_bytes(out, data, n) : st_writer_put(out, data, n);
 }
 
-/* Rank r's part of the array, of `count` numbers, goes to rank 0, which writes it unless *s is a
- * failure. */
+/* Sends rank r's part of the array, `count` numbers, to rank 0, which appends it to `out`.  After a
+ * failure (*s) rank 0 writes nothing, but all ranks still take part. */
 static Status pass_part(const Walk *w, int r, size_t count, StWriter *out, Status *s) {
   enum { BUFFER = 1 << 16 };
   const MomentArray *own = walk_own(w);

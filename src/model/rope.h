@@ -18,7 +18,7 @@ void rope_frequencies(const Config *c, bool local, double *inv_freq /* [rotary d
 
 Status rope_new(Rope **out);
 void rope_free(Rope *r); /* NULL is fine */
-/* Makes tables of at least so many positions, within the model's context. */
+/* Makes tables of at least `positions` positions, within the model's context. */
 Status rope_reserve(Rope *r, const Config *c, int positions);
 int rope_positions(const Rope *r);
 const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */

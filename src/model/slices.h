@@ -1,7 +1,7 @@
 /* slices.h - how ranks divide the numbers that a model trains.
  *
- * The trainable parameters lie one after the other.  A rank owns consecutive numbers, as many as
- * the others, but for the place of the cuts: parameters are cut into pieces of SLICE_PIECE numbers
+ * The trainable parameters lie one after the other.  A rank owns consecutive numbers, almost as
+ * many as the others: parameters are cut into pieces of SLICE_PIECE numbers
  * only.  So an owner computes its part of a norm and of an optimizer's step as one process does.
  */
 #ifndef GRPO_MODEL_SLICES_H

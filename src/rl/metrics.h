@@ -14,7 +14,7 @@ typedef struct StepMetrics {
 } StepMetrics;
 
 void step_metrics_init(StepMetrics *m); /* all NaN */
-/* Those that a loss leaves behind. */
+/* Reports the metrics that a loss leaves behind. */
 void loss_metrics_report(const LossMetrics *s, bool has_kl, StepMetrics *m);
 
 #endif

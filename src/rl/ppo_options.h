@@ -16,7 +16,7 @@ typedef struct PpoOptions {
 #include "base/option_fields.h"
 #include "rl/ppo_options.def"
 } PpoOptions;
-extern const OptionSet ppo_option_set; /* but for `update` */
+extern const OptionSet ppo_option_set; /* without `update` */
 void ppo_options_init(PpoOptions *o);
 /* Refuses options that contradict each other; prompts: of the step. */
 Status ppo_options_check(const PpoOptions *o, int prompts);

@@ -116,7 +116,7 @@ typedef struct Own {
   const RolloutOptions *o;
 } Own;
 
-/* Who answers a turn knows the prompts by their numbers in the call. */
+/* on_turn expects a prompt's index within the caller's list, not within this rank's part. */
 static Status answer_own(void *user, const Completion *c, int first, Reply *reply) {
   const Own *own = user;
   Completion numbered = *c;

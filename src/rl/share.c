@@ -12,7 +12,8 @@ bool share_splits_updates(const Engine *e, int groups) {
   return comm_size() > 1 && e->tree && gradient_tree_leaves(e->tree, groups) > 1;
 }
 
-/* Ranks have the groups whose gradients they will compute, or as many as the others. */
+/* A rank samples the groups whose gradients it will compute; if updates are not divided, all ranks
+ * sample equally many. */
 void share_range(const Engine *e, BatchSlot slot, int groups, int rank, int *first, int *end) {
   if (slot == BATCH_SAMPLE && share_splits_updates(e, groups)) {
     gradient_tree_range(e->tree, groups, rank, first, end);

@@ -6,7 +6,7 @@
  * SFT_UNIT_ROWS rows.  Cuts depend on lengths alone, units follow prompt order,
  * and gradients are added in that order within a leaf of gradient_tree.h.  So
  * neither the number of threads nor micro_batch_tokens can change a bit of a
- * gradient, but for bnpo, whose loss is an average over each micro-batch.
+ * gradient, except for bnpo, whose loss is an average over each micro-batch.
  */
 #ifndef GRPO_RL_UNITS_H
 #define GRPO_RL_UNITS_H

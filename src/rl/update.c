@@ -161,7 +161,8 @@ static void notice_large_unit(Engine *e, const Unit *unit) {
               e->o.micro_batch_tokens, unit->rows);
 }
 
-/* The units of other ranks in a micro-batch, as a loss over all of it reads them. */
+/* Copies the record of the units that other ranks own, because a user's loss reads the whole
+ * micro-batch. */
 static void use_record_of_others(Update *u, const MicroBatch *mb) {
   for (int i = mb->first; i < mb->first + mb->n; i++)
     if (i < u->first || i >= u->end) record_use(u, &u->plan.unit[u->plan.order[i]]);

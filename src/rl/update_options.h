@@ -41,13 +41,14 @@ typedef struct UpdateOptions {
 #include "base/option_fields.h"
 #include "rl/update_options.def"
   uint64_t seed, step; /* of an adapter's dropout; step also for messages */
-  /* Older weights than those of now have sampled the batch, on purpose: the old log-probabilities
-   * are then computed in the first iteration, and the record has the sampler's alone. */
+  /* Older weights than the present ones have sampled the batch, on purpose: the old
+   * log-probabilities are then computed in the first iteration, and the record has the sampler's
+   * alone. */
   bool older_sampler;
   /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
   const volatile int *cancel;
 } UpdateOptions;
-extern const OptionSet update_option_set; /* but for `loss` */
+extern const OptionSet update_option_set; /* without `loss` */
 void update_options_init(UpdateOptions *o, LossKind kind);
 
 #endif

@@ -12,7 +12,7 @@ typedef enum Elements {
   MEMBERS /* a list that is the same in all completions of the group: kept by the first */
 } Elements;
 
-/* Those of the documentation, and what a step adds after the rewards. */
+/* The fields of the documentation, and what a step adds after the rewards. */
 enum { INDEX, REWARDS };
 static const struct {
   const char *name;

@@ -40,7 +40,7 @@ typedef struct TensorHandle {
 TensorHandle *push_tensor_handle(lua_State *L);
 void drop_tensor_value(TensorHandle *h, TensorFate fate);
 
-/* Raises if the quota or the machine has no memory for so many reals; `what` begins the message. */
+/* Raises if the quota or the machine has no memory for these reals; `what` begins the message. */
 void check_tensor_room(lua_State *L, double elements, const char *what);
 /* Reads an axis, counted from 1, or from -1 at the end; returns it counted from 0. */
 int check_tensor_axis(lua_State *L, int arg, const Tensor *x);

@@ -235,7 +235,7 @@ Status pipeline_add_token(Tokenizer *t, int64_t id, const char *content, const J
   return added_put(&t->added[a.normalized], &a);
 }
 
-/* Those that are found in normalized text are spelt as that text is. */
+/* Added tokens that are found in normalized text are spelt as that text is. */
 Status pipeline_finish_added(Tokenizer *t) {
   for (size_t i = 0; i < t->added[1].n; i++) {
     AddedToken *a = &t->added[1].token[i];

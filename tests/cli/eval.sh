@@ -47,7 +47,7 @@ result "an option of the command line comes before what a session set" "$(
   numbers out >now; diff <(numbers $run/eval.jsonl 4 | grep -v sampled/metric) <(grep -v sampled/metric now) | grep -vE 'pass@|sampled/reward|eval/kl' | grep '^[<>]'
   [ -s now ] && ! diff -q <(numbers $run/eval.jsonl 4) now >/dev/null || show out err)"
 evaluated exp.lua model.path=$run/checkpoints/step-000008
-result "a script that is named is taken as it is, with its own weights and the files of now" "$(
+result "a script that is named is taken as it is, with its own weights and the present files" "$(
   [ "$(numbers out | grep -c .)" -gt 3 ] && [ -n "$(diff <(numbers $run/eval.jsonl 8) <(numbers out))" ] || show out err)"
 
 result "loss on the targets, total reward and KL are among the numbers of the grpo stage" "$(

@@ -52,11 +52,11 @@ named "all rows are counted, with mean, percentiles and the longest" \
   '^prompt tokens \(5,999 rows\): mean 11\.[0-9], shortest 0, median 5, p95 25, p99 25, longest 60$'
 named "rows longer than the limit" \
   "^note: data\.train \(stage 1\): 2,000 rows are longer than data\.max_prompt_tokens = 20 and will be dropped; the first is row 3$"
-named "repeated prompts" '^note: data\.train \(stage 1\): 1 row literally, and 1 row but for white space with the prompt of an earlier row; the first is row 17, which has that of row 11$'
+named "repeated prompts" '^note: data\.train \(stage 1\): 1 row literally, and 1 row apart from white space with the prompt of an earlier row; the first is row 17, which has that of row 11$'
 result "the summary comes all the same: steps are tried with the rows that have no fault" \
   "$(grep -qE '^peak memory: ' out && grep -qE '^grpo +1 +[0-9]' out && ! grep -q '^grpo: ' out || show out)"
 named "held-out prompts that are trained on" \
-  '^finding: data\.eval \(stage 1\): 1 row literally, and 1 row but for white space with a prompt that is in data\.train too, .*; the first is held-out row 7, which has that of row 4$'
+  '^finding: data\.eval \(stage 1\): 1 row literally, and 1 row apart from white space with a prompt that is in data\.train too, .*; the first is held-out row 7, which has that of row 4$'
 named "an empty answer" '^finding: data\.train \(stage 1\): the field `answer` is empty in 2 rows; the first is row 101$'
 named "an empty answer of a held-out row" '^finding: data\.eval \(stage 2\): the field `answer` is empty in 1 row; the first is row 11$'
 named "a missing answer" '^finding: data\.train \(stage 1\): the field `answer` is missing in 1 row, and is there in others; the first is row 203$'

@@ -17,7 +17,7 @@ result "its held-out loss falls, and is bits too" "$(numbers eval/loss sft/*/eva
   END { if (!(NR > 2 && b < a - 0.5)) print "loss " a " " b }'
   paste <(numbers eval/loss sft/*/eval.jsonl) <(numbers eval/bits_per_character sft/*/eval.jsonl) |
   awk '($1 / log(2) - $2) ^ 2 > 1e-8')"
-result "a text every so many steps is in the log" "$([ "$(grep -c '^sample: \|: sample: \| sample: ' sft/*/run.log)" = 3 ] || show sft/*/run.log)"
+result "a text every few steps is in the log" "$([ "$(grep -c '^sample: \|: sample: \| sample: ' sft/*/run.log)" = 3 ] || show sft/*/run.log)"
 result "the best checkpoint is the one with the lowest loss" "$([ "$(readlink sft/*/best)" = checkpoints/step-000060 ] || ls -l sft/*)"
 
 args=(--arg mode=grpo --arg steps=8 --arg pretrain=20 --arg partial_logprob=0.1 --arg reward_mode=signed

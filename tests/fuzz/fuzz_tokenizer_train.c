@@ -1,5 +1,5 @@
 /* fuzz_tokenizer_train.c - any text to train a tokenizer on: it encodes that text and gives it
- * back, but for bytes that are not UTF-8. */
+ * back, except for bytes that are not UTF-8. */
 #include <string.h>
 
 #include "base/buf.h"

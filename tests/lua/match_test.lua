@@ -1,7 +1,7 @@
 -- Under limits patterns are matched by src/script/match.c, which must do what Lua's own code does.
 local core = require "grpo.core"
 
--- Returns what f returns or raises, without limits and with them, but for the position of an error.
+-- Returns what f returns or raises, without limits and with them, without the position of an error.
 local function both(f)
   local function plain(...)
     local out = table.pack(...)

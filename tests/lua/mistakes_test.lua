@@ -150,7 +150,7 @@ describe("a reward that hooks.on_rollout sets", function()
 end)
 
 describe("a batch that hooks.on_rollout changes", function()
-  it("is an error that names the field, but for c.reward and fields of other names", function()
+  it("is an error that names the field, except for c.reward and fields of other names", function()
     for changed, change in pairs {
       ["c.text of batch.completions[2]"] = function(b) b.completions[2].text = nil end,
       ["c.ids of batch.completions[1]"] = function(b) b.completions[1].ids[1] = 3 end,

@@ -165,7 +165,7 @@ describe("a log that is followed", function()
     assert.equal(0, restarts)
   end)
 
-  it("gives at most so many rows at a time", function()
+  it("gives at most as many rows at a time as it is asked for", function()
     assert.is_true(read(2))
     assert.same({ 1, 2 }, seen)
     read(2)

@@ -227,7 +227,7 @@ describe("memory", function()
     for _ = 1, 400 do local _ = grpo.zeros { 256, 1024 } end -- 400 MB in all
     assert.is_true(core.mem().live - before < 100 * 2 ^ 20)
   end)
-  it("is freed at the end of a scope, but for the results", function()
+  it("is freed at the end of a scope, except for the results", function()
     local core = require "grpo.core"
     collectgarbage()
     local before, outside, inner = core.mem().live, nil, nil

@@ -321,8 +321,8 @@ end
 --- A group_fn: the share of the row's tests that the program in the completion passes, 0 without
 --- one.  A test is code that is put behind the program, as `assert add(1, 2) == 3`, and
 --- passes if all of it is executed; or a table { input =, output = }, which passes if the program
---- answers the input with that output, but for white space at the ends of lines.  A Python program
---- can still redefine what a test calls, such as `__eq__` of an object that it returns.
+--- answers the input with that output, apart from white space at the ends of lines.  A Python
+--- program can still redefine what a test calls, such as `__eq__` of an object that it returns.
 ---@param opts? rewards.code.Passes
 ---@return fun(texts: string[], row: table, cs: table[]): number[], table[]
 function code.passes(opts)

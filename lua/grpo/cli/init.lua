@@ -126,12 +126,11 @@ local function rank_name()
   return size > 1 and rank > 0 and ("rank %d of %d: "):format(rank, size) or ""
 end
 
--- Seconds that the first rank has to report an error which all meet before they talk, such as a
--- mistake in the script; it ends them all then.
-local SAME_ERROR = 1.0
--- Seconds in which the launcher takes that line: MPICH's forgets what it has not read when a rank
--- aborts.
-local TAKEN = 0.2
+-- Seconds: an error that all ranks meet before they communicate, such as a mistake in the script,
+-- is reported by the first rank within this time; it then ends the others.
+local FIRST_RANK_REPORTS_WITHIN = 1.0
+-- Seconds: MPICH's launcher drops what it has not read when a rank aborts, so the rank waits.
+local LAUNCHER_FLUSH_TIME = 0.2
 
 -- The line of an error, with what a name of Python or a misspelt method leads to.  If that fails,
 -- the line stays as it is.
@@ -146,14 +145,14 @@ function cli.report(err)
   local status = core.status_exit(err) -- first, so that nothing fails after the line
   if not speaks(err) then return status end
   if not ranks.first() then
-    core.process.sleep(SAME_ERROR) -- or until the first rank ends this one
+    core.process.sleep(FIRST_RANK_REPORTS_WITHIN) -- or until the first rank ends this one
     if core.signal_count() > 0 then return status end
   end
   core.err("grpo: " .. rank_name() .. explained(err) .. about_memory(err) .. "\n")
   if type(err) == "table" and err.block then core.err(err.block .. "\n") end
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
   if select(2, core.ranks()) > 1 and not ranks.agreed(err) then
-    core.process.sleep(TAKEN)
+    core.process.sleep(LAUNCHER_FLUSH_TIME)
     core.ranks_abort(status)
   end
   return status

@@ -2,7 +2,7 @@
 
 local axis = {}
 
--- A logarithmic axis shows values that are greater: smaller ones are 0 but for rounding.
+-- A logarithmic axis shows values that are greater: smaller ones are 0 up to rounding.
 axis.LEAST = 1e-12
 
 -- Returns a number in a few characters.

@@ -51,7 +51,7 @@ end
 local function same_prompts(one, first, of)
   local text = rows(one.exact)
   if one.loose > 0 then
-    text = ("%s literally, and %s but for white space"):format(text, rows(one.loose))
+    text = ("%s literally, and %s apart from white space"):format(text, rows(one.loose))
   end
   return text, ("%s %d, which has that of %s %d"):format(first, one.first, of, one.of)
 end

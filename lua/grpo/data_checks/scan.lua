@@ -25,7 +25,7 @@ local row_random = require "grpo.train.row_random"
 local scan = {}
 
 -- A text of 16 bytes for a prompt.  Two checksums of 32 bits: a million prompts have no two that
--- differ and share it, but for a chance of one in ten million.
+-- differ and share it, with a chance of one in ten million that they do.
 local function key_of(text)
   return ("<I4I4I8"):pack(core.fs.crc32c(text), core.fs.crc32c(text:reverse()), #text)
 end

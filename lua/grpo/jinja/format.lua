@@ -61,7 +61,7 @@ local function whole_digits(o, n)
   return digits
 end
 
--- Returns a float as str() does with so many digits: never without a point or an exponent.
+-- Returns a float as str() does with `digits` digits: never without a point or an exponent.
 local function general(x, digits)
   local text = ("%%.%dg"):format(digits):format(x)
   if text:find "[.e]" then return text end

@@ -194,7 +194,7 @@ local function gone(self, client)
   self.tr.directory:note(("a session was detached at step %d"):format(self.tr.step_count))
 end
 
--- Serves events that have arrived, but only so many; returns whether there were no more.
+-- Serves the events that have arrived, up to a limit; returns whether there were no more.
 function Control:serve_some()
   local began = core.clock()
   for _ = 1, MOST_EVENTS do

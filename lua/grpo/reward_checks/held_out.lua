@@ -81,7 +81,7 @@ local function shows_it(samples, mean)
 end
 
 -- The metric has fallen from `best` to `now`: returns a sentence if a reward has risen, and the
--- completion that shows it if the reward is to blame.  samples: the completions of now.
+-- completion that shows it if the reward is to blame.  samples: the newest completions.
 function held_out.explain(best, now, samples)
   local metric = ("the held-out metric falls (eval/accuracy %.3f to %.3f)"):format(best.accuracy,
     now.accuracy)

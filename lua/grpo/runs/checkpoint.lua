@@ -64,8 +64,8 @@ local function fill(tr, temporary, state)
   end
 end
 
--- Writes tr into the directory `dir`, complete or not at all.  run: the one whose checkpoint it is,
--- nil: of none.
+-- Writes tr into the directory `dir`, complete or not at all.  run: the run that owns the
+-- checkpoint, or nil.
 function checkpoint.write(tr, dir, run)
   local state = core.state_encode(tr.state)
   local temporary = core.checkpoint_begin(dir)

@@ -515,8 +515,8 @@ local function step_at_end(path)
   return row and math.tointeger(row.step)
 end
 
--- Returns whether a process trains the run; nil if that cannot be found out.  Who may read the lock
--- can ask; of others the process that run.json names is looked for.
+-- Returns whether a process trains the run; nil if that cannot be found out.  Asks the lock, or
+-- without permission to read it looks for the process that run.json names.
 local function is_trained(dir, info)
   local held, _, code = fs.is_locked(dir .. "/.lock")
   if held ~= nil then return held end

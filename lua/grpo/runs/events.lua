@@ -351,8 +351,8 @@ function events.still_to_come(tr)
   return list[1] and table.concat(list, ", ")
 end
 
--- Records an event of now; raises if that is not possible.  It takes effect after this call, so
--- that nothing is in effect that a resume would not know of.
+-- Records an event that happens now; raises if that is not possible.  It takes effect after this
+-- call, so that nothing is in effect that a resume would not know of.
 function events.add(tr, e)
   e.step, e.stage = tr.step_count, tr.stage_index
   local path = path_in(tr.directory.dir)

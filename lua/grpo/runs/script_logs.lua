@@ -107,7 +107,7 @@ end
 
 local summed = {} -- [path] = { size =, sum = } at the last checkpoint of this process
 
--- Writes down the sizes of now, before the checkpoint of this step is written; forgets those of
+-- Writes down the present sizes, before the checkpoint of this step is written; forgets those of
 -- checkpoints that are gone.
 function script_logs.keep_sizes(dir, step)
   local sizes, kept, kept_sums = read_sizes(dir), {}, {}

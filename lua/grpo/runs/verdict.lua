@@ -27,7 +27,7 @@ local function is_right(c)
   if type(correct) == "number" then return correct >= verdict.PASS end
 end
 
--- The names of the rewards that keep(value) holds for, but for `correct`.
+-- The names of the rewards that keep(value) holds for, without `correct`.
 local function names_where(rewards, keep)
   local names = {}
   for name, value in sorted_pairs(rewards or {}) do

@@ -31,7 +31,7 @@ function context.begin(given)
   return current
 end
 
--- A function that brings back the context of now.
+-- Returns a function that brings back the present context.
 function context.restorer()
   local before = current
   return function() current = before end

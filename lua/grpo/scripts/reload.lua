@@ -281,7 +281,8 @@ local function try_schedules(tr, e)
 end
 
 -- stale: files that are other than what runs; changed: files that are other than at the last
--- attempt.  Returns what is new now, and what is not heard, as text.
+-- attempt.  Returns two texts: what took effect, and what cannot take effect in
+-- a running run.
 local function attempt(self, stale, changed)
   local tr, files = self.tr, self.files
   loaded_sources.forget()

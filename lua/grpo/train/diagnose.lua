@@ -5,8 +5,8 @@ local statistics = require "grpo.statistics"
 
 local diagnose = {}
 
-local WINDOW = 5 -- a pattern must hold for so many steps in a row
-local AGAIN = 100 -- and is told again, once it was gone, after so many steps at the earliest
+local WINDOW = 5 -- steps in a row for which a pattern must hold
+local AGAIN = 100 -- steps before a note whose pattern had gone away may be shown again
 
 -- A mean length, in tokens, up to which nothing runs away.
 local SHORT = 16

@@ -18,7 +18,7 @@ end
 local function mib(bytes) return bytes >> 20 end
 
 -- Returns the changes that may help.  Each is { text = as the script says it, change = function(o),
--- which edits the engine's options, for_itself = it is of no use beside others }; a number may be
+-- which edits the engine's options, alone = true: it is of no use beside others }; a number may be
 -- halved: { path =, field =, least = }.
 local function changes_of(kind, config, options, need)
   local list = {}
@@ -51,7 +51,7 @@ local function changes_of(kind, config, options, need)
       o.storage = storage
       if not lora then o.lora = { rank = 8, targets = { "all-linear" } } end
     end)
-    list[#list].for_itself = storage ~= "nf4"
+    list[#list].alone = storage ~= "nf4"
   end
   -- random weights are not worth freezing
   if not config.model.path or config.model.quantize == "nf4" then return list end
@@ -103,7 +103,7 @@ local function together(changes, options, room)
   local texts, numbers, least = {}, {}, math.huge
   for _, change in ipairs(changes) do
     local o, bytes, text
-    if change.change and not change.for_itself then
+    if change.change and not change.alone then
       o, bytes, text = applied(change, options, room)
     end
     if bytes and bytes < least then options, least, texts[#texts + 1] = o, bytes, text end

@@ -38,7 +38,8 @@ function outcomes.group(config, prompt, group, replaced)
     replaced = replaced or false }
 end
 
--- Those of a batch: the groups that were trained on, in order, then those that were replaced.
+-- Returns the outcomes of a batch: of the groups that were trained on, in order, then of those that
+-- were replaced.
 -- Where a critic gives advantages, a group alone does not say whether it teaches.
 function outcomes.of(stage, batch)
   local list, config = {}, stage.config

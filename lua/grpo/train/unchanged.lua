@@ -45,8 +45,8 @@ local function changed_field(c, was, free)
   return changed
 end
 
--- Returns a function that raises if the batch has changed since, but for fields of other names and,
--- in on_rollout, rewards.
+-- Returns a function that raises if the batch has changed since, except in fields of other names
+-- and, in on_rollout, in rewards.
 function unchanged.batch(hook, batch)
   local fields, kept, free = copy(batch), {}, hook == "on_rollout"
   local list = table.move(batch.completions, 1, #batch.completions, 1, {})
@@ -129,7 +129,7 @@ end
 -- ---- numbers ------------------------------------------------------------------------------------
 
 -- Returns a function that raises if the metrics of a step, or the report of an evaluation, have
--- changed since, but for numbers that are new.
+-- changed since; numbers may have been added.
 function unchanged.numbers(hook, what, numbers)
   local fields, meta = copy(numbers), getmetatable(numbers)
   return function()

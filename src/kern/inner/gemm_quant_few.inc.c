@@ -149,7 +149,7 @@ QUANT_FEW_SIZES(ROUNDED_TILE, NF4)
 typedef void QuantFewFn(const QuantFewArgs *a);
 typedef struct QuantFewTile {
   int rows, groups;
-  QuantFewFn *whole, *last; /* for so many groups; for the last one alone */
+  QuantFewFn *whole, *last; /* for `groups` groups; for the last one alone */
 } QuantFewTile;
 #define QUANT_FEW_ENTRY(type, m, g)  {m, g, quant_few_##type##_##m, quant_few_##type##_##m##_last},
 #define ROUNDED_ENTRY(type, m, g) {m, g, rounded_##type##_##m, rounded_##type##_##m##_last},

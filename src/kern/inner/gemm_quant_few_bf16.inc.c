@@ -155,7 +155,7 @@ QUANT_BF16_SIZES(QUANT_BF16_TILE, NF4)
 typedef void QuantBf16Fn(const QuantFewBf16 *q);
 typedef struct QuantBf16Tile {
   int groups;
-  QuantBf16Fn *whole, *last; /* for so many groups; for one */
+  QuantBf16Fn *whole, *last; /* for `groups` groups; for one */
 } QuantBf16Tile;
 #define QUANT_BF16_ENTRY(type, m, g)                                                               \
   [QUANT_##type][(m)-1] = {g, quant_bf16_##type##_##m, quant_bf16_##type##_##m##_last},

@@ -52,10 +52,10 @@ function denoise.check(config, complain)
   end
   if config.eval.metric then
     complain("eval.metric",
-      "has no say in a denoise stage, which is measured by its loss on masked tokens")
+      "is not used by a denoise stage, which is measured by its loss on masked tokens")
   end
   if config.eval.group_size > 0 then
-    complain("eval.group_size", "has no say in a denoise stage, which completes nothing; leave 0")
+    complain("eval.group_size", "is not used by a denoise stage, which completes nothing; leave 0")
   end
   if type(config.train.kl) == "function" or config.train.kl > 0 then
     complain("train.kl", "a denoise stage measures no KL; leave 0")

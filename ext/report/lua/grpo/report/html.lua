@@ -177,7 +177,7 @@ local function options_table(runs, keep)
     table.concat(heads, "</th><th>"), #runs == 1 and "<th>from</th>" or "", table.concat(out))
 end
 
--- Those that the script or the command line set; of several runs, those that differ.
+-- Whether an option is shown: the script or the command line set it, or several runs differ in it.
 local function is_telling(row, count)
   if count == 1 then return row[1] and row[1].origin ~= "default" end
   for k = 2, count do

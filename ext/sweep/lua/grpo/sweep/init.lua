@@ -48,7 +48,7 @@ local function wait_for_runs(dir, waiting)
 end
 
 -- Opens the sweep in `dir`, or makes it.  about: { script =, args =, files = { { path =, crc32c = }
--- } } of now; waiting: see wait_for_runs.
+-- } } as they are; waiting: see wait_for_runs.
 function sweep.open(dir, about, waiting)
   must(fs.mkdirs(dir))
   local self = setmetatable({ dir = dir, waiting = waiting }, Sweep)
@@ -99,7 +99,7 @@ function Sweep:changes(about)
   return list
 end
 
--- Takes the files of now as those of the sweep.
+-- Records the files as they are now as the files of the sweep.
 function Sweep:take(about)
   self.info.script, self.info.args, self.info.files = about.script, about.args, about.files
 end

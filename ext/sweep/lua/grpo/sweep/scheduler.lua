@@ -17,7 +17,7 @@ local scheduler = {}
 
 local INTERVAL = 0.1 -- seconds between two looks at the processes
 
--- o: { sweep =, runs = those of this call, script =, args =, jobs = at most so many at once, cores
+-- o: { sweep =, runs = the runs of this call, script =, args =, jobs = how many at once, cores
 -- =, memory = bytes for each run or nil, retry = continue runs that failed, screen =, ended(run) =
 -- called when a run has ended }
 function scheduler.new(o)
