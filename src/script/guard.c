@@ -1,18 +1,7 @@
-/* guard.c - guarded versions of library functions, for limited code.
+/* guard.c - guarded versions of library functions, for limited code (see guard.h).
  *
- * The instruction hook does not see time that passes inside a C function, and some library
- * functions could turn the hook off or swallow its error.  Their replacements are installed once
- * per state; in a host's state they live beside the originals (foreign_vm.c).  Outside limited
- * calls they behave exactly like the originals.  Inside they charge the budget for the work before
- * they do it, and refuse what would evade the budget:
- *
- *   pcall, xpcall, coroutine.*   pass the error of a spent budget on; call no handler then
- *   string.rep, upper, lower, reverse, format, pack, unpack, byte; utf8.*; tonumber
- *   string.find, match, gmatch, gsub (match.c); table.* (tables.c)
- *   setmetatable                 refuses __gc
- *   load                         text only
- *   collectgarbage               "count" only; the rest does nothing
- *   debug.sethook and the like, os.exit   refused
+ * They are installed once per state; in a host's state they live beside the originals
+ * (foreign_vm.c).  Outside limited calls they behave exactly like the originals.
  */
 #include "script/guard.h"
 
@@ -88,54 +77,31 @@ static int l_xpcall(lua_State *L) {
   return finish_pcall(L, lua_pcallk(L, n - 2, LUA_MULTRET, 2, 2, finish_pcall), 2);
 }
 
-/* ---- coroutines: as in lcorolib.c, with the budget carried along -------------------- */
+/* ---- coroutines, with the budget carried along --------------------------------------- */
 
-static lua_State *check_thread(lua_State *L) {
-  lua_State *co = lua_tothread(L, 1);
-  if (!co) type_error(L, 1, "coroutine");
-  return co;
-}
-
-/* Pushes the results on L and returns their number, or pushes an error message and returns -1. */
-static int resume(lua_State *L, lua_State *co, int narg) {
-  int nres;
-  if (!lua_checkstack(co, narg)) {
-    lua_pushliteral(L, "too many arguments to resume");
-    return -1;
-  }
+/* Calls f of Lua's library, which runs the coroutine co and returns true, ... or false, error. */
+static int run(lua_State *L, lua_State *co, lua_CFunction f) {
   lua_State *before = enter_thread(L, co);
-  lua_xmove(L, co, narg);
   lua_State *outer = interrupt_target(co);
-  int status = lua_resume(co, L, narg, &nres);
+  const int n = f(L);
   interrupt_target(outer);
   leave_thread(L, before);
-  if (status == LUA_OK || status == LUA_YIELD) {
-    if (!lua_checkstack(L, nres + 1)) {
-      lua_pop(co, nres);
-      lua_pushliteral(L, "too many results to resume");
-      return -1;
-    }
-    lua_xmove(co, L, nres);
-    return nres;
-  }
-  lua_xmove(co, L, 1);
-  if (budget_ended(L, status)) return lua_error(L);
-  return -1;
+  if (!lua_toboolean(L, -n) && budget_ended(L, lua_status(co))) return lua_error(L);
+  return n;
 }
 
 static int l_resume(lua_State *L) {
-  lua_State *co = check_thread(L);
-  int n = resume(L, co, lua_gettop(L) - 1);
-  lua_pushboolean(L, n >= 0);
-  if (n < 0) n = 1;
-  lua_insert(L, -(n + 1));
-  return n + 1;
+  lua_State *co = lua_tothread(L, 1);
+  return co ? run(L, co, lua_tocfunction(L, lua_upvalueindex(1))) : call_original(L);
 }
 
+/* Upvalues: the coroutine, Lua's coroutine.resume. */
 static int l_wrapped(lua_State *L) {
   lua_State *co = lua_tothread(L, lua_upvalueindex(1));
-  int n = resume(L, co, lua_gettop(L));
-  if (n >= 0) return n;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  const int n = run(L, co, lua_tocfunction(L, lua_upvalueindex(2)));
+  if (lua_toboolean(L, -n)) return n - 1;
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {
     lua_State *before = enter_thread(L, co);
@@ -151,12 +117,14 @@ static int l_wrapped(lua_State *L) {
   return lua_error(L);
 }
 
+/* Upvalue 2: Lua's coroutine.resume. */
 static int l_wrap(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_State *co = lua_newthread(L);
   lua_pushvalue(L, 1);
   lua_xmove(L, co, 1);
-  lua_pushcclosure(L, l_wrapped, 1);
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushcclosure(L, l_wrapped, 2);
   return 1;
 }
 
@@ -170,55 +138,19 @@ static bool is_idle(lua_State *L, lua_State *co) {
 static int l_close(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
   if (!is_limited(L) || !is_idle(L, co)) return call_original(L);
-  lua_State *before = enter_thread(L, co);
-  const int n = call_original(L);
-  leave_thread(L, before);
-  if (n > 1 && budget_ended(L, LUA_OK)) return lua_error(L);
-  return n;
+  return run(L, co, lua_tocfunction(L, lua_upvalueindex(1)));
 }
 
-/* ---- work in proportion to strings -------------------------------------------------- */
+/* ---- strings that are made ---------------------------------------------------------- */
 
-/* Upvalue 2: bytes that cost one instruction; upvalue 3: result bytes per byte of the argument. */
-static int l_bytes(lua_State *L) {
-  if (is_limited(L)) {
-    size_t n = length_of(L, 1);
-    charge_work(L, 8 + n / (size_t)lua_tointeger(L, lua_upvalueindex(2)));
-    make_room(L, n * (size_t)lua_tointeger(L, lua_upvalueindex(3)));
-  }
-  return call_original(L);
-}
-
-/* The bytes from argument 2 to argument 3, as string.byte takes them, of a string of n bytes. */
-static size_t range_bytes(lua_State *L, size_t n) {
-  int given;
-  const lua_Integer length = (lua_Integer)n;
-  lua_Integer first = lua_tointegerx(L, 2, &given);
-  if (!given) first = 1;
-  lua_Integer last = lua_tointegerx(L, 3, &given);
-  if (!given) last = first;
-  if (first < 0) first = first < -length ? 1 : length + first + 1;
-  if (last < 0) last = last < -length ? 0 : length + last + 1;
-  if (first < 1) first = 1;
-  if (last > length) last = length;
-  return last < first ? 0 : (size_t)(last - first) + 1;
-}
-
-/* Upvalue 2: bytes that cost one instruction; only those between arguments 2 and 3 are read. */
-static int l_range(lua_State *L) {
-  if (is_limited(L))
-    charge_work(L, 8 + range_bytes(L, length_of(L, 1)) /
-                           (size_t)lua_tointeger(L, lua_upvalueindex(2)));
-  return call_original(L);
-}
-
-/* A result that is as long as all arguments together: string.format, string.pack. */
-static int l_join(lua_State *L) {
+/* Functions that build their result in a buffer, which the collector does not see.  Upvalue 2: how
+ * often the buffer and the result together hold the bytes of the arguments. */
+static int l_build(lua_State *L) {
   if (is_limited(L)) {
     size_t n = 0;
     for (int i = lua_gettop(L); i > 0; i--) n += string_bytes(L, i);
     charge_work(L, 8 + n / 16);
-    make_room(L, n);
+    make_room(L, n * (size_t)lua_tointeger(L, lua_upvalueindex(2)));
   }
   return call_original(L);
 }
@@ -266,7 +198,7 @@ static int l_setmetatable(lua_State *L) {
   return call_original(L);
 }
 
-/* The reader of a chunk, whose pieces are charged for; upvalue 1: the script's. */
+/* The function that reads a chunk, whose pieces are charged for; upvalue 1: the script's. */
 static int l_reader(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_call(L, 0, 1);
@@ -274,7 +206,7 @@ static int l_reader(lua_State *L) {
   return 1;
 }
 
-/* load returns errors of the reader and of memory. */
+/* load returns errors of the function that reads the chunk, and of memory. */
 static int l_load(lua_State *L) {
   if (!is_limited(L)) return call_original(L);
   charge_work(L, 100 + string_bytes(L, 1));
@@ -319,24 +251,22 @@ static void replace(lua_State *L, int library, const char *name, lua_CFunction f
   lua_setfield(L, library, name);
 }
 
+static void guard_coroutines(lua_State *L, int lib) {
+  if (lua_getfield(L, lib, "resume") == LUA_TFUNCTION && lua_iscfunction(L, -1))
+    replace(L, lib, "wrap", l_wrap, 1);
+  replace(L, lib, "resume", l_resume, 0);
+  replace(L, lib, "close", l_close, 0);
+}
+
 static void guard_strings(lua_State *L, int lib) {
   static const struct {
     const char *name;
-    int per, made;
-  } rows[] = {{"upper", 16, 2},
-              {"lower", 16, 2},
-              {"reverse", 16, 2},
-              {"unpack", 64, 0},
-              {"packsize", 16, 0}};
+    int times;
+  } rows[] = {{"upper", 2}, {"lower", 2}, {"reverse", 2}, {"format", 1}, {"pack", 1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    lua_pushinteger(L, rows[i].per);
-    lua_pushinteger(L, rows[i].made);
-    replace(L, lib, rows[i].name, l_bytes, 2);
+    lua_pushinteger(L, rows[i].times);
+    replace(L, lib, rows[i].name, l_build, 1);
   }
-  lua_pushinteger(L, 4);
-  replace(L, lib, "byte", l_range, 1);
-  replace(L, lib, "format", l_join, 0);
-  replace(L, lib, "pack", l_join, 0);
   for (const luaL_Reg *r = bounded_matchers; r->name; r++) {
     if (strcmp(r->name, "gmatch") == 0) { /* an iterator may be made outside and used inside */
       lua_pushcfunction(L, r->func);
@@ -347,17 +277,6 @@ static void guard_strings(lua_State *L, int lib) {
     replace(L, lib, r->name, l_bounded, 1);
   }
   replace(L, lib, "rep", l_rep, 0);
-}
-
-static void guard_utf8(lua_State *L, int lib) {
-  static const char *const names[] = {"len", "offset"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    lua_pushinteger(L, 4);
-    lua_pushinteger(L, 0);
-    replace(L, lib, names[i], l_bytes, 2);
-  }
-  lua_pushinteger(L, 4);
-  replace(L, lib, "codepoint", l_range, 1);
 }
 
 static void guard_tables(lua_State *L, int lib) {
@@ -389,15 +308,11 @@ void guard_open(lua_State *L, int env) {
   replace(L, env, "tonumber", l_tonumber, 0);
   replace(L, env, "collectgarbage", l_collectgarbage, 0);
   lua_getfield(L, env, "coroutine");
-  replace(L, lua_gettop(L), "resume", l_resume, 0);
-  replace(L, lua_gettop(L), "wrap", l_wrap, 0);
-  replace(L, lua_gettop(L), "close", l_close, 0);
+  guard_coroutines(L, lua_gettop(L));
   lua_getfield(L, env, "string");
   guard_strings(L, lua_gettop(L));
   lua_getfield(L, env, "table");
   guard_tables(L, lua_gettop(L));
-  lua_getfield(L, env, "utf8");
-  guard_utf8(L, lua_gettop(L));
   lua_settop(L, base);
   refuse(L, env, "debug", debug_names);
   refuse(L, env, "os", os_names);

@@ -12,35 +12,21 @@
 #include "script/budget.h"
 
 enum {
-  READ = 1,
-  WRITE = 2,
-  LENGTH = 4,
   LOOK = 64, /* elements between two looks, each as long as ELEMENT instructions */
   ELEMENT = 16
 };
 
 /* ---- arguments ---------------------------------------------------------------------- */
 
-/* Argument arg must be a table, or have the metamethods that take its place. */
-static void check_tab(lua_State *L, int arg, int uses) {
-  static const struct {
-    int use;
-    const char *event;
-  } rows[] = {{READ, "__index"}, {WRITE, "__newindex"}, {LENGTH, "__len"}};
-  if (lua_type(L, arg) == LUA_TTABLE) return;
-  bool like = lua_getmetatable(L, arg);
-  for (size_t i = 0; like && i < sizeof rows / sizeof *rows; i++) {
-    if (!(uses & rows[i].use)) continue;
-    lua_pushstring(L, rows[i].event);
-    like = lua_rawget(L, -2) != LUA_TNIL;
-    lua_pop(L, 1);
-  }
-  if (!like) luaL_checktype(L, arg, LUA_TTABLE); /* raises */
+/* Argument arg must be a table, or have the metamethod that this use of it calls first. */
+static void check_tab(lua_State *L, int arg, const char *event) {
+  if (lua_istable(L, arg)) return;
+  if (luaL_getmetafield(L, arg, event) == LUA_TNIL) luaL_checktype(L, arg, LUA_TTABLE);
   lua_pop(L, 1);
 }
 
-static lua_Integer length(lua_State *L, int uses) {
-  check_tab(L, 1, uses | LENGTH);
+static lua_Integer length(lua_State *L) {
+  check_tab(L, 1, "__len");
   return luaL_len(L, 1);
 }
 
@@ -79,7 +65,7 @@ static void move_down(lua_State *L, lua_Integer f, lua_Unsigned n, int tab, lua_
 }
 
 static int l_insert(lua_State *L) {
-  const lua_Integer end = (lua_Integer)((lua_Unsigned)length(L, READ | WRITE) + 1);
+  const lua_Integer end = (lua_Integer)((lua_Unsigned)length(L) + 1);
   lua_Integer at = end;
   charge_work(L, 4);
   if (lua_gettop(L) == 3) {
@@ -95,7 +81,7 @@ static int l_insert(lua_State *L) {
 }
 
 static int l_remove(lua_State *L) {
-  const lua_Integer size = length(L, READ | WRITE);
+  const lua_Integer size = length(L);
   lua_Integer at = luaL_optinteger(L, 2, size);
   if (at != size && (lua_Unsigned)at - 1u > (lua_Unsigned)size) return refuse(L);
   charge_work(L, 4 + span(at, size));
@@ -113,8 +99,8 @@ static int l_move(lua_State *L) {
   const lua_Integer f = luaL_checkinteger(L, 2), e = luaL_checkinteger(L, 3),
                     t = luaL_checkinteger(L, 4);
   const int tab = lua_isnoneornil(L, 5) ? 1 : 5;
-  check_tab(L, 1, READ);
-  check_tab(L, tab, WRITE);
+  check_tab(L, 1, "__index");
+  check_tab(L, tab, "__newindex");
   if (e >= f) {
     luaL_argcheck(L, f > 0 || e < LUA_MAXINTEGER + f, 3, "too many elements to move");
     const lua_Integer n = e - f + 1;
@@ -146,7 +132,7 @@ static void room_for_concat(lua_State *L, size_t separator, lua_Integer first, l
 
 static int l_concat(lua_State *L) {
   luaL_Buffer b;
-  lua_Integer last = length(L, READ);
+  lua_Integer last = length(L);
   size_t size;
   const char *separator = luaL_optlstring(L, 2, "", &size);
   const lua_Integer first = luaL_optinteger(L, 3, 1);
@@ -212,7 +198,7 @@ static int l_before(lua_State *L) {
 
 /* Lua's own function sorts, because the order of equal elements is that of its algorithm. */
 static int l_sort(lua_State *L) {
-  const lua_Integer n = length(L, READ | WRITE);
+  const lua_Integer n = length(L);
   lua_Unsigned rounds = 0;
   for (lua_Integer rest = n; rest > 0; rest /= 2) rounds++;
   charge_work(L, 4);
