@@ -117,8 +117,8 @@ GRPO_API const char *grpo_message(const grpo_context *c);
 /* A tokenizer never changes. */
 typedef struct grpo_tokenizer grpo_tokenizer;
 
-/* path: a directory in Hugging Face layout, a tokenizer.json, a tiktoken rank file or a GGUF
- * file. */
+/* path: a directory in Hugging Face layout, a tokenizer.json, a tiktoken rank file, or a GGUF
+ * file if the library was built with the extension gguf. */
 GRPO_API grpo_status grpo_tokenizer_load(grpo_context *c, const char *path, grpo_tokenizer **out);
 /* Ids 0..255 stand for the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
 GRPO_API grpo_status grpo_tokenizer_bytes(grpo_context *c, grpo_tokenizer **out);
@@ -162,13 +162,14 @@ typedef struct grpo_model_options {
 } grpo_model_options;
 GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size);
 
-/* path: a directory in Hugging Face layout, a .gguf file, a checkpoint, a run's directory, which
- * stands for its newest checkpoint, an adapter of PEFT, as checkpoints of a LoRA run are, or a name
- * of the Hub, "organisation/repository" or with "@revision", that its cache has: as everywhere in
- * this header where the path of a model, a tokenizer or an adapter is taken.  An
- * adapter comes with its base, which is base_model_name_or_path of its adapter_config.json: a path
- * from the adapter's directory, else from the current one.  EFORMAT when the files of a checkpoint
- * are not what its manifest says. */
+/* path: a directory in Hugging Face layout, a .gguf file (with the extension gguf, else it is
+ * refused in one line), a checkpoint, a run's directory, which stands for its newest checkpoint, an
+ * adapter of PEFT, as checkpoints of a LoRA run are, or a name of the Hub,
+ * "organisation/repository" or with "@revision", that its cache has: as everywhere in this header
+ * where the path of a model, a tokenizer or an adapter is taken.  An adapter comes with its base,
+ * which is base_model_name_or_path of its adapter_config.json: a path from the adapter's directory,
+ * else from the current one.  EFORMAT when the files of a checkpoint are not what its manifest
+ * says. */
 GRPO_API grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                                      grpo_model **out);
 /* Makes a model with random weights, normal(0, initializer_range).  config is the JSON text of a

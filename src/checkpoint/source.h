@@ -1,9 +1,9 @@
 /* source.h - where a checkpoint's weights come from: named tensors whose values are read as floats.
  *
- * The loader (weights.c) knows only this interface; safetensors_source.c and gguf_source.c
- * implement it.  Names are Hugging Face's and rows are in its order: a container that has others
- * translates them.  Values are read piece by piece, so that a checkpoint larger than memory can be
- * quantised.
+ * The loader (weights.c) knows only this interface; safetensors_source.c and the formats of
+ * extensions (formats/model_format.h) implement it.  Names are Hugging Face's and rows are in its
+ * order: a container that has others translates them.  Values are read piece by piece, so that a
+ * checkpoint larger than memory can be quantised.
  */
 #ifndef GRPO_CHECKPOINT_SOURCE_H
 #define GRPO_CHECKPOINT_SOURCE_H

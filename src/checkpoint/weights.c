@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "checkpoint/gguf_config.h"
-#include "checkpoint/gguf_source.h"
 #include "checkpoint/param_fill.h"
 #include "checkpoint/run_checkpoint.h"
 #include "checkpoint/safetensors_source.h"
-#include "formats/gguf.h"
+#include "formats/model_format.h"
 #include "model/config_read.h"
 #include "model/frozen.h"
 #include "model/layout.h"
@@ -25,24 +23,19 @@ static Status load_json(const char *dir, const char *name, char *path, Json **ou
   return json_read_file(path, CONFIG_FILE_MAX, out);
 }
 
-static Status load_gguf(Config *out, const char *path) {
-  Gguf g;
-  try(gguf_open(&g, path));
-  const Status s = gguf_config_read(out, &g);
-  gguf_close(&g);
-  return s;
-}
-
 Status weights_config(Config *out, const char *dir) {
   char path[FILE_PATH_BYTES];
   Json *j = NULL;
   Config c;
-  if (gguf_is(dir)) return load_gguf(out, dir);
-  if (file_exists(dir) && !file_is_dir(dir))
+  const ModelFormat *format = model_format_of(dir);
+  if (format) return format->config(out, dir);
+  if (file_exists(dir) && !file_is_dir(dir)) {
+    try(model_format_check(dir));
     return fail(GRPO_EFORMAT,
                 "%s: it is neither a model directory nor a GGUF file; name the "
                 "directory that it is in",
                 dir);
+  }
   if (!file_is_dir(dir)) return fail(GRPO_ENOENT, "%s: no such model directory", dir);
   try(file_join(path, dir, "config.json"));
   if (!file_exists(path)) try(safetensors_source_refuse(dir));
@@ -254,7 +247,8 @@ static Status read_weights(Model *m, const WeightSource *s, const char *dir,
 static Status open_model(const char *path, const Config *c, Model **out, Pool *pool,
                          WeightSource *s) {
   try(model_layout(out, pool, c));
-  const Status st = gguf_is(path) ? gguf_source_open(s, path) : safetensors_source_open(s, path);
+  const ModelFormat *format = model_format_of(path);
+  const Status st = format ? format->open(s, path) : safetensors_source_open(s, path);
   if (st != GRPO_OK) model_release(*out);
   return st;
 }

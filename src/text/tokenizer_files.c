@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/model_format.h"
 #include "os/file.h"
-#include "text/gguf_tokenizer.h"
 #include "text/rankfile.h"
 #include "text/tokenizer_build.h"
 
@@ -95,26 +95,12 @@ static Status load_ranks(Tokenizer **out, const Buf *main, const Buf *ranks) {
   return s;
 }
 
-static Status load_gguf(Tokenizer **out, const char *path) {
-  Gguf g;
-  try(gguf_open(&g, path));
-  const Status s = gguf_tokenizer_read(out, &g);
-  gguf_close(&g);
-  return s;
-}
-
 bool tokenizer_is_in(const char *path) {
-  Gguf g;
   Buf b = {0};
-  bool yes;
-  if (gguf_is(path)) {
-    if (gguf_open(&g, path) != GRPO_OK) return true; /* loading reports the reason */
-    yes = gguf_tokenizer_is_in(&g);
-    gguf_close(&g);
-    return yes;
-  }
+  const ModelFormat *format = model_format_of(path);
+  if (format) return format->has_tokenizer(path);
   buf_printf(&b, "%s/%s", path, tokenizer_file_name[FILE_TOKENIZER]);
-  yes = buf_status(&b) != GRPO_OK || file_exists(b.data); /* without memory, as above */
+  const bool yes = buf_status(&b) != GRPO_OK || file_exists(b.data); /* without memory, as above */
   buf_free(&b);
   return yes;
 }
@@ -130,7 +116,9 @@ static Status add_templates(Tokenizer **t, const char *path) {
 Status tokenizer_load(Tokenizer **out, const char *path) {
   Buf main = {0}, file[NFILES] = {0};
   *out = NULL;
-  if (gguf_is(path)) return load_gguf(out, path);
+  const ModelFormat *format = model_format_of(path);
+  if (format) return format->tokenizer(out, path);
+  if (!file_is_dir(path)) try(model_format_check(path));
   buf_puts(&main, path);
   Status s = file_is_dir(path) ? find_main(path, &main) : buf_status(&main);
   if (s == GRPO_OK) s = file_read(main.data, MAX_FILE, &file[FILE_TOKENIZER]);

@@ -17,9 +17,9 @@
  * id}}, or else from the number of ranks: 50256 r50k, 50280 p50k, 100256 cl100k, 199998 o200k,
  * 128000 Llama 3.
  *
- * Or `path` is a GGUF file (gguf_tokenizer.h). */
+ * Or `path` is a file that an extension reads (formats/model_format.h). */
 Status tokenizer_load(Tokenizer **out, const char *path);
-/* True for a GGUF file with a tokenizer, and for a directory with a tokenizer.json. */
+/* True for such a file with a tokenizer, and for a directory with a tokenizer.json. */
 bool tokenizer_is_in(const char *path);
 
 /* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, and the files of chat

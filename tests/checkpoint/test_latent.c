@@ -1,5 +1,4 @@
 /* Checkpoints of models with latent attention. */
-#include "checkpoint/gguf_save.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "model/modeltest.h"
@@ -28,11 +27,4 @@ TEST(a_saved_model_loads_again) {
     check_round_trip(latent_shapes[k], WEIGHT_BF16, STORE_AUTO);
     check_round_trip(latent_shapes[k], WEIGHT_BF16, STORE_BF16);
   }
-}
-
-TEST(gguf_is_refused_by_name) {
-  Model *m = small_model(latent_shapes[1], NULL, 1);
-  REFUSED(gguf_save(m, NULL, test_path("%s/latent.gguf", test_tmp()), GGML_F32), GRPO_EARG,
-          "deepseek_v2");
-  model_release(m);
 }

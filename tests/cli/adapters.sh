@@ -74,10 +74,6 @@ result "a merged model says the same" "$("$GRPO" export whole/only-001 merged --
 result "and not what the base says" "$([ "$(asked merged | cksum)" != "$(asked base | cksum)" ] || asked base)"
 "$GRPO" export whole/only-001 given --format adapter >/dev/null 2>err || cat err
 result "an exported adapter says the same" "$(diff <(echo "$with") <(asked given))"
-"$GRPO" export whole/only-001 given.gguf --format adapter >out 2>err
-result "an adapter is exported for llama.cpp as one file, whole, under its name" "$(
-  { [ "$(cat out)" = given.gguf ] && [ "$(head -c 4 given.gguf)" = GGUF ] && [ ! -e .tmp-given.gguf ] &&
-    grep -qa 'adapter.lora.alpha' given.gguf && grep -qaE 'blk\.0\.[a-z_]+\.weight\.lora_b' given.gguf; } || show out err)"
 cp -r given elsewhere && sed -i 's|"base_model_name_or_path": "base"|"base_model_name_or_path": "../base"|' elsewhere/adapter_config.json
 result "a base beside the adapter is found" "$(diff <(echo "$with") <(asked elsewhere))"
 result "--base takes another" "$(sed -i 's|"../base"|"nowhere"|' elsewhere/adapter_config.json; diff <(echo "$with") <(asked elsewhere --base base))"

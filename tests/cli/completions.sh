@@ -41,7 +41,7 @@ same "bash: runs by directory" $'runs/sums-001\nruns/sums-002' "$(complete_bash 
 same "bash: --resume=RUN" $'sums-001\nsums-002' "$(complete_bash grpo run --resume = sums)"
 same "bash: a script after --resume" $'exp.lua' "$(complete_bash grpo run --resume exp.l)"
 same "bash: a flag's values" $'nf4\nint8' "$(complete_bash grpo chat models/small --quantize '')"
-same "bash: values after =" $'gguf' "$(complete_bash grpo export model.gguf out --format = gg)"
+same "bash: values after =" $'adapter' "$(complete_bash grpo export model.gguf out --format = ad)"
 same "bash: a model" $'models\nmodel.gguf' "$(complete_bash grpo chat mod)"
 same "bash: a command to explain" $'generate' "$(complete_bash grpo help gen)"
 

@@ -336,7 +336,7 @@ refused 'a base for a model that is none' 2 'made/good-001/latest: is a complete
 good=made/good-001/latest
 refused 'an export without a place' 2 "export: OUT is missing; see 'grpo help export'" "$GRPO" export $good
 refused 'an export over something' 2 'adapter: exists already; --force replaces it' "$GRPO" export $good adapter
-refused 'an export in an unknown format' 2 "export: --format: 'onnx' is not hf, adapter or gguf; .*" "$GRPO" export $good x --format onnx
+refused 'an export in an unknown format' 2 "export: --format: 'onnx' is not hf(, | or )adapter.*; .*" "$GRPO" export $good x --format onnx
 refused 'an export of an adapter that is none' 2 '--format adapter: .* has no adapter; .*' "$GRPO" export $good x --format adapter
 refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: --format hf cannot hold it; .*' \
   "$GRPO" export $good x --quantize q4_0

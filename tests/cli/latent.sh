@@ -31,8 +31,6 @@ problem=$(timeout 60 "$GRPO" generate $model "Tom" --max-new-tokens 8 </dev/null
 result "generate continues with it" "$problem$([ -s out ] || echo 'nothing')"
 problem=$(echo "Tom" | timeout 60 "$GRPO" chat $model --max-new-tokens 8 2>err >out || cat err)
 result "so does chat" "$problem$([ -s out ] || echo 'nothing')"
-problem=$(timeout 60 "$GRPO" export $model out.gguf </dev/null 2>err >out && echo 'it was written')
-result "a GGUF file is refused by name" "$problem$(grep -q "^grpo: out.gguf: writing 'gpt2_mla' models as GGUF" err || show err)"
 timeout 120 "$GRPO" check "$root/experiments/latent.lua" --arg size=tiny >out 2>&1 </dev/null
 result "check says what the cache takes" "$(grep -q '^key/value cache: 160 bytes a token (640 if' out || show out)"
 

@@ -147,13 +147,6 @@ result "its settings are the recipe's" "$(
 "$GRPO" export recipe/gsm8k-001 recipe/merged --merge >/dev/null 2>err || cat err
 result "the merged model generates" "$("$GRPO" generate recipe/merged 'a' --max-new-tokens 4 2>&1 >/dev/null)"
 
-# ---- one file for llama.cpp ----------------------------------------------------------------------------------------------
-asked() { "$GRPO" generate "$@" 'ab' --completions 4 --seed 5 --max-new-tokens 6 --json 2>&1; }
-"$GRPO" export recipe/gsm8k-001 one.gguf --merge --dtype f32 >/dev/null 2>err || cat err
-result "a merged model in one GGUF file says what its directory says" "$(diff <(asked recipe/merged) <(asked one.gguf))"
-"$GRPO" export recipe/gsm8k-001 small.gguf --merge --quantize q8_0 >/dev/null 2>err || cat err
-result "and in 8 bits generates" "$(asked small.gguf | grep -q '"ids"' || asked small.gguf)"
-
 # ---- encodings of tiktoken by name: 256 ranks stand for the file that tiktoken downloads
 mkdir ranks
 "$GRPO" repl <<'LUA'

@@ -108,8 +108,6 @@ describe("a model or tokenizer that is not read", function()
     put("x.bin", "PK")
     refused("x.bin: it is neither a model directory nor a GGUF file", grpo.model.load,
       dir .. "/x.bin")
-    put("x.gguf", pointer)
-    refused("x.gguf: it is a pointer of Git LFS", grpo.model.load, dir .. "/x.gguf")
   end) end)
 
   it("is named with the way out: tokenizers", function() each(function()

@@ -11,6 +11,10 @@
 --     texts that hold one value, as a file of settings does (base/text_formats.lua)
 --   data_formats = { { name = "parquet", endings = { "pq" }, reader = function() -> reader } }
 --     files of rows; data_files/init.lua says what a reader is
+--   model_formats = { { name = "gguf", ending = ".gguf", is = "one file", adapter = "a file",
+--                       quantize = { "q8_0" } }, ... }
+--     files that grpo export writes for a model or for an adapter alone, with what its help says
+--     that these are, and the types of --quantize; C reads and writes them (formats/model_format.h)
 --   decompressors = { { decompress = function(data, what) -> data }, ... }
 --     takes the contents of a file of data, and gives them back as they are if they are not
 --     compressed in its way

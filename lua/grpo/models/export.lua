@@ -1,10 +1,11 @@
 -- Writes a model for other programs: a directory that transformers loads, a PEFT adapter, or a
--- .gguf file with a model or with an adapter alone.  Everything is written under a temporary name
--- and then renamed, so that an incomplete export never has the final name.
+-- file of an extension's format with a model or with an adapter alone.  Everything is written under
+-- a temporary name and then renamed, so that an incomplete export never has the final name.
 
 local core = require "grpo.core"
 local model_card = require "grpo.models.card"
 local errors = require "grpo.base.errors"
+local extensions = require "grpo.base.extensions"
 local hub = require "grpo.hub"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
@@ -116,6 +117,14 @@ end
 
 local writers = {}
 
+local rows = extensions.rows "model_formats"
+
+local function row_of_ending(target)
+  for _, row in ipairs(rows) do
+    if target:sub(-#row.ending) == row.ending then return row end
+  end
+end
+
 function writers.hf(model, source, target, o)
   must(fs.mkdirs(target))
   local dtype = o.quantize or o.dtype or own_dtype(source)
@@ -128,7 +137,7 @@ function writers.hf(model, source, target, o)
 end
 
 function writers.adapter(model, source, target, o)
-  if target:find("%.gguf$") then return model:save(target, { format = "adapter" }) end
+  if row_of_ending(target) then return model:save(target, { format = "adapter" }) end
   must(fs.mkdirs(target))
   model:save(target, { format = "adapter", base_name = public_base(source) })
   if model.tokenizer then model.tokenizer:save(target) end
@@ -136,12 +145,34 @@ function writers.adapter(model, source, target, o)
   write_card(target, source, o)
 end
 
-function writers.gguf(model, source, target, o)
-  model:save(target, { format = "gguf", dtype = o.quantize or o.dtype or own_dtype(source),
-    merge = o.merge and source.place.adapter and true or nil })
+local quantize_of = { hf = { "nf4" }, adapter = {} }
+
+for _, row in ipairs(rows) do
+  quantize_of[row.name] = row.quantize
+  writers[row.name] = function(model, source, target, o)
+    model:save(target, { format = row.name, dtype = o.quantize or o.dtype or own_dtype(source),
+      merge = o.merge and source.place.adapter and true or nil })
+  end
 end
 
-local quantize_of = { hf = { nf4 = true }, gguf = { q8_0 = true, q4_0 = true }, adapter = {} }
+-- Refuses a type that a format cannot hold.
+local function check_quantize(o)
+  local known = quantize_of[o.format]
+  for _, name in ipairs(known) do
+    if name == o.quantize then return end
+  end
+  local way_out = "use " .. table.concat(known, " or ")
+  if o.format == "hf" then
+    local others = ""
+    for _, row in ipairs(rows) do
+      others = others .. (", %s are for --format %s"):format(table.concat(row.quantize, " and "),
+        row.name)
+    end
+    way_out = way_out .. (" (int8 is for loading only%s)"):format(others)
+  end
+  errors.raise("EARG", "--quantize %s: --format %s cannot hold it; %s", o.quantize, o.format,
+    way_out)
+end
 
 -- Refuses contradictory flags before anything is loaded.
 local function check(source, o)
@@ -157,12 +188,7 @@ local function check(source, o)
       .. "--format adapter to write it by itself",
       o.path)
   end
-  if o.quantize and not quantize_of[o.format][o.quantize] then
-    errors.raise("EARG", "--quantize %s: --format %s cannot hold it; %s", o.quantize, o.format,
-      o.format == "hf"
-      and "use nf4 (int8 is for loading only, q8_0 and q4_0 are for --format gguf)"
-      or "use q8_0 or q4_0")
-  end
+  if o.quantize then check_quantize(o) end
   if o.quantize and o.dtype then
     errors.raise("EARG", "--dtype: --quantize %s decides it; leave one out", o.quantize)
   end
@@ -220,10 +246,11 @@ local function replace(temporary, target, force)
   if replaced then fs.remove_tree(old) end
 end
 
--- o: { path =, target =, format = "hf"|"adapter"|"gguf", merge =, quantize =, dtype =, force =,
--- base = }
+-- o: { path =, target =, format =, merge =, quantize =, dtype =, force =, base = }
+-- format: "hf", "adapter" or an extension's; nil: as the target's ending says
 function export.write(o)
   local source = source_of(o.path, o.base)
+  o.format = o.format or (row_of_ending(o.target) or { name = "hf" }).name
   local target = o.target:gsub("/+$", "")
   check(source, o)
   check_target(target, source, o)

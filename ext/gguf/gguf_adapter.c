@@ -1,0 +1,109 @@
+#include "gguf/gguf_adapter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "gguf/gguf_arch.h"
+#include "gguf/gguf_write.h"
+#include "model/model_struct.h"
+
+/* A reader scales each pair by alpha / rank, with one alpha for the file: that of the first pair.
+ * B of a pair with another one is multiplied on the way. */
+static double alpha_of(const LoraModule *mod) { return mod->scale * mod->a->t.dim[0]; }
+static double file_alpha(const Lora *l) {
+  for (int i = 0; i < l->nmodules; i++)
+    if (alpha_of(&l->module[i]) != 0) return alpha_of(&l->module[i]);
+  return 1;
+}
+
+static void put_metadata(const Lora *l, const GgufArch *a, GgufMeta *meta) {
+  const char *name = gguf_arch_name(a);
+  gguf_put_string(meta, "general.architecture", name, strlen(name));
+  gguf_put_string(meta, "general.type", "adapter", 7);
+  gguf_put_u32(meta, "general.file_type", 0);
+  gguf_put_string(meta, "adapter.type", "lora", 4);
+  gguf_put_f32(meta, "adapter.lora.alpha", (float)file_alpha(l));
+}
+
+static Status describe(const Lora *l, const LoraModule *mod, bool tied, const GgufArch *a,
+                       GgufEntry *e, unsigned *change) {
+  char name[GGUF_NAME_MAX + 1];
+  if (mod == l->embedding || (mod == l->head && tied))
+    return fail(GRPO_EARG,
+                "an adapter on the embedding, or on an output projection that is tied to it, is "
+                "not written as GGUF, because llama.cpp would use it in one of the two places "
+                "only; use PEFT's format");
+  if (!gguf_arch_file_name(a, mod->base->name, name, sizeof name, change))
+    return fail(GRPO_EARG, "GGUF has no name for parameter '%s'", mod->base->name);
+  const Tensor *pair[] = {&mod->a->t, &mod->b->t};
+  for (int i = 0; i < 2; i++) {
+    e[i] = (GgufEntry){.type = GGML_F32, .ndim = 2};
+    e[i].dim[0] = (uint64_t)pair[i]->dim[0], e[i].dim[1] = (uint64_t)pair[i]->dim[1];
+    if (snprintf(e[i].name, sizeof e[i].name, "%s.lora_%c", name, "ab"[i]) >= (int)sizeof e->name)
+      return fail(GRPO_EARG, "the GGUF name of parameter '%s' is too long", mod->base->name);
+  }
+  return GRPO_OK;
+}
+
+/* B's rows are in the order of the rows of the base's weight in its file. */
+static Status put_b(GgufWriter *w, const LoraModule *mod, int head_dim, bool permuted,
+                    double alpha) {
+  const Tensor *b = &mod->b->t;
+  const int n = b->dim[0], r = b->dim[1], d = permuted ? head_dim : n;
+  const double k = alpha_of(mod) / alpha;
+  float *row = mem_alloc((size_t)r * sizeof *row);
+  Status s = row ? GRPO_OK : fail(GRPO_ENOMEM, "no memory for a row of an adapter");
+  for (int i = 0; i < n && s == GRPO_OK; i++) {
+    const int at = permuted ? i % 2 * (d / 2) + i % d / 2 : i % d;
+    for (int j = 0; j < r; j++)
+      row[j] = (float)(k * b->data[(size_t)(i / d * d + at) * (size_t)r + (size_t)j]);
+    s = gguf_writer_put(w, row, (uint64_t)r);
+  }
+  mem_free(row);
+  return s;
+}
+
+static Status put_tensors(GgufWriter *w, const Model *m, const unsigned *change) {
+  const Lora *l = m->lora;
+  const unsigned permuted = GGUF_PERMUTED_Q | GGUF_PERMUTED_K;
+  for (int i = 0; i < l->nmodules; i++) {
+    const LoraModule *mod = &l->module[i];
+    try(gguf_writer_put(w, mod->a->t.data, mod->a->t.n));
+    try(put_b(w, mod, m->config.head_dim, change[i] & permuted, file_alpha(l)));
+  }
+  return GRPO_OK;
+}
+
+static Status write_file(const Model *m, const GgufArch *a, const char *path,
+                         const GgufMeta *meta) {
+  const Lora *l = m->lora;
+  const size_t n = (size_t)l->nmodules;
+  GgufWriter *w = NULL;
+  GgufEntry *e = mem_zalloc(2 * n * sizeof *e);
+  unsigned *change = mem_zalloc(n * sizeof *change);
+  Status s =
+      e && change ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
+  for (size_t i = 0; i < n && s == GRPO_OK; i++)
+    s = describe(l, &l->module[i], m->config.tie_word_embeddings, a, &e[2 * i], &change[i]);
+  if (s == GRPO_OK) s = gguf_writer_open(&w, path, meta, 2 * n, e);
+  mem_free(e);
+  if (s == GRPO_OK) s = put_tensors(w, m, change);
+  mem_free(change);
+  if (s == GRPO_OK) return gguf_writer_commit(w);
+  gguf_writer_abort(w);
+  return s;
+}
+
+Status gguf_adapter_save(const Model *m, const char *path) {
+  const GgufArch *a = gguf_arch_of(config_model_type(&m->config));
+  GgufMeta meta = {0};
+  if (!m->lora) return fail(GRPO_EARG, "%s: the model has no adapter to save", path);
+  if (!a)
+    return fail(GRPO_EARG, "%s: writing '%s' models as GGUF is not supported", path,
+                config_model_type(&m->config));
+  put_metadata(m->lora, a, &meta);
+  const Status s = write_file(m, a, path, &meta);
+  gguf_meta_free(&meta);
+  return s;
+}
