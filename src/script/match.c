@@ -68,46 +68,16 @@ static const char *class_end(Matcher *m, const char *p) {
   return p + 1;
 }
 
+static int is_zero(int c) { return c == 0; }
+
 static bool in_class(int c, int class) {
-  bool is;
-  switch (tolower(class)) {
-  case 'a':
-    is = isalpha(c);
-    break;
-  case 'c':
-    is = iscntrl(c);
-    break;
-  case 'd':
-    is = isdigit(c);
-    break;
-  case 'g':
-    is = isgraph(c);
-    break;
-  case 'l':
-    is = islower(c);
-    break;
-  case 'p':
-    is = ispunct(c);
-    break;
-  case 's':
-    is = isspace(c);
-    break;
-  case 'u':
-    is = isupper(c);
-    break;
-  case 'w':
-    is = isalnum(c);
-    break;
-  case 'x':
-    is = isxdigit(c);
-    break;
-  case 'z':
-    is = c == 0; /* deprecated, as in Lua */
-    break;
-  default:
-    return class == c;
-  }
-  return isupper(class) ? !is : is;
+  static int (*const classes[256])(int) = {
+      ['a'] = isalpha, ['c'] = iscntrl,  ['d'] = isdigit, ['g'] = isgraph,
+      ['l'] = islower, ['p'] = ispunct,  ['s'] = isspace, ['u'] = isupper,
+      ['w'] = isalnum, ['x'] = isxdigit, ['z'] = is_zero /* deprecated, as in Lua */};
+  int (*const is)(int) = classes[tolower(class)];
+  if (!is) return class == c;
+  return (is(c) != 0) != (isupper(class) != 0);
 }
 
 /* p points to '[', last to its ']'. */

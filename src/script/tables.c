@@ -44,23 +44,14 @@ static void look(lua_State *L, lua_Unsigned i) {
   if (i % LOOK == LOOK - 1) spend_time(L, LOOK * ELEMENT);
 }
 
-static void copy(lua_State *L, lua_Integer from, int tab, lua_Integer to) {
-  lua_geti(L, 1, from);
-  lua_seti(L, tab, to);
-}
-
 /* tab[t], tab[t+1], ... = t1[f], t1[f+1], ..., n elements, beginning with the first or the last. */
-static void move_up(lua_State *L, lua_Integer f, lua_Unsigned n, int tab, lua_Integer t) {
+static void move(lua_State *L, lua_Integer f, lua_Unsigned n, int tab, lua_Integer t,
+                 bool last_first) {
   for (lua_Unsigned i = 0; i < n; i++) {
+    const lua_Integer k = (lua_Integer)(last_first ? n - 1 - i : i);
     look(L, i);
-    copy(L, f + (lua_Integer)i, tab, t + (lua_Integer)i);
-  }
-}
-
-static void move_down(lua_State *L, lua_Integer f, lua_Unsigned n, int tab, lua_Integer t) {
-  for (lua_Unsigned i = n; i-- > 0;) {
-    look(L, i);
-    copy(L, f + (lua_Integer)i, tab, t + (lua_Integer)i);
+    lua_geti(L, 1, f + k);
+    lua_seti(L, tab, t + k);
   }
 }
 
@@ -72,7 +63,7 @@ static int l_insert(lua_State *L) {
     at = luaL_checkinteger(L, 2);
     if ((lua_Unsigned)at - 1u >= (lua_Unsigned)end) return refuse(L);
     charge_work(L, span(at, end));
-    move_down(L, at, (lua_Unsigned)end - (lua_Unsigned)at, 1, at + 1);
+    move(L, at, (lua_Unsigned)end - (lua_Unsigned)at, 1, at + 1, true);
   } else if (lua_gettop(L) != 2) {
     return refuse(L);
   }
@@ -87,7 +78,7 @@ static int l_remove(lua_State *L) {
   charge_work(L, 4 + span(at, size));
   lua_geti(L, 1, at); /* the result */
   if (at < size) {
-    move_up(L, at + 1, (lua_Unsigned)size - (lua_Unsigned)at, 1, at);
+    move(L, at + 1, (lua_Unsigned)size - (lua_Unsigned)at, 1, at, false);
     at = size;
   }
   lua_pushnil(L);
@@ -106,10 +97,8 @@ static int l_move(lua_State *L) {
     const lua_Integer n = e - f + 1;
     luaL_argcheck(L, t <= LUA_MAXINTEGER - n + 1, 4, "destination wrap around");
     charge_work(L, 4 + (lua_Unsigned)n);
-    if (t > e || t <= f || (tab != 1 && !lua_compare(L, 1, tab, LUA_OPEQ)))
-      move_up(L, f, (lua_Unsigned)n, tab, t);
-    else
-      move_down(L, f, (lua_Unsigned)n, tab, t);
+    const bool last_first = t > f && t <= e && (tab == 1 || lua_compare(L, 1, tab, LUA_OPEQ));
+    move(L, f, (lua_Unsigned)n, tab, t, last_first);
   }
   lua_pushvalue(L, tab);
   return 1;
