@@ -109,17 +109,14 @@ $(BUILD)/obj/ext/%.o: ext/%.c | need
 	$(Q)$(CC) $(BASE_CFLAGS) -Iext $(PKG_CFLAGS) -c $< -o $@
 
 PROGRAM := $(BUILD)/grpo
-# The MPIs whose header is here; each gets its libgrpo-KIND.so.
-MPI_openmpi := ompi-c
-MPI_mpich   := mpich
-MPI_KINDS    = $(eval MPI_KINDS := $$(foreach k,openmpi mpich,$$(if $$(shell $(PKG_CONFIG) --exists $$(MPI_$$(k)) 2>/dev/null && echo yes),$$(k))))$(MPI_KINDS)
-MPI_MODULES  = $(MPI_KINDS:%=$(BUILD)/libgrpo-%.so)
+# What an extension builds beside the program: its rules.mk adds to this, and says how it is made.
+EXT_PRODUCTS :=
 BENCH_PROGRAM := $(BUILD)/bench/grpo-bench
 
 .PHONY: all
 all: grpo
 .PHONY: grpo
-grpo: $(PROGRAM) $(MPI_MODULES)
+grpo: $(PROGRAM) ext-products
 ifeq ($(MODE)$(CROSS),release)
 	@ln -sfn $(PROGRAM) grpo
 ifeq ($(or $(MAKECMDGOALS),all),all)
@@ -207,11 +204,9 @@ $(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) $(call libs_
 	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
-# ---- libgrpo-KIND.so: MPI, which comm.c loads when a launcher has started the program; one for each MPI that is here
-$(BUILD)/libgrpo-%.so: src/mpi_module.c src/os/comm_module.h | need
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(filter-out -Wpedantic -Wvla,$(BASE_CFLAGS)) $$($(PKG_CONFIG) --cflags $(MPI_$*) | sed 's/-I/-isystem /g') \
-	  -shared -o $@ $< $$($(PKG_CONFIG) --libs $(MPI_$*))
+-include $(wildcard $(patsubst %,ext/%/rules.mk,$(EXT)))
+.PHONY: ext-products
+ext-products: $(EXT_PRODUCTS)
 
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so
@@ -477,7 +472,7 @@ INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCF
 ##                      without debug information, unless STRIP= is given
 ## make uninstall       takes them away again
 .PHONY: install uninstall install-lua
-install: $(PROGRAM) $(MPI_MODULES) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) man completions
+install: $(PROGRAM) $(EXT_PRODUCTS) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) man completions
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 	  tools/grpo.pc.in > $(PCFILE)
 	@env $(PLACES) $(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | env $(PLACES) tools/install $(MANIFEST)

@@ -1,4 +1,4 @@
-/* progress.h - signs of life for whoever watches this process from outside (os/watchdog.h).
+/* progress.h - signs of life for whoever watches this process from outside, such as a watchdog.
  *
  * A count grows with every piece of work: a region of the pool, a part of a file, a call of a
  * reward.  A process whose count stands still has nothing to do, or waits.

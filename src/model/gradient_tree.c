@@ -29,7 +29,7 @@ struct GradientTree {
   int nwaiting, room;
   Waiting waiting[MOST_WAITING];
   real *memory;     /* [room, numbers] */
-  real *exchange;   /* parts of sums on their way; NULL: no step was shared yet */
+  real *exchange;   /* parts of sums on their way; NULL: no step is shared */
   size_t exchanged; /* numbers that it has room for */
 };
 
@@ -57,6 +57,19 @@ static int leaves_of(uint64_t numbers, int groups, int blocks) {
 static void leaves_of_rank(int leaves, int rank, int ranks, int *first, int *end) {
   *first = (int)((int64_t)leaves * rank / ranks);
   *end = (int)((int64_t)leaves * (rank + 1) / ranks);
+}
+
+/* The subtrees that make up a rank's leaves: those which close_leaf() leaves. */
+static int subtrees(int leaf, int end, Waiting *out) {
+  int n = 0;
+  while (leaf < end) {
+    int height = 0;
+    while (leaf % (2 << height) == 0 && leaf + (2 << height) <= end) height++;
+    if (out) out[n] = (Waiting){.start = leaf, .height = height};
+    leaf += 1 << height;
+    n++;
+  }
+  return n;
 }
 
 /* The most sums that wait at once while the leaves first .. end - 1 are closed. */
@@ -89,6 +102,29 @@ int gradient_tree_sums(uint64_t numbers, const TreeSteps *s) {
   return most;
 }
 
+/* The numbers that this rank sends and gets at once in a step that ranks share. */
+static size_t exchange_of_step(int leaves, const TreeSteps *s) {
+  int own = 0, all = 0;
+  for (int r = 0; r < s->ranks; r++) {
+    int first, end;
+    leaves_of_rank(leaves, r, s->ranks, &first, &end);
+    const int n = subtrees(first, end, NULL);
+    all += n;
+    if (r == s->rank) own = n;
+  }
+  return ((size_t)own * (size_t)s->ranks + (size_t)all) * slice_chunk(s->ranks);
+}
+
+size_t gradient_tree_exchange(uint64_t numbers, const TreeSteps *s) {
+  size_t most = 0;
+  for (int groups = s->fewest; groups <= s->groups && s->ranks > 1; groups++) {
+    const int leaves = leaves_of(numbers, groups, s->blocks);
+    const size_t n = leaves > 1 ? exchange_of_step(leaves, s) : 0;
+    if (n > most) most = n;
+  }
+  return most;
+}
+
 size_t gradient_tree_bytes(uint64_t numbers, const TreeSteps *steps) {
   return (size_t)gradient_tree_sums(numbers, steps) * (size_t)numbers * sizeof(real);
 }
@@ -107,6 +143,16 @@ static Status reserve(GradientTree *t, int room) {
   return GRPO_OK;
 }
 
+static Status reserve_exchange(GradientTree *t, size_t numbers) {
+  if (numbers <= t->exchanged) return GRPO_OK;
+  mem_free_aligned(t->exchange);
+  t->exchanged = 0;
+  t->exchange = mem_alloc_aligned(numbers * sizeof *t->exchange);
+  if (!t->exchange) return fail(GRPO_ENOMEM, "update: no memory for %zu numbers of ranks", numbers);
+  t->exchanged = numbers;
+  return GRPO_OK;
+}
+
 Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, const TreeSteps *steps) {
   GradientTree *t = mem_zalloc(sizeof *t);
   if (!t) return fail(GRPO_ENOMEM, "update: no memory for its sums of gradients");
@@ -114,7 +160,8 @@ Status gradient_tree_new(GradientTree **out, Model *m, Tensor *more, const TreeS
   t->more = more;
   t->steps = *steps;
   t->numbers = model_count_trainable(m) + (more ? more->n : 0);
-  const Status s = reserve(t, gradient_tree_sums(t->numbers, steps));
+  Status s = reserve(t, gradient_tree_sums(t->numbers, steps));
+  if (s == GRPO_OK) s = reserve_exchange(t, gradient_tree_exchange(t->numbers, steps));
   if (s == GRPO_OK)
     *out = t;
   else
@@ -250,19 +297,6 @@ typedef struct Sums {
   Waiting sum[];
 } Sums;
 
-/* The subtrees that make up a rank's leaves: those which close_leaf() leaves. */
-static int subtrees(int leaf, int end, Waiting *out) {
-  int n = 0;
-  while (leaf < end) {
-    int height = 0;
-    while (leaf % (2 << height) == 0 && leaf + (2 << height) <= end) height++;
-    if (out) out[n] = (Waiting){.start = leaf, .height = height};
-    leaf += 1 << height;
-    n++;
-  }
-  return n;
-}
-
 static int subtrees_of_rank(const GradientTree *t, int rank, Waiting *out) {
   int first, end;
   leaves_of_rank(t->leaves, rank, t->steps.ranks, &first, &end);
@@ -339,18 +373,6 @@ static Slice chunk_of(const GradientTree *t, int rank, int round) {
 
 static size_t length(Slice s) { return (size_t)(s.end - s.from); }
 
-/* Room for `out` numbers that go to others, and `in` numbers from them. */
-static Status reserve_exchange(GradientTree *t, size_t out, size_t in) {
-  if (out + in <= t->exchanged) return GRPO_OK;
-  mem_free_aligned(t->exchange);
-  t->exchanged = 0;
-  t->exchange = mem_alloc_aligned((out + in) * sizeof *t->exchange);
-  if (!t->exchange)
-    return fail(GRPO_ENOMEM, "update: no memory for %zu numbers of ranks", out + in);
-  t->exchanged = out + in;
-  return GRPO_OK;
-}
-
 /* Lays out what this rank has for the others. */
 static void put_chunks(const GradientTree *t, int round, real *to) {
   for (int r = 0; r < comm_size(); r++) {
@@ -369,7 +391,7 @@ static Status add_ranks(GradientTree *t, const Ctx *cx, const Sums *s, Waiting *
   size_t to_at[COMM_RANKS + 1] = {0}, from_at[COMM_RANKS + 1] = {0};
   const size_t most = slice_chunk(comm_size());
   const size_t out = (size_t)t->nwaiting * (size_t)comm_size() * most;
-  try(reserve_exchange(t, out, (size_t)s->n * most));
+  try(reserve_exchange(t, out + (size_t)s->n * most));
   real *from = t->exchange + out;
   bool filled = false;
   for (int round = 0;; round++) {

@@ -38,6 +38,8 @@ void gradient_tree_free(GradientTree *t); /* NULL is fine */
  * trained. */
 int gradient_tree_sums(uint64_t numbers, const TreeSteps *steps);
 size_t gradient_tree_bytes(uint64_t numbers, const TreeSteps *steps); /* of these sums */
+/* The numbers that a rank sends and gets at once in these steps, for which a tree has room too. */
+size_t gradient_tree_exchange(uint64_t numbers, const TreeSteps *steps);
 /* Groups that make a leaf. */
 int gradient_tree_block(uint64_t numbers, int groups, int blocks);
 

@@ -1,8 +1,7 @@
 /* comm.h - the processes of a run, its ranks, and what they tell one another.
  *
- * Without comm_start(), and where nothing has launched several, there is one rank, 0, and every
- * call returns at once.  mpirun and srun start ranks; the library that speaks to them stands beside
- * the program (comm_module.h), and the program links no MPI.
+ * There is one rank, 0, and every call returns at once, unless something has connected several
+ * processes.  An extension does that: it starts a backend and gives it to comm_connect().
  *
  * All ranks must make the same calls in the same order.  A connection that fails is final: EIO.
  * No sum is taken here: whoever adds floating-point numbers chooses the order.
@@ -12,17 +11,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 
 enum { COMM_RANKS = 4096 }; /* at most */
 
-/* The library for the launcher that has started this process: "openmpi", "mpich"; NULL: none. */
-const char *comm_launcher(void);
-/* Meets the other ranks.  kind: "openmpi" or "mpich".  ENOENT, EARG: its library is not there or
- * does not fit. */
-Status comm_start(const char *kind);
+/* The functions that carry the calls of the same names below between several ranks. */
+typedef struct CommBackend {
+  Status (*broadcast)(int from, void *data, size_t bytes);
+  Status (*share)(void *data, const size_t *at);
+  Status (*exchange)(const void *to, const size_t *to_at, void *from, const size_t *from_at);
+  Status (*send)(int to, const void *data, size_t bytes);
+  Status (*receive)(int from, void *data, size_t bytes);
+  void (*finish)(int status);
+  void (*abort)(int status);
+  void (*leave)(int status);
+} CommBackend;
+
+/* All `size` ranks have met, and this process is number `rank`, from 0. */
+void comm_connect(const CommBackend *backend, int rank, int size);
 /* All ranks; the last call.  status: of this process, which has said why if it is not 0. */
 void comm_finish(int status);
 /* Ends all ranks at once with this exit status; returns where there is one alone. */
@@ -33,14 +40,6 @@ void comm_leave(int status);
 int comm_rank(void);
 int comm_size(void);
 
-/* This process's node: the lowest of its ranks, this one's place among them, from 0, and the most
- * ranks that a node has. */
-Status comm_node(int *first, int *place, int *most);
-/* Gives the bytes that this rank has sent to others and got so far, without broadcasts, which are
- * short. */
-void comm_bytes(uint64_t *sent, uint64_t *received);
-
-Status comm_barrier(void);
 Status comm_broadcast(int from, void *data, size_t bytes);
 /* Rank r has filled data[at[r] .. at[r + 1]); afterwards every rank has all, at[comm_size()]
  * bytes. */

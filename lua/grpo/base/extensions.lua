@@ -25,6 +25,9 @@
 --     grpo.jail, loaded when it is first named (grpo/init.lua)
 --   machine = { { "jail for code", function() -> text }, ... }
 --     what `grpo doctor` says of the machine
+--   ranks = { { functions = function() -> list, start = function(kind) } }
+--     connects the processes that a launcher has started: functions in the place of those of
+--     train/ranks.lua, and what makes the ranks meet
 --   checks = { { "rewards run in a jail", function() -> lines }, ... }
 --     what `grpo check` says of the script that it has loaded
 --

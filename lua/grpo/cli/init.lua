@@ -122,7 +122,7 @@ end
 
 -- "rank 2: " of an error that this process alone has.
 local function rank_name()
-  local rank, size = core.ranks()
+  local rank, size = ranks.rank(), ranks.size()
   return size > 1 and rank > 0 and ("rank %d of %d: "):format(rank, size) or ""
 end
 
@@ -151,9 +151,9 @@ function cli.report(err)
   core.err("grpo: " .. rank_name() .. explained(err) .. about_memory(err) .. "\n")
   if type(err) == "table" and err.block then core.err(err.block .. "\n") end
   if cli.trace and type(err) == "table" and err.traceback then core.err(err.traceback .. "\n") end
-  if select(2, core.ranks()) > 1 and not ranks.agreed(err) then
+  if ranks.size() > 1 and not ranks.agreed(err) then
     core.process.sleep(LAUNCHER_FLUSH_TIME)
-    core.ranks_abort(status)
+    ranks.abort(status)
   end
   return status
 end

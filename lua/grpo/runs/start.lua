@@ -10,7 +10,6 @@ local hub = require "grpo.hub"
 local inputs = require "grpo.runs.inputs"
 local model_paths = require "grpo.models.paths"
 local ranks = require "grpo.train.ranks"
-local same_run = require "grpo.runs.same_run"
 local script = require "grpo.scripts.script"
 local script_files = require "grpo.scripts.script_files"
 
@@ -315,7 +314,7 @@ local function follow(request)
   else
     e = script.load(request.script, request)
   end
-  same_run.loaded(request, e, start.described, inputs_of, options.from)
+  ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
   if not request.resume then require("grpo.train.preflight").run(tr) end
@@ -341,7 +340,7 @@ end
 -- }
 -- Returns the trainer and its directory; nil and the directory of a run that is finished.
 function start.trainer(request)
-  same_run.met(request)
+  ranks.met(request)
   if ranks.size() > 1 and not ranks.first() then return follow(request) end
   local options = {}
   local directory, e, create
@@ -357,7 +356,7 @@ function start.trainer(request)
     e, create = begin(request)
   end
   options.view = request.view()
-  same_run.loaded(request, e, start.described, inputs_of, options.from)
+  ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = require("grpo.train.trainer").new(e, options)
   local notes, rows = {}, nil

@@ -2,7 +2,7 @@
 # A rank that dies, is stopped, waits for ever or has no memory ends all ranks, with one line of grpo's that names it.
 # TAP on stdout; without mpirun, or built without MPI's header, everything is skipped.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/ranks.bash
 . "$root/tests/cli/lib/ranks.bash"
 export GRPO_PATIENCE=4

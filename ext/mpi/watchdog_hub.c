@@ -1,4 +1,4 @@
-#include "os/watchdog_hub.h"
+#include "mpi/watchdog_hub.h"
 
 #include <errno.h>
 #include <poll.h>

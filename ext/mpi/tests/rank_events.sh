@@ -2,7 +2,7 @@
 # A run that was changed while it trained, by an attached session and by files that were reloaded, is resumed by several ranks: the
 # bytes are those of one process.  TAP on stdout; without mpirun, or built without MPI's header, everything is skipped.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
 # shellcheck source=tests/cli/lib/ranks.bash

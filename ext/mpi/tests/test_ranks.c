@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "mpi/ranks.h"
 #include "os/comm.h"
 #include "status.h"
 #include "testing.h"
@@ -75,7 +76,7 @@ static void check_messages(void) {
   if (size == 1) word = 77;
   OK(comm_broadcast(0, &word, sizeof word));
   CHECK(word == 77);
-  OK(comm_barrier());
+  OK(ranks_barrier());
 }
 
 static void check_failures(void) {
@@ -100,7 +101,7 @@ static void check_all(void) {
 }
 
 static void under_launcher(void) {
-  REQUIRE(comm_start(comm_launcher()));
+  REQUIRE(ranks_start(getenv("GRPO_MPI")));
   const char *want = getenv("TEST_COMM_RANKS");
   CHECK(want && comm_size() == atoi(want));
   check_all();
@@ -116,7 +117,7 @@ TEST(one_rank_talks_to_itself) {
 
 TEST(a_library_that_is_not_there_is_named) {
   if (getenv("TEST_COMM_RANKS")) return;
-  CHECK(comm_start("other") == GRPO_EARG);
+  CHECK(ranks_start("other") == GRPO_EARG);
   CHECK(strstr(err_message(), "want openmpi or mpich"));
 }
 
@@ -128,8 +129,8 @@ static bool make_program(const char *kind) {
   self[n > 0 ? n : 0] = 0;
   char *name = strrchr(self, '/');
   *name = 0;
-  if (access(test_path("%s/../../libgrpo-%s.so", self, kind), R_OK)) return false;
-  CHECK(!system(test_path("cp %s/%s %s/program && cp %s/../../libgrpo-%s.so %s", self, name + 1,
+  if (access(test_path("%s/../../../libgrpo-%s.so", self, kind), R_OK)) return false;
+  CHECK(!system(test_path("cp %s/%s %s/program && cp %s/../../../libgrpo-%s.so %s", self, name + 1,
                           test_tmp(), self, kind, test_tmp())));
   return true;
 }

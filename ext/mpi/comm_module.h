@@ -1,5 +1,5 @@
 /* comm_module.h - what a library gives that connects processes: libgrpo-openmpi.so and
- * libgrpo-mpich.so (src/mpi_module.c).  comm.c loads it; nothing else sees it.
+ * libgrpo-mpich.so (module/mpi_module.c).  ranks.c loads it; nothing else sees it.
  */
 #ifndef GRPO_OS_COMM_MODULE_H
 #define GRPO_OS_COMM_MODULE_H

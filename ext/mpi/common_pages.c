@@ -1,4 +1,4 @@
-#include "os/common_pages.h"
+#include "mpi/common_pages.h"
 
 #include <errno.h>
 #include <fcntl.h>

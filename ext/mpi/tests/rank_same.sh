@@ -2,7 +2,7 @@
 # Ranks that are not of one run: other options, words, sources, files, kernels or programs end all of them with one line.
 # TAP on stdout; without mpirun, or built without MPI's header, everything is skipped.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
 # shellcheck source=tests/cli/lib/ranks.bash

@@ -6,7 +6,7 @@
 #include <mpi.h>
 #include <time.h>
 
-#include "os/comm_module.h"
+#include "mpi/comm_module.h"
 
 enum {
   CHUNK = 1 << 30, /* MPI counts in int */

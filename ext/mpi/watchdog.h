@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "os/watchdog_hub.h"
+#include "mpi/watchdog_hub.h"
 
 enum {
   WATCHDOG_FLOOR = 120,

@@ -1,4 +1,4 @@
-#include "os/watchdog.h"
+#include "mpi/watchdog.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
-#include "os/watchdog_hub.h"
+#include "mpi/watchdog_hub.h"
 
 enum {
   CONNECT_MS = 2000, /* for one address of the hub */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `grpo check --ranks` says of ranks, and the bytes that they send in fact.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/ranks.bash
 . "$root/tests/cli/lib/ranks.bash"
 

@@ -1,5 +1,5 @@
 /* Blocks of equal bytes are held once, stay what they are, and are written apart. */
-#include "os/common_pages.h"
+#include "mpi/common_pages.h"
 
 #include <stdio.h>
 #include <string.h>

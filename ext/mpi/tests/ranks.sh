@@ -2,7 +2,7 @@
 # Several processes train together: the files of a run are those of one process, byte for byte; a rank that fails ends all.
 # TAP on stdout; without mpirun, or built without MPI's header, everything is skipped.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
 # shellcheck source=tests/cli/lib/ranks.bash
@@ -42,8 +42,8 @@ for kind in openmpi mpich; do
 
   for case in ppo ppo_separate bnpo lua_loss tools environment; do
     [ $kind != openmpi ] && [ $case != ppo_separate ] && [ $case != tools ] && continue
-    [ -e one/$case ] || CASE=$case "$GRPO" run "$root/tests/ranks/cases.lua" --quiet --dir one --as $case --threads 1 >/dev/null 2>err || cat err
-    CASE=$case ranks 3 "$GRPO" run "$root/tests/ranks/cases.lua" --quiet --dir $kind --as $case --threads 1 >/dev/null 2>err || cat err
+    [ -e one/$case ] || CASE=$case "$GRPO" run "$root/ext/mpi/tests/cases.lua" --quiet --dir one --as $case --threads 1 >/dev/null 2>err || cat err
+    CASE=$case ranks 3 "$GRPO" run "$root/ext/mpi/tests/cases.lua" --quiet --dir $kind --as $case --threads 1 >/dev/null 2>err || cat err
     result "$kind: $case too" "$(same_run one/$case $kind/$case)"
   done
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/progress.h"
-#include "os/watchdog.h"
-#include "os/watchdog_hub.h"
+#include "mpi/watchdog.h"
+#include "mpi/watchdog_hub.h"
 #include "status.h"
 #include "testing.h"
 

@@ -1,4 +1,4 @@
-/* lua_ranks.c - the ranks of a run: see comm.h, and train/ranks.lua for what they do. */
+/* lua_ranks.c - the ranks of a run: see ranks.h, and train/several_ranks.lua for what they do. */
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,16 +6,17 @@
 #include "base/mem.h"
 #include "model/frozen.h"
 #include "model/panels.h"
+#include "mpi/common_pages.h"
+#include "mpi/ranks.h"
 #include "os/comm.h"
-#include "os/common_pages.h"
 #include "script/binding.h"
 #include "script/lua_model.h"
+#include "script/parts.h"
 
-/* ranks_start() -> were ranks launched?  They have met then. */
+/* ranks_start(kind): the ranks that this launcher's kind of MPI has started meet */
 static int l_ranks_start(lua_State *L) {
-  const char *kind = comm_launcher();
-  want_ok(L, kind ? comm_start(kind) : GRPO_OK);
-  return give_boolean(L, comm_size() > 1);
+  want_ok(L, ranks_start(luaL_checkstring(L, 1)));
+  return 0;
 }
 
 /* ranks() -> this one, from 0; how many there are */
@@ -28,7 +29,7 @@ static int l_ranks(lua_State *L) {
 /* ranks_bytes() -> what this rank has sent to others, and got */
 static int l_ranks_bytes(lua_State *L) {
   uint64_t sent, received;
-  comm_bytes(&sent, &received);
+  ranks_bytes(&sent, &received);
   lua_pushinteger(L, (lua_Integer)sent);
   lua_pushinteger(L, (lua_Integer)received);
   return 2;
@@ -75,7 +76,7 @@ static int l_ranks_cores(lua_State *L) {
 /* ranks_node() -> the node's first rank, this one's place in it, the most ranks of a node */
 static int l_ranks_node(lua_State *L) {
   int first, place, most;
-  want_ok(L, comm_node(&first, &place, &most));
+  want_ok(L, ranks_node(&first, &place, &most));
   lua_pushinteger(L, first);
   lua_pushinteger(L, place);
   lua_pushinteger(L, most);
@@ -143,6 +144,10 @@ static int l_ranks_abort(lua_State *L) {
   return 0;
 }
 
-CORE_FUNCTIONS(ranks, FN(ranks), FN(ranks_start), FN(ranks_share), FN(ranks_bytes),
-               FN(ranks_agreed), FN(ranks_abort), FN(ranks_node), FN(ranks_cores), FN(common_put),
-               FN(common_take), FN(common_close))
+EXTENSION_PART(ranks) {
+  static const luaL_Reg functions[] = {FN(ranks),       FN(ranks_start),  FN(ranks_share),
+                                       FN(ranks_bytes), FN(ranks_agreed), FN(ranks_abort),
+                                       FN(ranks_node),  FN(ranks_cores),  FN(common_put),
+                                       FN(common_take), FN(common_close), {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

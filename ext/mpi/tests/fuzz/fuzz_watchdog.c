@@ -1,4 +1,4 @@
-/* fuzz_watchdog.c - any words in any pieces, from ranks and from strangers, into os/watchdog_hub.h.
+/* fuzz_watchdog.c - words in any pieces, from ranks and strangers, into mpi/watchdog_hub.h.
  *
  * Strangers learn nothing and end nothing; a rank gets whole words, the hub's own one first, or the
  * end; what ends all is a rank that says so or is gone, or time; and then there is at most one
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "os/watchdog_hub.h"
+#include "mpi/watchdog_hub.h"
 
 enum { SIZE = 4, ENDS = 8, FLOOR = 100, GREETING = 2 };
 
