@@ -529,4 +529,4 @@ else
 Q = @echo "  $(if $(filter %.o,$@),CC  ,LINK) $(patsubst $(BUILD)/%,%,$@)";
 endif
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -mindepth 2 -name '*.d' 2>/dev/null)
