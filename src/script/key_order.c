@@ -141,7 +141,7 @@ void key_order_end(lua_State *L, const KeyOrder *o, int object) {
   lua_pop(L, 2);
 }
 
-bool push_key_order(lua_State *L, int index) {
+bool key_order_push(lua_State *L, int index) {
   index = lua_absindex(L, index);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &orders_key);
   lua_pushvalue(L, index);
@@ -156,7 +156,7 @@ bool push_key_order(lua_State *L, int index) {
  * others too and must not be changed; nil if it came from no file or has fewer than two */
 static int l_key_order(lua_State *L) {
   luaL_checkany(L, 1);
-  return push_key_order(L, 1);
+  return key_order_push(L, 1);
 }
 
 CORE_PART(key_order) {

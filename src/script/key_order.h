@@ -22,6 +22,6 @@ void key_order_add(lua_State *L, KeyOrder *o);
 void key_order_end(lua_State *L, const KeyOrder *o, int object);
 /* Pushes the list of the keys that a file gave the table at index, and returns true; false, and
  * nothing is pushed, if it came from no file or has fewer than two. */
-bool push_key_order(lua_State *L, int index);
+bool key_order_push(lua_State *L, int index);
 
 #endif

@@ -111,7 +111,7 @@ static void put_string(Encoder *e, int index) {
 /* The order in which a file gave the keys of the table at index, if one did. */
 static void encode_order(Encoder *e, int index) {
   lua_State *L = e->L;
-  if (!push_key_order(L, index)) return;
+  if (!key_order_push(L, index)) return;
   const lua_Integer n = luaL_len(L, -1);
   buf_putc(e->b, 'K');
   put_u32(e->b, (uint32_t)n);
