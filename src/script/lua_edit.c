@@ -1,7 +1,7 @@
 /* lua_edit.c - core.edit: reading lines at the prompt, and Ctrl-C there.
  *
  * libedit gives a history (in ~/.grpo_history, or $GRPO_HISTORY) and completion, for which it calls
- * a Lua function (repl/complete.lua).  Without libedit we use getline.
+ * a Lua function of an extension.  Without libedit we use getline.
  *
  * Ctrl-C while a line runs in core.edit.call stops it (interrupt.h).  Code that must not be stopped
  * half-way runs in core.edit.holding: Ctrl-C then waits until it has ended.
@@ -212,7 +212,7 @@ static char *editor_line(const char *prompt) {
 }
 #endif
 
-/* open(complete[, file]): complete is nil or a function(line) -> first, list (repl/complete.lua);
+/* open(complete[, file]): complete is nil or a function(line) -> first, list (of an extension);
  * file is the name of the history in $HOME */
 static int l_open(lua_State *L) {
   if (!lua_isnil(L, 1)) check_function(L, 1);

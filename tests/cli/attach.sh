@@ -57,12 +57,6 @@ result "errors are a line each, and the session goes on" "$([ "$(wc -l <err)" = 
   && grep -q "worst: got 'a', want how many completions: a whole number from 1" err && grep -q 'worst: got -1, want' err && grep -q 'only what JSON can hold' err || show err)"
 result "what tr.state cannot hold is taken back" "$(grep -q 'state.bad is a function.*as it was before' err && grep -qx 'still nil kept' out || show out err)"
 result "changes are recorded with their step" "$([ "$(grep -c '"step": 4' a/exp-001/events.jsonl)" = 3 ] || show a/exp-001/events.jsonl)"
-LC_ALL=C COLUMNS=60 attach a/exp-001 <<'LUA'
-plot("reward")
-plot("rewrd")
-LUA
-result "plot draws the metrics of the run in the session's width" \
-  "$(grep -qE '^\* reward [0-9.e-]+$' out && [ "$(wc -l <out)" = 15 ] && ! grep -qE '.{61}' out && grep -q 'near: reward' err || show out err)"
 result "the socket is this user's alone" "$([ "$(stat -c %a a/exp-001/control.sock)" = 600 ] || stat a/exp-001/control.sock)"
 
 # clients that die, or that say nothing, or nonsense

@@ -1,18 +1,8 @@
 #!/usr/bin/env bash
-# grpo repl: what it is opened with, the session in its document, and a real terminal: completion, colours, Ctrl-C.
+# grpo repl: what it is opened with, and a real terminal: colours, Ctrl-C.
 # TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
-
-# ---- the document ---------------------------------------------------------------------------------------------------------------
-# Numbers and times may differ from machine to machine: compared without them.
-timeless() { sed -E 's/\([0-9.]+ (us|ms|s)\)/(TIME)/; s/[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?/#/g; s/[-+]#/#/g; s/ +/ /g'; }
-document=$root/docs/repl.md
-(cd "$root" && DOCUMENT=$document "$GRPO" repl examples/custom_reward.lua sampling.group_size=4 train.prompts_per_step=2 train.kl=0.02 \
-  <tests/cli/lib/session.lua >"$work/said" 2>"$work/err")
-# shellcheck disable=SC2016
-result "docs/repl.md: its session is what the prompt says" "$(
-  diff <(sed -n '/^```session$/,/^```$/p' "$document" | grep -v '^```' | timeless) <(timeless <said) || show err)"
 
 # ---- runs -----------------------------------------------------------------------------------------------------------------------
 experiment exp.lua 'train = { steps = 6, prompts_per_step = 2, lr = 1e-3, kl = 0.05 }, checkpoint = { every = 2, keep = 9 },
@@ -70,44 +60,13 @@ printf '%s\n' 'x = 5 function f() return x end' 'print(x, _G.x, load("return x +
 result "globals are those of _G and of load" "$([ "$(cat out)" = "$(printf '5\t5\t10\t7')" ] || show out err)"
 
 # ---- a terminal -------------------------------------------------------------------------------------------------------------------
-if ! command -v tmux >/dev/null || ! "$GRPO" --version | grep -q 'line editing: libedit'; then
-  number=$((number + 1))
-  echo "ok $number - a terminal # SKIP tmux or libedit is not here"
-  finish
-fi
-windows=0
-terminal() { tmux -L "grpo-test-$$-$windows" -f /dev/null "$@" 2>/dev/null; }
-trap 'terminal kill-server; rm -rf "$work"' EXIT
+# shellcheck source=tests/cli/lib/terminal.bash
+. "$root/tests/cli/lib/terminal.bash"
 experiment slow.lua 'train = { steps = 3, prompts_per_step = 2, lr = 1e-3 }' \
   '{ name = "slow", fn = function(text, _, c) if c.index == 1 then print("is rewarded") end
     for i = 1, 4e5 do text:byte() end return #text end }'
-# open ENVIRONMENT [COMMAND] WORDS... : a prompt in a window of its own
-open() {
-  local environment=$1 command=repl; shift
-  [ "${1:-}" = attach ] && { command=attach; shift; }
-  terminal kill-server
-  windows=$((windows + 1))
-  terminal new-session -d -x 90 -y 50 "env TERM=xterm GRPO_HISTORY=$work/history $environment $GRPO $command $*; echo left; sleep 60"
-  shown '^[a-z0-9-]*> *$'
-}
-typed() { terminal send-keys "$@"; }
-screen() { terminal capture-pane -p -S -200 "$@"; }
-# shown PATTERN [ARGUMENT...] : it appears on the screen, in some seconds
-shown() {
-  local pattern=$1; shift
-  for _ in $(seq 200); do
-    screen "$@" | grep -qE "$pattern" && return 0
-    sleep 0.05
-  done
-  echo "not on the screen: $pattern"
-  screen "$@" | grep . | tail -n 30
-}
 open A=1 slow.lua
-typed 'm:gen' Tab '("1+", { temp' Tab '0, max_new_tokens = 5 })' Enter
-result "TAB completes methods and options" "$(shown 'm:generate\("1\+", \{ temperature = 0, max')"
-typed 'grpo.experiment { train = { clip_' Tab C-u 'require "rewards.gs' Tab '".' C-u 'dofile("slo' Tab C-u 'tr:st' Tab Tab
-result "TAB lists what there is" "$(shown 'tr:step +tr:stop')"
-typed C-u 'm:generate("1+", { max_new_tokens = 60, n = 200000 }), 1' Enter; sleep 0.5; typed C-c
+typed 'm:generate("1+", { max_new_tokens = 60, n = 200000 }), 1' Enter; sleep 0.5; typed C-c
 result "Ctrl-C ends a generation" "$(shown '^\^C *interrupted')"
 typed '"go" .. "es on 1"' Enter
 result "the prompt goes on" "$(shown '^goes on 1')"
@@ -134,8 +93,8 @@ experiment paused.lua 'train = { steps = 3, prompts_per_step = 2 }, hooks = { on
 pid=$!
 for _ in $(seq 200); do [ -S runs/paused-001/control.sock ] && break; sleep 0.05; done
 open A=1 attach paused-001
-typed 'tr:ev' Tab '; 5 +' C-u; sleep 0.2; typed 'bes' Tab '(1)' Enter
-result "grpo attach: TAB, and colours" "$(shown "$(printf '\033\\[36m')\\[digits" -e && shown "$(printf '\033\\[3[15]m')[0-9+=]" -e)"
+typed 'best(1)' Enter
+result "grpo attach: colours" "$(shown "$(printf '\033\\[36m')\\[digits" -e && shown "$(printf '\033\\[3[15]m')[0-9+=]" -e)"
 typed 'resume()' Enter; sleep 0.2; typed '.quit' Enter
 result "grpo attach: .quit leaves" "$(shown '^left')"
 wait $pid

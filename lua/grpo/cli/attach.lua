@@ -1,4 +1,3 @@
-local complete = require "grpo.repl.complete"
 local attach_server = require "grpo.repl.attach_server"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
@@ -7,6 +6,7 @@ local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local paint = require "grpo.repl.pretty.paint"
 local rundir = require "grpo.runs.directory"
+local session = require "grpo.repl.session"
 
 local command = {
   name = "attach",
@@ -109,9 +109,10 @@ end
 local function interactive(channel, run)
   local edit, env = core.edit, { grpo = require "grpo", schedule = require "grpo.schedule" }
   local pending, id = nil, 0
-  edit.open(function(line)
+  local at = session.completer()
+  edit.open(at and function(line)
     local before = pending and pending .. "\n" or ""
-    local first, list = complete.at(before .. line, env, classes)
+    local first, list = at(before .. line, env, classes)
     return first - #before, list
   end)
   while true do

@@ -47,9 +47,10 @@ local function interactive(env, about, run)
   local prompt = session.new { env = env, call = edit.call, run = run,
     out = function(text) return core.draw(1, text) end,
     err = function(text) return core.draw(2, text) end }
-  edit.open(function(line)
+  local at = session.completer()
+  edit.open(at and function(line)
     local before = pending and pending .. "\n" or ""
-    local first, list = require("grpo.repl.complete").at(before .. line, env)
+    local first, list = at(before .. line, env)
     return first - #before, list
   end)
   while not prompt.done do

@@ -30,7 +30,7 @@ Control.__index = Control
 local attach_server = {}
 
 -- The rows of .help in an attached session.
-attach_server.rows = {
+attach_server.rows = session.with_extensions {
   { "EXPR", "prints the value" },
   { "tr, m, tok, exp", "the trainer, its model, tokenizer and experiment" },
   { "tr.metrics",
@@ -39,15 +39,13 @@ attach_server.rows = {
   { "worst(n), best(n)", "shows the n completions of the last step with the lowest or highest "
     .. "reward" },
   { "tr.config.train.lr = x", "changes a live option (docs/options.md)" },
-  { "plot(name, ...)", "draws metrics over the steps: plot(\"reward\", \"eval/accuracy\"); plot() "
-    .. "lists them" },
   { "weight(\"name\", x)", "changes the weight of a reward" },
   { "pause(), resume()", "makes the run wait between two steps, and continue" },
   { "evaluate()", "evaluates on the held-out rows" },
   { "save()", "writes a checkpoint" },
   { "stop()", "stops the run after a checkpoint" },
   { "tokens(x)", "shows ids beside their pieces" },
-  { "?NAME", "explains NAME; TAB completes a name" },
+  { "?NAME", "explains NAME" .. (session.completer() and "; TAB completes a name" or "") },
   { ".time EXPR", "shows how long EXPR takes" },
   { "Ctrl-D or .quit", "leaves; the run continues. tr:inspect and tr:rescore need a prompt of "
     .. "their own: grpo repl RUN" },

@@ -5,10 +5,10 @@ local advice = require "grpo.scripts.advice"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local explain = require "grpo.repl.explain"
+local extensions = require "grpo.base.extensions"
 local foreign_syntax = require "grpo.scripts.foreign_syntax"
 local lua_tokens = require "grpo.repl.lua_tokens"
 local paint = require "grpo.repl.pretty.paint"
-local plot = require "grpo.repl.plot"
 local pretty = require "grpo.repl.pretty"
 local rollouts = require "grpo.repl.pretty.rollouts"
 local wrap = require "grpo.base.wrap"
@@ -18,7 +18,27 @@ Session.__index = Session
 
 local session = {}
 
-session.rows = {
+-- Puts the rows of extensions, each before the row that it names, into a list for .help.
+function session.with_extensions(rows)
+  for _, added in ipairs(extensions.rows "prompt_rows") do
+    for i, row in ipairs(rows) do
+      if row[1] == added.before then
+        table.insert(rows, i, added)
+        break
+      end
+    end
+  end
+  return rows
+end
+
+-- Returns the function at(text, env, classes) that completes the end of a line, or nil: without an
+-- extension that can, TAB does nothing.
+function session.completer()
+  local row = extensions.rows("completers")[1]
+  return row and row.at
+end
+
+session.rows = session.with_extensions {
   { "EXPR", "prints the value; with ; at the end of the line nothing is printed" },
   { "_", "is the last value" },
   { "local x = ...", "keeps x for the lines that follow" },
@@ -26,12 +46,9 @@ session.rows = {
   { ".time EXPR", "shows how long EXPR takes" },
   { "show(x)", "prints a value as the prompt does" },
   { "tokens(x)", "shows ids beside their pieces: of a text, a list of ids, or a completion" },
-  { "plot(name, ...)", "draws metrics of the run over its steps: "
-    .. "plot(\"reward\", \"eval/accuracy\"); plot() lists them; ?plot has the options" },
   { "tr:inspect(i)", "shows the tokens of completion i of the last step with all their numbers" },
   { "tr:rescore(r)", "scores the completions of the last step with other rewards, and shows which "
     .. "advantages change their sign" },
-  { "TAB", "completes fields, options, and names of runs and files" },
   { "Ctrl-C", "returns to the prompt" },
   { "Ctrl-D or .quit", "leaves" },
 }
@@ -78,7 +95,7 @@ end
 --                         are the script's
 --   look()                optional: see pretty/paint.lua
 --   rows                  optional: the rows of .help, default session.rows
---   run                   optional: the directory of the run that plot() shows
+--   run                   optional: the directory of the run, for functions of extensions
 function session.new(options)
   local self = setmetatable({ env = options.env, out = options.out, err = options.err,
     call = options.call or core.protected, view = options.view or core.protected,
@@ -86,7 +103,9 @@ function session.new(options)
     rows = options.rows or session.rows }, Session)
   globals_of(self.env)
   self.env.tokens = token_lister(self)
-  self.env.plot = plot.plotter(options.run)
+  for _, row in ipairs(extensions.rows "prompt_functions") do
+    self.env[row.name] = row.make(options.run)
+  end
   self.env.show = function(...) self:show(...) end
   return self
 end

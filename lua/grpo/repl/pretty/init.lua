@@ -4,7 +4,7 @@
 -- The text contains no terminal control sequences except the colours that are added here.
 
 local display = require "grpo.runs.display"
-local objects = require "grpo.repl.pretty.objects"
+local extensions = require "grpo.base.extensions"
 local paint = require "grpo.repl.pretty.paint"
 local rollouts = require "grpo.repl.pretty.rollouts"
 
@@ -13,21 +13,16 @@ local pretty = {}
 local MAX_ITEMS, MAX_DEPTH, MAX_NUMBERS = 40, 3, 12
 
 -- Views of values by their metatable's __name; tables without one are recognised by their fields.
-local by_type = {
-  ["grpo.Tensor"] = require "grpo.repl.pretty.tensor",
-  ["grpo.Model"] = objects.model,
-  ["grpo.Tokenizer"] = objects.tokenizer,
-  ["grpo.Trainer"] = objects.trainer,
-  ["grpo.Dataset"] = objects.dataset,
-  ["grpo.Tokens"] = rollouts.tokens,
-}
+local by_type = { ["grpo.Tokens"] = rollouts.tokens }
 local by_look = {
   { rollouts.is_completion, rollouts.completion },
   { rollouts.is_list, rollouts.list },
   { rollouts.is_batch, rollouts.batch },
-  { objects.is_metrics, objects.numbers },
-  { objects.is_report, objects.report },
 }
+for _, row in ipairs(extensions.rows "views") do
+  if row.name then by_type[row.name] = row.show end
+  if row.is then by_look[#by_look + 1] = { row.is, row.show } end
+end
 
 -- Registers show(v, look, format) for values whose metatable has this __name; format is
 -- pretty.format.

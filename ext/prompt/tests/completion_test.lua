@@ -1,0 +1,180 @@
+-- The extension prompt without a terminal: views of values, completion, rows of .help.
+
+local attach_server = require "grpo.repl.attach_server"
+local complete = require "grpo.repl.complete"
+local core = require "grpo.core"
+local grpo = require "grpo"
+local pretty = require "grpo.repl.pretty"
+local session = require "grpo.repl.session"
+local tiny = require "tests.lua.tiny"
+
+local plain = { width = 80, colour = false }
+local tok = grpo.tokenizer.chars("0123456789+= ab\n")
+local shape = tiny.llama { hidden_size = 16, intermediate_size = 32 }
+local model = grpo.model.new(tiny.with(shape, { num_hidden_layers = 2 }), { tokenizer = tok })
+
+local experiment = tiny.experiments(function()
+  return {
+    name = "tiny", seed = 1, model = { config = shape, tokenizer = tok },
+    data = { train = grpo.data.list { { prompt = "1+1=" }, { prompt = "2+3=" } },
+      max_prompt_tokens = 8 },
+    sampling = { group_size = 4, max_new_tokens = 6 },
+    rewards = { { name = "digits", fn = function(text)
+      return select(2, text:gsub("%d", ""))
+    end } },
+    train = { steps = 3, prompts_per_step = 2, lr = 1e-3, kl = 0.01 },
+  }
+end)
+
+local function trainer() return grpo.trainer(experiment()) end
+
+describe("a value at the prompt", function()
+  it("of a tensor: shape, statistics, corners", function()
+    local rows = {}
+    for i = 1, 20 do
+      rows[i] = {}
+      for k = 1, 20 do rows[i][k] = 20 * (i - 1) + k end
+    end
+    local text = pretty.format(grpo.tensor(rows), plain)
+    assert.matches("^tensor %[20, 20%] min 1 mean 200%.5 max 400\n", text)
+    assert.matches("\n +1 +2 +3 +%.%.%. +18 +19 +20\n", text)
+    assert.matches("\n +381 +382 +383 +%.%.%. +398 +399 +400$", text)
+    assert.equal("tensor [0, 3]", pretty.format(grpo.zeros { 0, 3 }, plain))
+    assert.matches("%[1, :, :%]", pretty.format(grpo.zeros { 2, 3, 4 }, plain))
+    for line in pretty.format(grpo.zeros { 100, 100 }, { width = 40 }):gmatch("[^\n]+") do
+      assert.is_true(#line <= 60, line)
+    end
+  end)
+
+  it("of metrics, models, tokenizers, trainers, datasets", function()
+    local tr = trainer()
+    assert.matches("trainer of tiny at step 0\n  stage 1 of 1 %(grpo%), not begun",
+      pretty.format(tr, plain))
+    local text = pretty.format(tr:step(), plain)
+    assert.matches("\nreward  ", text)
+    assert.matches("rewards/digits/mean", text)
+    local _, lines = text:gsub("\n", "")
+    assert.is_true(select(2, pretty.format(tr.metrics, { width = 200 }):gsub("\n", "")) < lines)
+    assert.matches("\n    layers %(2%)\n      self_attn\n        q_proj%.weight %[16, 16%]\n",
+      pretty.format(model, plain))
+    assert.matches("eos %d+ \"<|endoftext|>\"", pretty.format(tok, plain))
+    assert.matches("%[1%] = { prompt = \"p\" }",
+      pretty.format(grpo.data.list { { prompt = "p" } }, plain))
+  end)
+end)
+
+describe("rows of .help", function()
+  local function at(rows, name)
+    for i, row in ipairs(rows) do
+      if row[1] == name then return i end
+    end
+  end
+
+  it("stand before the rows that they name", function()
+    local own, attached = session.rows, attach_server.rows
+    assert.equal(at(own, "tr:inspect(i)") - 1, at(own, "plot(name, ...)"))
+    assert.equal(at(own, "Ctrl-C") - 1, at(own, "TAB"))
+    assert.equal(at(attached, "weight(\"name\", x)") - 1, at(attached, "plot(name, ...)"))
+    assert.equal("explains NAME; TAB completes a name", attached[at(attached, "?NAME")][2])
+  end)
+end)
+
+describe("the annotation of plot", function()
+  it("is there, and so is the function", function()
+    assert(load(core.embedded "lua/grpo/meta/plot.lua"))
+    assert.matches("\nfunction plot%(", core.embedded "lua/grpo/meta/plot.lua")
+    local env = {}
+    session.new { env = env }
+    assert.equal("function", type(env.plot))
+  end)
+end)
+
+describe("completion", function()
+  local env = setmetatable({ grpo = grpo, m = model, tok = tok,
+    list = { alpha = 1, beta = { gamma = 2 } } },
+    { __index = _G })
+  local function at(line, classes)
+    local first, found = complete.at(line, env, classes)
+    return table.concat(found, " "), line:sub(1, first - 1)
+  end
+  for line, wanted in pairs {
+    ["m:gen"] = "generate",
+    ["m.conf"] = "config",
+    ["m.tokenizer:enc"] = "encode",
+    ["x = m:co"] = "count",
+    ["?m:scor"] = "score",
+    ["list.beta.g"] = "gamma",
+    ["list['al"] = "alpha",
+    ["grpo.model."] = "clone load new",
+    ["grpo.rand"] = "randn",
+    ["schedule = grpo.schedule.cos"] = "cosine",
+    ["('x'):re"] = "rep reverse",
+    ["repe"] = "repeat",
+    ["grpo.experiment { trai"] = "train = ",
+    ["grpo.experiment { train = { cl"] = "clip =  clip_high = ",
+    ["grpo.experiment({ train = { clip = 1, cl"] = "clip_high = ",
+    ["return grpo.experiment { stages = { { kin"] = "kind = ",
+    ["grpo.experiment { stages = { { train = { lr"] = "lr = ",
+    ["grpo.experiment { rewards = { { wei"] = "weight = ",
+    ["grpo.experiment { model = { lora = { ra"] = "rank = ",
+    ["grpo.experiment { train = { loss = 'gs"] = "gspo' gspo_token'",
+    ["grpo.experiment { train = { kl_in = "] = '"loss" "reward"',
+    ["m:generate('x', { top"] = "top_k =  top_p = ",
+    ["m:generate('x', { n = 1, temp"] = "temperature = ",
+    ["m:generate('x')[1].lo"] = "logprobs",
+    ["m:logits('1'):log_"] = "log_softmax",
+    ["m:save('x', { format = 'ad"] = "adapter'",
+    ["grpo.optim.adamw({}, { be"] = "beta1 =  beta2 = ",
+    ["require 'rewards.gs"] = "rewards.gsm8k",
+    ["require('grpo.sch"] = "grpo.schedule",
+    ["-- m:gen"] = "",
+    ["'m:gen' .. nothing.at.a"] = "",
+    ["grpo.experiment { extends = 'configs/train/ds"] = "",
+  } do
+    it("of " .. line, function() assert.equal(wanted, (at(line))) end)
+  end
+
+  it("of what is in another process, by its class", function()
+    local classes = { tr = "grpo.Trainer" }
+    assert.equal("state step step_count stop", (at("tr.st", classes)))
+    assert.equal("step stop", (at("tr:st", classes)))
+    assert.equal("clip clip_high", (at("tr.config.train.cl", classes)))
+    assert.equal("logprobs", (at("tr.batch.completions[3].lo", classes)))
+    assert.equal("completions", (at("tr.batch.co", classes)))
+  end)
+
+  it("of a trainer's live values", function()
+    env.tr = trainer()
+    assert.equal("clip clip_high", (at("tr.config.train.cl")))
+    env.tr:step()
+    assert.equal("digits", (at("tr.batch.completions[1].rewards.di")))
+    assert.equal("inspect", (at("tr:insp")))
+  end)
+
+  it("keeps what stands before the word", function()
+    local found, before = at("m:generate('x', { temp")
+    assert.equal("temperature = ", found)
+    assert.equal("m:generate('x', { ", before)
+  end)
+
+  it("calls nothing of a script's", function()
+    local called = false
+    env.odd = setmetatable({}, { __index = function()
+      called = true
+    end, __pairs = function() called = true end })
+    at("odd.x.y")
+    at("odd.")
+    assert.is_false(called)
+  end)
+
+  it("of file names inside strings", function()
+    tiny.temporary(function(dir)
+      assert(core.fs.mkdirs(dir))
+      assert(core.fs.write(dir .. "/reward_one.lua", ""))
+      for _, odd in ipairs { "\27]0;x\7", "\194\155", "\226\128\174", "\n" } do
+        assert(core.fs.write(dir .. "/reward" .. odd .. ".lua", ""))
+      end
+      assert.equal(dir .. "/reward_one.lua", (at("dofile('" .. dir .. "/rew")))
+    end)
+  end)
+end)
