@@ -154,7 +154,7 @@ __attribute__((target("avx512f,avx512bf16"))) static void dot_in_registers(Bench
 /* GF/s of all threads, were they undisturbed */
 static double dot_peak(Bench *b) {
   float y[12] = {0};
-  if (!kern_bf16()) return 0;
+  if (!kern_bf16(b->cx.cpu)) return 0;
   b->y = y;
   const double peak = 20000.0 * 12 * 64 * 1e-9 / best_of(dot_in_registers, b) * b->threads;
   b->y = NULL;
@@ -430,7 +430,7 @@ static void context(Bench *b) {
 /* ---- rows ---- */
 enum { N = 1 << 20, VOCAB = 151936, LOGIT_ROWS = 8 };
 static int32_t targets[LOGIT_ROWS];
-static void run_exp(Bench *b) { vec_exp(1 << 12, b->x, b->y); }
+static void run_exp(Bench *b) { kernels(NULL)->exp(1 << 12, b->x, b->y); }
 static void run_swiglu(Bench *b) { gated_forward(&b->cx, GATE_SILU, N, b->x, b->w, b->y); }
 static void run_rmsnorm(Bench *b) {
   rmsnorm_forward(&b->cx, N / 512, 512, b->x, b->w, 0, 1e-6, b->y, lse);
@@ -479,7 +479,8 @@ int main(int argc, char **argv) {
     return 1;
   }
   blas_set_threads(1);
-  printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(), b.threads, blas_core_name());
+  printf("path %s, %d threads; OpenBLAS kernels %s\n\n", kern_name(NULL), b.threads,
+         blas_core_name());
   static const struct {
     const char *name;
     void (*fn)(Bench *);

@@ -72,7 +72,7 @@ static void merge(const Attn *a, bool seen, const Sums *part, int from, const Su
   }
   const real top = old > max ? old : max;
   const real keep = (real)exp((double)(old - top)), add = (real)exp((double)(max - top));
-  kernels()->mix((size_t)a->padded_hd, keep, y, add, x);
+  kernels(a->cpu)->mix((size_t)a->padded_hd, keep, y, add, x);
   all->max[to] = top;
   all->sum[to] = all->sum[to] * keep + sum * add;
 }
@@ -83,8 +83,8 @@ static void finish(const Attn *a, int kvh, const Row *rows, int n, const Sums *a
     const Row *r = rows + u / g;
     const int head = kvh * g + u % g;
     const real sum = all->sum[unit + u];
-    kernels()->scale((size_t)hd, 1 / sum, all->out + (unit + u) * a->padded_hd,
-                     a->o + r->row * a->ldo + head * hd);
+    kernels(a->cpu)->scale((size_t)hd, 1 / sum, all->out + (unit + u) * a->padded_hd,
+                           a->o + r->row * a->ldo + head * hd);
     if (a->lse)
       a->lse[(ptrdiff_t)r->row * a->s->heads + head] =
           (real)((double)all->max[unit + u] + log((double)sum));
@@ -107,7 +107,7 @@ static int query_size(const Attn *a) {
 
 /* scores; bf16: of the units that are computed together */
 static int score_rows(const Attn *a) {
-  return a->bf16 ? 2 * kernels_bf16()->mr : max_int(a->strip_units, a->group + FEW_UNITS);
+  return a->bf16 ? 2 * kernels_bf16(a->cpu)->mr : max_int(a->strip_units, a->group + FEW_UNITS);
 }
 static int score_size(const Attn *a) { return score_rows(a) * LD_SCORES; }
 
@@ -196,7 +196,7 @@ static void tile_chunk(void *arg, int chunk, int worker) {
   const int kvh = chunk % a->s->kv_heads;
   const Tile *t = a->tiles + chunk / a->s->kv_heads;
   for (int part = 0; part < a->parts; part++) tile_part(a, &w, t, kvh, part, a->parts == 1, NULL);
-  if (a->bf16) kernels_bf16()->end();
+  if (a->bf16) kernels_bf16(a->cpu)->end();
   finish_tile(a, &w, t, kvh);
 }
 
@@ -207,7 +207,7 @@ static void spread_chunk(void *arg, int chunk, int worker) {
   const int part = chunk % a->parts, item = chunk / a->parts;
   const Sums made = spread_part(a, item, part);
   tile_part(a, &w, a->tiles + item / a->s->kv_heads, item % a->s->kv_heads, part, false, &made);
-  if (a->bf16) kernels_bf16()->end();
+  if (a->bf16) kernels_bf16(a->cpu)->end();
 }
 
 /* Merges the parts of one tile and kv head in the order of tile_chunk. */
@@ -314,10 +314,10 @@ static void choose_sizes(Attn *a, int nspans) {
   a->group = a->s->heads / a->s->kv_heads;
   a->padded_hd = round_up(attn_value_dim(a->s), GROUP);
   a->parts = ceil_div(keys, PART);
-  a->few_units = a->bf16 ? kernels_bf16()->mr : FEW_UNITS;
+  a->few_units = a->bf16 ? kernels_bf16(a->cpu)->mr : FEW_UNITS;
   a->few_rows = max_int(1, a->few_units / a->group);
-  a->many_rows = max_int(1, (a->bf16 ? 2 * kernels_bf16()->mr : MANY_UNITS) / a->group);
-  if (a->bf16) a->query_pairs = round_up(ceil_div(a->s->head_dim, 2), kernels_bf16()->unit);
+  a->many_rows = max_int(1, (a->bf16 ? 2 * kernels_bf16(a->cpu)->mr : MANY_UNITS) / a->group);
+  if (a->bf16) a->query_pairs = round_up(ceil_div(a->s->head_dim, 2), kernels_bf16(a->cpu)->unit);
   a->strip_units = round_up(min_int(a->many_rows, max_int(1, rows)) * a->group, GROUP);
   int units = rows * a->group;
   if (a->parts == 1) units = ceil_div(units * a->s->kv_heads, SPREAD);
@@ -331,7 +331,8 @@ Status attn_forward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSpa
     if (spans[i].own->before != prefix_len(spans + i))
       return fail(GRPO_EARG, "attention: span %d has a prefix of %d keys, its segment one of %d", i,
                   prefix_len(spans + i), spans[i].own->before);
-  Attn a = {.s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
+  Attn a = {
+      .cpu = s->cpu, .s = s, .spans = spans, .q = q, .ldq = ldq, .ldo = ldo, .o = o, .lse = lse};
   a.bf16 = kv_in_bf16(s);
   choose_sizes(&a, nspans);
   try(run_tiles(cx, &a, nspans));

@@ -26,11 +26,11 @@ static void load_queries(const Attn *a, const Work *w, const Part *p, const Row 
   for (int j = 0; j < n; j++, to += g * ld) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
     if (hd == 2 * ld) {
-      kernels_bf16()->pair_row(g * hd, q, to);
+      kernels_bf16(a->cpu)->pair_row(g * hd, q, to);
       continue;
     }
     for (int u = 0; u < g; u++) {
-      kernels_bf16()->pair_row(hd, q + u * hd, to + u * ld);
+      kernels_bf16(a->cpu)->pair_row(hd, q + u * hd, to + u * ld);
       memset(to + u * ld + pairs, 0, sizeof *to * (size_t)(ld - pairs));
     }
   }
@@ -101,9 +101,9 @@ static Keys own_keys(const Part *p, const AttnSpan *sp, int to) {
 static void some_scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
                         const uint32_t *keys, int key, int n, Fetch *next) {
   const int pairs = ceil_div(a->s->head_dim, 2);
-  kernels_bf16()->scores(m, round_up(n, KV_BLOCK), pairs, queries_of(a, w, b->first + u),
-                         a->query_pairs, keys, pairs * KV_BLOCK,
-                         w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
+  kernels_bf16(a->cpu)->scores(m, round_up(n, KV_BLOCK), pairs, queries_of(a, w, b->first + u),
+                               a->query_pairs, keys, pairs * KV_BLOCK,
+                               w->scores + u * LD_SCORES + key - p->start, LD_SCORES, false, next);
 }
 
 static void scores(const Attn *a, const Work *w, const Part *p, const Units *b, int u, int m,
@@ -134,12 +134,12 @@ static int same_span(const Units *b, int j0) {
 static bool one_span(const Units *b) { return b->rows[0].span == b->rows[b->n - 1].span; }
 
 /* Tiles for all units and for `own` units of one span. */
-static void use_rows(const Units *b, int own) {
-  const int mr = kernels_bf16()->mr;
+static void use_rows(const Attn *a, const Units *b, int own) {
+  const int mr = kernels_bf16(a->cpu)->mr;
   if (one_span(b))
-    kernels_bf16()->begin(min_int(mr, b->m), max_int(0, b->m - mr));
+    kernels_bf16(a->cpu)->begin(min_int(mr, b->m), max_int(0, b->m - mr));
   else
-    kernels_bf16()->begin(b->m, own);
+    kernels_bf16(a->cpu)->begin(b->m, own);
 }
 
 /* Units [u, u + m) of b, whose rows [j, end) belong to one span, and the span's own keys that they
@@ -159,13 +159,13 @@ static bool next_span(const Attn *a, const Part *p, const Units *b, SpanUnits *s
   s->u = s->j * a->group;
   s->m = lone ? b->m : (s->end - s->j) * a->group;
   s->own = own_keys(p, last->span, lone ? b->to : min_int(p->to, last->hi));
-  use_rows(b, s->m);
+  use_rows(a, b, s->m);
   return true;
 }
 
 static void all_scores(const Attn *a, const Work *w, const Part *p, const Units *b) {
   const Keys before = prefix_keys(p, b->rows[0].span, b->to);
-  use_rows(b, same_span(b, 0) * a->group);
+  use_rows(a, b, same_span(b, 0) * a->group);
   scores(a, w, p, b, 0, b->m, &before, nothing);
   for (SpanUnits s = {0}; next_span(a, p, b, &s);)
     scores(a, w, p, b, s.u, s.m, &s.own,
@@ -184,11 +184,11 @@ static void softmax(const Attn *a, const Work *w, const Part *p, const Units *b,
     m = min_int(b->m - u, g - (b->first + u) % g);
     for (int i = 0; i < m && cap > 0 && lo < hi; i++) {
       real *x = z + i * LD_SCORES + lo;
-      kernels()->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
+      kernels(a->cpu)->softcap((size_t)(hi - lo), a->s->scale, cap, x, x);
     }
-    kernels_bf16()->softmax(m, first, b->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z,
-                            LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS, to->max + b->first + u,
-                            to->sum + b->first + u);
+    kernels_bf16(a->cpu)->softmax(m, first, b->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z,
+                                  LD_SCORES, w->pairs + u * LD_PAIRS, LD_PAIRS,
+                                  to->max + b->first + u, to->sum + b->first + u);
   }
 }
 
@@ -201,7 +201,7 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, const Units 
   const int n = max_int(0, k->to - k->from);
   if (!k->shared && n == 0) return false;
   if (k->shared) kv_shared_values(a->s, k->span->prefix, k->seg, p->kvh, w->shared);
-  kernels_bf16()->values(
+  kernels_bf16(a->cpu)->values(
       m, a->padded_hd, ceil_div(n, 2), w->pairs + u * LD_PAIRS + at / 2, LD_PAIRS,
       k->shared ? w->shared : NULL, kv_value_pairs(a->s, k->seg, p->kvh, k->from - k->start),
       a->padded_hd, to->out + (ptrdiff_t)(b->first + u) * a->padded_hd, a->padded_hd, add, &next);
@@ -221,7 +221,7 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Units 
 
 void attn_part_bf16(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                     const Sums *to) {
-  const int g = a->group, most = 2 * kernels_bf16()->mr;
+  const int g = a->group, most = 2 * kernels_bf16(a->cpu)->mr;
   Units b = {.rows = rows, .n = n, .m = n * g, .to = p->to};
   load_queries(a, w, p, rows, n);
   for (; b.first < n * g; b.first += b.m) {

@@ -62,7 +62,7 @@ static const real *transposed_block(const Attn *a, const Work *w, const Part *p,
                                     int j) {
   const int hd = a->s->head_dim;
   if (a->s->v_dim)
-    kernels()->transpose(KV_BLOCK, hd, keys_at(a, p, seg, j), hd, w->keys, KV_BLOCK);
+    kernels(a->cpu)->transpose(KV_BLOCK, hd, keys_at(a, p, seg, j), hd, w->keys, KV_BLOCK);
   else
     kv_transpose_last(a->s, seg, p->kvh, w->keys);
   return w->keys;
@@ -72,8 +72,9 @@ static const real *transposed_block(const Attn *a, const Work *w, const Part *p,
 static void scores_of(const Attn *a, const Work *w, const Part *p, int u0, int u1, const real *keys,
                       int n, int key, Fetch *next) {
   const ptrdiff_t hd = a->s->head_dim;
-  kernels()->few_rows(u1 - u0, n, a->s->head_dim, w->q + u0 * hd, hd, keys, KV_BLOCK, hd * KV_BLOCK,
-                      w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, false, next);
+  kernels(a->cpu)->few_rows(u1 - u0, n, a->s->head_dim, w->q + u0 * hd, hd, keys, KV_BLOCK,
+                            hd * KV_BLOCK, w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES,
+                            false, next);
 }
 
 /* Scores with n row-major keys, block j of a segment. */
@@ -83,9 +84,9 @@ static void scores_of_rows(const Attn *a, const Work *w, const Part *p, int u0, 
   if (a->s->v_dim || u1 - u0 > FEW_ROWS || hd % GROUP)
     scores_of(a, w, p, u0, u1, transposed_block(a, w, p, seg, j), KV_BLOCK, key, next);
   else
-    kernels()->few_rows_transposed(u1 - u0, n, hd, w->q + u0 * hd, hd,
-                                   kv_last_rows(a->s, seg, p->kvh),
-                                   w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, next);
+    kernels(a->cpu)->few_rows_transposed(
+        u1 - u0, n, hd, w->q + u0 * hd, hd, kv_last_rows(a->s, seg, p->kvh),
+        w->scores + u0 * LD_SCORES + key - p->start, LD_SCORES, next);
 }
 
 /* Units [u0, u1) and the keys of a segment that starts at logical key base: computes scores in
@@ -111,10 +112,10 @@ static bool add_values(const Attn *a, const Work *w, const Part *p, int u0, int 
   const int from = max_int(0, p->from - base);
   to = min_int(p->to, to) - base;
   if (from >= to) return add;
-  kernels()->few_rows(u1 - u0, a->padded_hd, to - from,
-                      w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
-                      seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
-                      out + u0 * a->padded_hd, a->padded_hd, add, &next);
+  kernels(a->cpu)->few_rows(u1 - u0, a->padded_hd, to - from,
+                            w->scores + u0 * LD_SCORES + base + from - p->start, LD_SCORES,
+                            seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
+                            out + u0 * a->padded_hd, a->padded_hd, add, &next);
   fetch_rest(&next);
   return true;
 }
@@ -145,13 +146,13 @@ static void all_values(const Attn *a, const Work *w, const Part *p, const Row *r
 
 /* Emulated bf16.  As in the native path the denominator sums the *unrounded* exponentials: rounding
  * to nearest is unbiased, so only the numerators carry it. */
-static void round_scores(real *z, int rows, int n, ptrdiff_t ld) {
-  for (int i = 0; i < rows; i++) kernels()->round_bf16((size_t)n, z + i * ld, z + i * ld);
+static void round_scores(const Attn *a, real *z, int rows, int n, ptrdiff_t ld) {
+  for (int i = 0; i < rows; i++) kernels(a->cpu)->round_bf16((size_t)n, z + i * ld, z + i * ld);
 }
 
 static void few_units_strip(const Attn *a, const Work *w, const Part *p, const Row *rows, int n,
                             const Sums *to) {
-  const Kernels *kn = kernels();
+  const Kernels *kn = kernels(a->cpu);
   const int g = a->group, first = p->from - p->start;
   const real cap = a->s->softcap;
   all_scores(a, w, p, rows, n);
@@ -166,7 +167,7 @@ static void few_units_strip(const Attn *a, const Work *w, const Part *p, const R
     kn->softmax(g, first, p->to - p->start, lo, hi, cap > 0 ? 1 : a->s->scale, z, LD_SCORES,
                 to->max + j * g, to->sum + j * g);
   }
-  if (attn_rounds(a->s)) round_scores(w->scores + first, n * g, p->to - p->from, LD_SCORES);
+  if (attn_rounds(a->s)) round_scores(a, w->scores + first, n * g, p->to - p->from, LD_SCORES);
   all_values(a, w, p, rows, n, to->out);
 }
 
@@ -182,7 +183,7 @@ static void transpose_queries(const Attn *a, const Work *w, int units) {
   const int hd = a->s->head_dim, padded_units = round_up(units, GROUP);
   memset(w->q + units * hd, 0, sizeof(real) * (size_t)((padded_units - units) * hd));
   for (int u = 0; u < padded_units; u += GROUP)
-    kernels()->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
+    kernels(a->cpu)->transpose(GROUP, hd, w->q + u * hd, hd, w->qt + u * hd, GROUP);
 }
 
 /* Scores of all units with the keys of a segment, block by block, for the units that see some key
@@ -200,9 +201,10 @@ static void wide_scores(const Attn *a, const Work *w, const Part *p, const Row *
     const real *keys = as_rows || first < kv_row_major_from(a->s, seg)
                            ? keys_at(a, p, seg, first)
                            : transposed_block(a, w, p, seg, first);
-    kernels()->block(m, padded_units - u, a->s->head_dim, keys + j % KV_BLOCK * (as_rows ? hd : 1),
-                     as_rows ? hd : 1, as_rows ? 1 : KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
-                     w->scores + (base + j - p->start) * padded_units + u, padded_units, false);
+    kernels(a->cpu)->block(
+        m, padded_units - u, a->s->head_dim, keys + j % KV_BLOCK * (as_rows ? hd : 1),
+        as_rows ? hd : 1, as_rows ? 1 : KV_BLOCK, w->qt + u * hd, GROUP, hd * GROUP,
+        w->scores + (base + j - p->start) * padded_units + u, padded_units, false);
   }
 }
 
@@ -212,10 +214,10 @@ static bool wide_values(const Attn *a, const Work *w, const Part *p, int padded_
   const ptrdiff_t hd = a->s->head_dim;
   const int from = max_int(0, p->from - base);
   if (from >= to - base) return add;
-  kernels()->block(u1 - u0, a->padded_hd, to - base - from,
-                   w->scores + (base + from - p->start) * padded_units + u0, 1, padded_units,
-                   seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
-                   out + u0 * a->padded_hd, a->padded_hd, add);
+  kernels(a->cpu)->block(u1 - u0, a->padded_hd, to - base - from,
+                         w->scores + (base + from - p->start) * padded_units + u0, 1, padded_units,
+                         seg->v + ((ptrdiff_t)p->kvh * seg->cap + from) * hd, hd, GROUP,
+                         out + u0 * a->padded_hd, a->padded_hd, add);
   return true;
 }
 
@@ -235,13 +237,13 @@ static void wide_softmax(const Attn *a, const Work *w, const Part *p, const Row 
     }
     for (int j = p->from - p->start; j < end && cap > 0; j++) {
       real *z = w->scores + j * padded_units + u;
-      kernels()->softcap(GROUP, a->s->scale, cap, z, z);
+      kernels(a->cpu)->softcap(GROUP, a->s->scale, cap, z, z);
     }
-    kernels()->softmax_down(p->from - p->start, end, lo, hi, cap > 0 ? 1 : a->s->scale,
-                            w->scores + u, padded_units, max, sum);
+    kernels(a->cpu)->softmax_down(p->from - p->start, end, lo, hi, cap > 0 ? 1 : a->s->scale,
+                                  w->scores + u, padded_units, max, sum);
     if (attn_rounds(a->s))
-      round_scores(w->scores + (p->from - p->start) * padded_units + u, end - (p->from - p->start),
-                   GROUP, padded_units);
+      round_scores(a, w->scores + (p->from - p->start) * padded_units + u,
+                   end - (p->from - p->start), GROUP, padded_units);
     const size_t bytes = sizeof(real) * (size_t)min_int(GROUP, units - u);
     memcpy(to->max + u, max, bytes);
     memcpy(to->sum + u, sum, bytes);
@@ -273,7 +275,7 @@ void attn_part_f32(const Attn *a, const Work *w, const Part *p, const Row *rows,
   for (int j = 0; j < n; j++) {
     const real *q = a->q + rows[j].row * a->ldq + p->kvh * g * hd;
     if (attn_rounds(a->s))
-      kernels()->round_bf16((size_t)(g * hd), q, w->q + j * g * hd);
+      kernels(a->cpu)->round_bf16((size_t)(g * hd), q, w->q + j * g * hd);
     else
       memcpy(w->q + j * g * hd, q, sizeof(real) * (size_t)(g * hd));
   }

@@ -65,12 +65,12 @@ static void load_unit(const Grad *g, const GradWork *w, const AttnSpan *sp, int 
   const real *dout = g->dout + row * g->lddo + at;
   const real *q = g->q + row * g->ldq + head * hd;
   if (attn_rounds(g->s))
-    kernels()->round_bf16((size_t)hd, q, w->q + i * g->padded_hd);
+    kernels(g->cpu)->round_bf16((size_t)hd, q, w->q + i * g->padded_hd);
   else
     memcpy(w->q + i * g->padded_hd, q, sizeof(real) * (size_t)hd);
   memcpy(w->dout + i * g->padded_hd, dout, sizeof(real) * (size_t)g->vd);
   w->lse[i] = g->lse[row * g->s->heads + head];
-  w->d[i] = kernels()->dot(g->vd, dout, g->o + row * g->ldo + at);
+  w->d[i] = kernels(g->cpu)->dot(g->vd, dout, g->o + row * g->ldo + at);
 }
 
 static void load_tile(const Grad *g, GradWork *w, const AttnSpan *sp, int kvh) {
@@ -91,8 +91,9 @@ static void load_tile(const Grad *g, GradWork *w, const AttnSpan *sp, int kvh) {
     w->d[i] = 0;
   }
   for (int i = 0; i < w->padded_n; i += GROUP) {
-    kernels()->transpose(GROUP, hd, w->q + i * padded_hd, padded_hd, w->qt + i * hd, GROUP);
-    kernels()->transpose(GROUP, g->vd, w->dout + i * padded_hd, padded_hd, w->dot + i * hd, GROUP);
+    kernels(g->cpu)->transpose(GROUP, hd, w->q + i * padded_hd, padded_hd, w->qt + i * hd, GROUP);
+    kernels(g->cpu)->transpose(GROUP, g->vd, w->dout + i * padded_hd, padded_hd, w->dot + i * hd,
+                               GROUP);
   }
   memset(w->dq, 0, sizeof(real) * (size_t)(w->n * padded_hd));
 }
@@ -102,7 +103,7 @@ static void add_dq(const Grad *g, const GradWork *w, const AttnSpan *sp, int kvh
   for (int i = 0; i < w->n; i++) {
     const int row = sp->row + w->r0 + i / g->group, head = kvh * g->group + i % g->group;
     real *dq = g->dq + row * g->lddq + head * hd;
-    kernels()->add((size_t)hd, dq, w->dq + i * g->padded_hd, dq);
+    kernels(g->cpu)->add((size_t)hd, dq, w->dq + i * g->padded_hd, dq);
   }
 }
 
@@ -126,7 +127,7 @@ static int first_unit(const Grad *g, const GradWork *w, int key) {
 /* P and dS of keys [j, j + n) of the block, units [u, padded_n), a whole number of groups */
 static void probabilities(const Grad *g, const GradWork *w, const GradBlock *b, int j, int n,
                           int u) {
-  const Kernels *kn = kernels();
+  const Kernels *kn = kernels(g->cpu);
   const int hd = g->s->head_dim, at = j * g->units + u;
   if (u >= w->padded_n) return;
   kn->block(n, w->padded_n - u, hd, w->keys + (ptrdiff_t)(b->key + j) * g->padded_hd, g->padded_hd,
@@ -142,20 +143,21 @@ static void add_keys(const Grad *g, const GradWork *w, const GradBlock *b, int j
   const int at = j * g->units + u;
   if (u >= w->n) return;
   if (b->dv)
-    kernels()->block(n, b->v_cols, w->n - u, w->p + at, g->units, 1, w->dout + u * g->padded_hd,
-                     g->padded_hd, GROUP, b->dv + j * b->ld, b->ld, true);
+    kernels(g->cpu)->block(n, b->v_cols, w->n - u, w->p + at, g->units, 1,
+                           w->dout + u * g->padded_hd, g->padded_hd, GROUP, b->dv + j * b->ld,
+                           b->ld, true);
   if (b->dk)
-    kernels()->block(n, b->cols, w->n - u, w->ds + at, g->units, 1, w->q + u * g->padded_hd,
-                     g->padded_hd, GROUP, b->dk + j * b->ld, b->ld, true);
+    kernels(g->cpu)->block(n, b->cols, w->n - u, w->ds + at, g->units, 1, w->q + u * g->padded_hd,
+                           g->padded_hd, GROUP, b->dk + j * b->ld, b->ld, true);
 }
 
 /* dQ of units [u, u + n) from the block's first `keys` keys */
 static void add_queries(const Grad *g, const GradWork *w, const GradBlock *b, int u, int n,
                         int keys) {
   if (g->dq && keys > 0)
-    kernels()->block(n, g->padded_hd, keys, w->ds + u, 1, g->units,
-                     w->keys + (ptrdiff_t)b->key * g->padded_hd, g->padded_hd, GROUP,
-                     w->dq + u * g->padded_hd, g->padded_hd, true);
+    kernels(g->cpu)->block(n, g->padded_hd, keys, w->ds + u, 1, g->units,
+                           w->keys + (ptrdiff_t)b->key * g->padded_hd, g->padded_hd, GROUP,
+                           w->dq + u * g->padded_hd, g->padded_hd, true);
 }
 
 static void one_block(const Grad *g, const GradWork *w, const GradBlock *b) {
@@ -241,7 +243,7 @@ static void add_copy(const Grad *g, real *dst, int kvh, int row0, const real *co
   if (!dst) return;
   for (ptrdiff_t j = 0; j < n; j++) {
     real *y = dst + (row0 + j) * g->lddkv + kvh * hd + c0;
-    kernels()->add((size_t)cols, y, copy + (from + j) * g->padded_hd + c0, y);
+    kernels(g->cpu)->add((size_t)cols, y, copy + (from + j) * g->padded_hd + c0, y);
   }
 }
 
@@ -319,7 +321,8 @@ Status attn_backward(const Ctx *cx, const AttnShape *s, int nspans, const AttnSp
                      int lddkv) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int group = s->heads / s->kv_heads;
-  Grad g = {.s = s,
+  Grad g = {.cpu = s->cpu,
+            .s = s,
             .spans = spans,
             .bf16 = kv_in_bf16(s),
             .tiles = grad_in_bf16(s),

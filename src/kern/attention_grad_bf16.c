@@ -39,12 +39,14 @@ typedef struct GradBf16Work {
   int r0, n, n32; /* first row of the span, units, and units in whole strips */
 } GradBf16Work;
 
-bool grad_in_bf16(const AttnShape *s) { return kv_in_bf16(s) && kernels_bf16()->ds; }
+bool grad_in_bf16(const AttnShape *s) { return kv_in_bf16(s) && kernels_bf16(s->cpu)->ds; }
 
 int grad_bf16_units(int group) { return round_up(max_int(1, TILE / group) * group, STRIP); }
 
 /* pairs of a query, in whole units of the CPU */
-static int query_pairs(const Grad *g) { return round_up(g->padded_hd / 2, kernels_bf16()->unit); }
+static int query_pairs(const Grad *g) {
+  return round_up(g->padded_hd / 2, kernels_bf16(g->cpu)->unit);
+}
 
 /* The next n reals of scratch; NULL: they are only counted. */
 static real *take(real **at, size_t *size, size_t n) {
@@ -109,7 +111,7 @@ static void transpose_values(const Grad *g, const uint32_t *v, uint32_t *to) {
         const uint32_t two = v[i * g->padded_hd + c + j];
         x[i * GROUP + j] = two << 16 | two >> 16;
       }
-    kernels_bf16()->transpose(PAIRS, x, to, block);
+    kernels_bf16(g->cpu)->transpose(PAIRS, x, to, block);
   }
 }
 
@@ -128,7 +130,7 @@ static void load_keys(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
     const uint32_t *k = unit_at(g, w, sp, kvh, key, false);
     if (g->dq)
       for (int i = 0; i < KV_UNIT; i += KV_BLOCK, k += pairs * KV_BLOCK)
-        kernels_bf16()->transpose(pairs, k, w->transposed_k + (key + i) / 2 * GROUP, bgs);
+        kernels_bf16(g->cpu)->transpose(pairs, k, w->transposed_k + (key + i) / 2 * GROUP, bgs);
   }
 }
 
@@ -145,17 +147,17 @@ static void load_unit(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
   memcpy(to, dout, bytes);
   memset(q + hd, 0, rest), memset(to + hd, 0, rest);
   w->lse[i] = g->lse[row * g->s->heads + head];
-  w->d[i] = kernels()->dot(hd, dout, g->o + row * g->ldo + at);
+  w->d[i] = kernels(g->cpu)->dot(hd, dout, g->o + row * g->ldo + at);
 }
 
 /* Packs n units into pairs of channels, and into pairs of units by channel. */
 static void pair_units(const Grad *g, int n, const real *x, uint32_t *pairs, uint32_t *columns) {
   const int ld = query_pairs(g), half = g->padded_hd / 2;
   for (int i = 0; i < n; i++, pairs += ld) {
-    kernels_bf16()->pair_row(g->padded_hd, x + i * g->padded_hd, pairs);
+    kernels_bf16(g->cpu)->pair_row(g->padded_hd, x + i * g->padded_hd, pairs);
     memset(pairs + half, 0, sizeof *pairs * (size_t)(ld - half));
   }
-  kernels_bf16()->pair_columns(g->padded_hd, n, x, g->padded_hd, n / 2, 0, columns);
+  kernels_bf16(g->cpu)->pair_columns(g->padded_hd, n, x, g->padded_hd, n / 2, 0, columns);
 }
 
 static void load_tile(const Grad *g, GradBf16Work *w, const AttnSpan *sp, int kvh, int rows) {
@@ -183,7 +185,7 @@ static void add_dq(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int
   for (int i = 0; i < w->n; i++) {
     const int row = sp->row + w->r0 + i / g->group, head = kvh * g->group + i % g->group;
     real *dq = g->dq + row * g->lddq + head * hd;
-    kernels()->add((size_t)hd, dq, w->dq + i * g->padded_hd, dq);
+    kernels(g->cpu)->add((size_t)hd, dq, w->dq + i * g->padded_hd, dq);
   }
 }
 
@@ -203,18 +205,18 @@ static void strip_scores(const Grad *g, const GradBf16Work *w, const AttnSpan *s
   const bool shares = start < prefix_len(sp);
   for (int key = from, end; key < to; key = end) {
     end = key < start ? min_int(to, start) : key == start && shares ? key + KV_UNIT : to;
-    kernels_bf16()->scores(STRIP, end - key, pairs, w->qw + strip * ld, ld,
-                           unit_at(g, w, sp, kvh, key, false), pairs * KV_BLOCK, w->s + key - from,
-                           LD, false, NULL);
+    kernels_bf16(g->cpu)->scores(STRIP, end - key, pairs, w->qw + strip * ld, ld,
+                                 unit_at(g, w, sp, kvh, key, false), pairs * KV_BLOCK,
+                                 w->s + key - from, LD, false, NULL);
   }
-  kernels_bf16()->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
-                         w->transposed_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD, false,
-                         NULL);
+  kernels_bf16(g->cpu)->scores(STRIP, to - from, half, w->dow + strip * ld, ld,
+                               w->transposed_v + (ptrdiff_t)from * half, half * GROUP, w->dp, LD,
+                               false, NULL);
 }
 
 static void cap_scores(const Grad *g, const GradBf16Work *w, int n) {
   for (int i = 0; i < STRIP && g->s->softcap > 0; i++)
-    kernels()->softcap((size_t)n, g->s->scale, g->s->softcap, w->s + i * LD, w->s + i * LD);
+    kernels(g->cpu)->softcap((size_t)n, g->s->scale, g->s->softcap, w->s + i * LD, w->s + i * LD);
 }
 
 /* P and dS of a strip and the block that starts with key `block`; dQ. */
@@ -230,12 +232,12 @@ static void one_strip(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, 
   uint32_t *rows = w->rows + strip * LD_ROWS + (from - block) / 2;
   strip_scores(g, w, sp, kvh, strip, from, to);
   cap_scores(g, w, to - from);
-  kernels_bf16()->ds(STRIP, to - from, &x, w->s, w->dp, LD, w->p + at, w->ds + at, bgs, rows,
-                     LD_ROWS);
+  kernels_bf16(g->cpu)->ds(STRIP, to - from, &x, w->s, w->dp, LD, w->p + at, w->ds + at, bgs, rows,
+                           LD_ROWS);
   if (g->dq)
-    kernels_bf16()->scores(STRIP, g->padded_hd, (to - from) / 2, rows, LD_ROWS,
-                           w->transposed_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
-                           w->dq + strip * g->padded_hd, g->padded_hd, true, NULL);
+    kernels_bf16(g->cpu)->scores(STRIP, g->padded_hd, (to - from) / 2, rows, LD_ROWS,
+                                 w->transposed_k + from / 2 * GROUP, (ptrdiff_t)w->keys / 2 * GROUP,
+                                 w->dq + strip * g->padded_hd, g->padded_hd, true, NULL);
 }
 
 /* Adds to dK and dV of the block's unit at `key` from the strips that see some of it. */
@@ -245,14 +247,14 @@ static void add_unit(const Grad *g, const GradBf16Work *w, int block, int key) {
   while (from < to && w->hi[from + STRIP - 1] <= key) from += STRIP;
   while (to > from && w->lo[to - STRIP] >= key + KV_UNIT) to -= STRIP;
   const ptrdiff_t at = (key - block) / GROUP * bgs + from / 2 * GROUP;
-  const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels_bf16()->mr;
+  const ptrdiff_t a = (ptrdiff_t)from / 2 * kernels_bf16(g->cpu)->mr;
   if (from == to) return;
   if (g->dv)
-    kernels_bf16()->columns(g->padded_hd, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2,
-                            w->p + at, bgs, w->dvt + key, w->ldt, key < w->done);
+    kernels_bf16(g->cpu)->columns(g->padded_hd, KV_UNIT, (to - from) / 2, w->dot + a, w->n32 / 2,
+                                  w->p + at, bgs, w->dvt + key, w->ldt, key < w->done);
   if (g->dk)
-    kernels_bf16()->columns(g->padded_hd, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2,
-                            w->ds + at, bgs, w->dkt + key, w->ldt, key < w->done);
+    kernels_bf16(g->cpu)->columns(g->padded_hd, KV_UNIT, (to - from) / 2, w->qt + a, w->n32 / 2,
+                                  w->ds + at, bgs, w->dkt + key, w->ldt, key < w->done);
 }
 
 static void one_tile(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, int kvh) {
@@ -271,8 +273,8 @@ static void one_tile(const Grad *g, const GradBf16Work *w, const AttnSpan *sp, i
 static void put_copies(const Grad *g, const real *x, ptrdiff_t ldt, int from, int n, real *to) {
   from = min_int(from, n);
   memset(to, 0, sizeof *to * (size_t)from * (size_t)g->padded_hd);
-  kernels()->transpose(g->padded_hd, n - from, x + from, ldt, to + (ptrdiff_t)from * g->padded_hd,
-                       g->padded_hd);
+  kernels(g->cpu)->transpose(g->padded_hd, n - from, x + from, ldt,
+                             to + (ptrdiff_t)from * g->padded_hd, g->padded_hd);
 }
 
 /* dst's rows from row0 on += logical keys [from, from + n) of x [padded_hd, ldt] */
@@ -282,17 +284,18 @@ static void add_keys(const Grad *g, const GradBf16Work *w, const real *x, int kv
   real *rows = w->q; /* of KV_UNIT keys; q is free, as the tile is done */
   for (int j = 0, m; j < n && dst; j += m) {
     m = min_int(KV_UNIT, n - j);
-    kernels()->transpose(hd, m, x + from + j, w->ldt, rows, g->padded_hd);
+    kernels(g->cpu)->transpose(hd, m, x + from + j, w->ldt, rows, g->padded_hd);
     for (int i = 0; i < m; i++) {
       real *y = dst + (row0 + j + i) * g->lddkv + kvh * hd;
-      kernels()->add((size_t)hd, y, rows + i * g->padded_hd, y);
+      kernels(g->cpu)->add((size_t)hd, y, rows + i * g->padded_hd, y);
     }
   }
 }
 
 void grad_bf16(const Grad *g, const Piece *pc, int kvh, int worker) {
   const AttnSpan *sp = pc->span;
-  const int plen = prefix_len(sp), step = max_int(1, TILE / g->group), mr = kernels_bf16()->mr;
+  const int plen = prefix_len(sp), step = max_int(1, TILE / g->group),
+            mr = kernels_bf16(g->cpu)->mr;
   const int own = piece_keys(g, pc), end = round_up(plen + own, KV_UNIT);
   const size_t copy = (size_t)pc->copied * (size_t)g->padded_hd;
   real *dk = g->parts + pc->at + (size_t)kvh * 2 * copy;
@@ -302,14 +305,14 @@ void grad_bf16(const Grad *g, const Piece *pc, int kvh, int worker) {
   attn_sees(g->s, plen + pc->from, plen + sp->n, &lo, &hi);
   const int from = w.done = lo / KV_UNIT * KV_UNIT;
   load_keys(g, &w, sp, kvh, from, end);
-  kernels_bf16()->begin(mr, mr);
+  kernels_bf16(g->cpu)->begin(mr, mr);
   for (w.r0 = pc->from; w.r0 < pc->to; w.r0 += step) {
     load_tile(g, &w, sp, kvh, min_int(step, pc->to - w.r0));
     one_tile(g, &w, sp, kvh);
     if (g->dq) add_dq(g, &w, sp, kvh);
     w.done = round_up(w.hi[w.n - 1], KV_UNIT);
   }
-  kernels_bf16()->end();
+  kernels_bf16(g->cpu)->end();
   if (g->dk) put_copies(g, w.dkt, w.ldt, from, pc->copied, dk);
   if (g->dv) put_copies(g, w.dvt, w.ldt, from, pc->copied, dk + copy);
   if (pc->copied > plen) return;

@@ -19,6 +19,7 @@ typedef struct Piece {
 } Piece;
 
 typedef struct Grad {
+  const KernelClass *cpu;
   const AttnShape *s;
   const AttnSpan *spans;
   /* bf16: segments hold bf16 pairs; tiles: pieces are computed in bf16 */

@@ -36,6 +36,7 @@ typedef struct Tile {
 } Tile;
 
 typedef struct Attn {
+  const KernelClass *cpu;
   const AttnShape *s;
   const AttnSpan *spans;
   bool bf16;                   /* segments hold bf16 pairs */

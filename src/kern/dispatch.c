@@ -1,5 +1,5 @@
-/* dispatch.c - which kernel class is used: the best one for this CPU, or the one that is asked
- * for. */
+/* dispatch.c - the kernel classes that this CPU has, and the one that contexts take which name
+ * none. */
 #include "kern/dispatch.h"
 #include "kern/blas_kernels.h"
 #include "kern/kernels.h"
@@ -20,14 +20,8 @@
 #include <unistd.h>
 #endif
 
-typedef struct Path {
-  const char *name;
-  const Kernels *kernels;
-  const KernelsBf16 *bf16;
-} Path;
-
 /* Best first. */
-static const Path paths[] = {
+static const KernelClass paths[] = {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
     {"amx", &kern_avx512, &kern_amx}, {"avx512bf16", &kern_avx512, &kern_avx512bf16},
     {"avx512", &kern_avx512, NULL},   {"avx2", &kern_avx2, NULL},
@@ -40,7 +34,7 @@ static const Path paths[] = {
     {"generic", &kern_generic, NULL}};
 enum { NPATHS = sizeof paths / sizeof paths[0] };
 
-static const Path *active;
+const KernelClass *kern_chosen = &paths[NPATHS - 1];
 
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
 /* The CPU has it, and the kernel gives it to whoever asks. */
@@ -56,7 +50,7 @@ static bool may_use_amx(void) {
 }
 #endif
 
-static bool is_blas(const Path *p) {
+static bool is_blas(const KernelClass *p) {
 #ifndef GRPO_DOUBLE
   return p->kernels == &kern_openblas;
 #else
@@ -65,7 +59,7 @@ static bool is_blas(const Path *p) {
 #endif
 }
 
-static bool cpu_has(const Path *p) {
+static bool cpu_has(const KernelClass *p) {
   if (is_blas(p)) return blas_refusal() == NULL;
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
   if (p->bf16 == &kern_amx && !may_use_amx()) return false;
@@ -90,7 +84,7 @@ const char *kern_path(int i) {
 
 /* The class `blas` is chosen unseen: OpenBLAS is loaded and checked when it is first used, not
  * at every start, and where it fails the class multiplies like `generic` (blas_kernels.c). */
-static const Path *best(void) {
+static const KernelClass *best(void) {
   for (int i = 0; i < NPATHS; i++)
     if (is_blas(&paths[i]) || cpu_has(&paths[i])) return &paths[i];
   return &paths[NPATHS - 1];
@@ -109,10 +103,10 @@ static Status unknown(const char *name) {
 }
 #endif
 
-Status kern_select(const char *name) {
+Status kern_class(const char *name, const KernelClass **out) {
   if (!name) name = getenv("GRPO_CPU");
   if (!name || !*name) {
-    active = best();
+    *out = best();
     return GRPO_OK;
   }
   for (int i = 0; i < NPATHS; i++) {
@@ -122,25 +116,23 @@ Status kern_select(const char *name) {
                   blas_refusal(), best() == &paths[i] ? "generic" : best()->name);
     if (!cpu_has(&paths[i]))
       return fail(GRPO_EARG, "GRPO_CPU=%s: this CPU lacks it; use %s", name, best()->name);
-    active = &paths[i];
+    *out = &paths[i];
     return GRPO_OK;
   }
 #ifdef GRPO_DOUBLE /* the double twin has one path, whatever is asked for */
-  active = &paths[NPATHS - 1];
+  *out = &paths[NPATHS - 1];
   return GRPO_OK;
 #else
   return unknown(name);
 #endif
 }
 
+Status kern_select(const char *name) { return kern_class(name, &kern_chosen); }
+
 /* Before any kern_select: the environment's choice, or the best when that cannot be had. */
 __attribute__((constructor)) static void choose(void) {
-  if (kern_select(NULL) != GRPO_OK) active = best();
+  if (kern_select(NULL) != GRPO_OK) kern_chosen = best();
 }
-
-const Kernels *kernels(void) { return active->kernels; }
-
-const KernelsBf16 *kernels_bf16(void) { return active->bf16; }
 
 static void note_refusal(void) {
   log_message(LOG_WARNING,
@@ -149,9 +141,10 @@ static void note_refusal(void) {
               blas_refusal());
 }
 
-const char *kern_name(void) {
+const char *kern_name(const KernelClass *cpu) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (!is_blas(active) || !blas_refusal()) return active->name;
+  if (!cpu) cpu = kern_chosen;
+  if (!is_blas(cpu) || !blas_refusal()) return cpu->name;
   pthread_once(&once, note_refusal);
   return paths[NPATHS - 1].name;
 }
@@ -163,5 +156,3 @@ bool kern_paged(void) {
   return false;
 #endif
 }
-
-bool kern_bf16(void) { return active->bf16 != NULL; }

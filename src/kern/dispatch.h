@@ -1,10 +1,11 @@
-/* dispatch.h - which class of kernels is in use.
+/* dispatch.h - the classes of kernels, and which one a context uses.
  *
  * The classes are `generic` (any CPU), `blas` (OpenBLAS for products, generic for all else),
  * `avx2`, `avx512`, `avx512bf16`, `amx` and `neon`; avx512bf16 and amx are avx512 except for
- * products of bf16. The best one that the CPU has is chosen when the program starts; the
- * environment variable GRPO_CPU names another.  Bits are the same with one class, not from one
- * class to another.
+ * products of bf16.  A context names its class (Ctx.cpu), and contexts of several classes can live
+ * side by side.  Those that name none use the process's choice: the best class that the CPU has, or
+ * the one that the environment variable GRPO_CPU names.  Bits are the same with one class, not from
+ * one class to another.
  */
 #ifndef GRPO_KERN_DISPATCH_H
 #define GRPO_KERN_DISPATCH_H
@@ -12,22 +13,30 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "kern/kern.h"
 
-const char *kern_name(void);
+extern const KernelClass *kern_chosen; /* for reading; kern_select sets it */
+
+const char *kern_name(const KernelClass *cpu); /* NULL, here and below: the process's choice */
 const char *
 kern_path(int i); /* the classes that this CPU can use, "generic" first; NULL: no more */
-/* NULL: the choice of GRPO_CPU, or the best.  EARG when the CPU lacks the class.  Not
- * thread-safe. */
-Status kern_select(const char *name);
-bool kern_bf16(void); /* does the class in use multiply bf16 by instructions of its own? */
+/* NULL: the choice of GRPO_CPU, or the best.  EARG when the CPU lacks the class. */
+Status kern_class(const char *name, const KernelClass **out);
+Status kern_select(const char *name); /* makes it the process's choice; not thread-safe */
 /* Does the CPU's own prefetching stop at the end of a page, as on Intel's?  Our prefetches then
  * stay in the page too, where on other CPUs they reach as far ahead as memory is slow; and rows
  * that are pages apart are better packed than read in place. */
 bool kern_paged(void);
 
-/* The tables of the class in use (kernels.h).  The second is NULL where bf16 has no instructions
- * of its own: then the first computes it, with operands rounded in float32. */
-const struct Kernels *kernels(void);
-const struct KernelsBf16 *kernels_bf16(void);
+/* The tables of a class (kernels.h).  The second is NULL where bf16 has no instructions of its own:
+ * then the first computes it, with operands rounded in float32. */
+static inline const struct Kernels *kernels(const KernelClass *cpu) {
+  return (cpu ? cpu : kern_chosen)->kernels;
+}
+static inline const struct KernelsBf16 *kernels_bf16(const KernelClass *cpu) {
+  return (cpu ? cpu : kern_chosen)->bf16;
+}
+/* Does the class multiply bf16 by instructions of its own? */
+static inline bool kern_bf16(const KernelClass *cpu) { return kernels_bf16(cpu) != NULL; }
 
 #endif

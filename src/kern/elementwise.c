@@ -11,6 +11,7 @@ enum { PIECE = SUMSQ_PIECE };
 
 typedef struct Elements Elements;
 struct Elements {
+  const KernelClass *cpu;
   size_t n;
   void (*run)(const Elements *e, size_t at, size_t n);
   const real *a, *b, *c;
@@ -27,13 +28,14 @@ static void piece(void *arg, int chunk, int worker) {
 }
 
 static void run(const Ctx *cx, Elements *e) {
+  e->cpu = cx->cpu;
   pool_run(cx->pool, (int)((e->n + PIECE - 1) / PIECE), piece, e);
 }
 
 static real *shift(real *p, size_t at) { return p ? p + at : NULL; }
 
 static void run_gated(const Elements *e, size_t at, size_t n) {
-  (e->gelu ? kernels()->geglu : kernels()->swiglu)(n, e->a + at, e->b + at, e->x + at);
+  (e->gelu ? kernels(e->cpu)->geglu : kernels(e->cpu)->swiglu)(n, e->a + at, e->b + at, e->x + at);
 }
 void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up,
                    real *y) {
@@ -42,7 +44,7 @@ void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const
 }
 
 static void run_gated_grad(const Elements *e, size_t at, size_t n) {
-  (e->gelu ? kernels()->geglu_grad : kernels()->swiglu_grad)(
+  (e->gelu ? kernels(e->cpu)->geglu_grad : kernels(e->cpu)->swiglu_grad)(
       n, e->a + at, e->b + at, e->c + at, shift(e->x, at), e->add_x, shift(e->y, at), e->add_y);
 }
 void gated_backward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up,
@@ -60,14 +62,14 @@ void gated_backward(const Ctx *cx, GateAct act, size_t n, const real *gate, cons
 }
 
 static void run_softcap(const Elements *e, size_t at, size_t n) {
-  kernels()->softcap(n, 1, e->alpha, e->a + at, e->x + at);
+  kernels(e->cpu)->softcap(n, 1, e->alpha, e->a + at, e->x + at);
 }
 void softcap_forward(const Ctx *cx, size_t n, real cap, const real *x, real *y) {
   run(cx, &(Elements){.n = n, .run = run_softcap, .a = x, .x = y, .alpha = cap});
 }
 
 static void run_softcap_grad(const Elements *e, size_t at, size_t n) {
-  kernels()->softcap_grad(n, e->alpha, e->a + at, e->b + at, e->x + at, e->add_x);
+  kernels(e->cpu)->softcap_grad(n, e->alpha, e->a + at, e->b + at, e->x + at, e->add_x);
 }
 void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const real *dy, real *dx,
                       bool add) {
@@ -77,21 +79,21 @@ void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const re
 }
 
 static void run_gelu(const Elements *e, size_t at, size_t n) {
-  kernels()->gelu(n, e->a + at, e->x + at);
+  kernels(e->cpu)->gelu(n, e->a + at, e->x + at);
 }
 void gelu_forward(const Ctx *cx, size_t n, const real *x, real *y) {
   run(cx, &(Elements){.n = n, .run = run_gelu, .a = x, .x = y});
 }
 
 static void run_gelu_grad(const Elements *e, size_t at, size_t n) {
-  kernels()->gelu_grad(n, e->a + at, e->b + at, e->x + at, e->add_x);
+  kernels(e->cpu)->gelu_grad(n, e->a + at, e->b + at, e->x + at, e->add_x);
 }
 void gelu_backward(const Ctx *cx, size_t n, const real *x, const real *dy, real *dx, bool add) {
   run(cx, &(Elements){.n = n, .run = run_gelu_grad, .a = x, .b = dy, .x = dx, .add_x = add});
 }
 
 static void run_add(const Elements *e, size_t at, size_t n) {
-  kernels()->add(n, e->a + at, e->b + at, e->x + at);
+  kernels(e->cpu)->add(n, e->a + at, e->b + at, e->x + at);
 }
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y) {
   run(cx, &(Elements){.n = n, .run = run_add, .a = a, .b = b, .x = y});
@@ -106,18 +108,17 @@ void vec_copy(const Ctx *cx, size_t n, const real *x, real *y) {
 }
 
 static void run_lerp(const Elements *e, size_t at, size_t n) {
-  kernels()->lerp(n, e->alpha, e->a + at, e->x + at);
+  kernels(e->cpu)->lerp(n, e->alpha, e->a + at, e->x + at);
 }
 void vec_lerp(const Ctx *cx, size_t n, const real *x, real alpha, real *y) {
   run(cx, &(Elements){.n = n, .run = run_lerp, .a = x, .x = y, .alpha = alpha});
 }
 
-void vec_exp(size_t n, const real *x, real *y) { kernels()->exp(n, x, y); }
-
 /* ---- the sum of squares: pieces in waves, so that their sums need no heap ---- */
 enum { WAVE = 256 };
 
 typedef struct Squares {
+  const KernelClass *cpu;
   size_t n;
   const real *x;
   double *part;
@@ -127,11 +128,11 @@ static void squares_piece(void *arg, int chunk, int worker) {
   (void)worker;
   const Squares *s = arg;
   const size_t at = (size_t)chunk * PIECE, left = s->n - at;
-  s->part[chunk] = kernels()->sumsq(left < PIECE ? left : PIECE, s->x + at);
+  s->part[chunk] = kernels(s->cpu)->sumsq(left < PIECE ? left : PIECE, s->x + at);
 }
 
 void vec_sumsq_pieces(const Ctx *cx, size_t n, const real *x, double *part) {
-  Squares s = {n, x, part};
+  Squares s = {cx->cpu, n, x, part};
   pool_run(cx->pool, (int)((n + PIECE - 1) / PIECE), squares_piece, &s);
 }
 

@@ -24,8 +24,6 @@ void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const re
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
 void vec_copy(const Ctx *cx, size_t n, const real *x, real *y);
-/* y = exp(x) with a relative error below 2e-7 in float; results below FLT_MIN are 0 */
-void vec_exp(size_t n, const real *x, real *y);
 
 /* sum of x^2, in double, chunks of fixed size in index order */
 double vec_sumsq(const Ctx *cx, size_t n, const real *x);

@@ -73,6 +73,7 @@ void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *pa
 
 /* ---- forward: packed weights ---- */
 typedef struct Forward {
+  const KernelClass *cpu;
   int m, n, k, depth, rows, panels; /* a chunk's rows and panels */
   int row_chunks, ng;               /* groups a panel */
   int parts; /* parts of the row chunks, which follow one another: one for each thread */
@@ -91,7 +92,7 @@ typedef struct Forward {
  * which for the last block of a chunk is most likely the first one of the next chunk. */
 static const real *block_after(const Forward *f, int p, int k0, int p1) {
   const int at = panels_first(f->n, f->ng, p), end = panels_first(f->n, f->ng, p + 1);
-  const bool lone = f->m <= kernels()->mr;
+  const bool lone = f->m <= kernels(f->cpu)->mr;
   const int step = !lone ? f->depth : kern_paged() ? AHEAD_IN_PAGE : AHEAD;
   if (lone || k0 + step < f->k)
     return f->w + (size_t)(at * GROUP) * (size_t)f->k + (ptrdiff_t)(k0 + step) * (end - at) * GROUP;
@@ -100,25 +101,25 @@ static const real *block_after(const Forward *f, int p, int k0, int p1) {
   return f->w + (size_t)(panels_first(f->n, f->ng, p) * GROUP) * (size_t)f->k;
 }
 
-void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
-                  ptrdiff_t ldy) {
-  const int ng = kernels()->ng, first = at / GROUP, last = ceil_div(at + cols, GROUP);
+void low_rank_add(const KernelClass *cpu, const LowRank *low, int n, int row, int rows, int at,
+                  int cols, real *y, ptrdiff_t ldy) {
+  const int ng = kernels(cpu)->ng, first = at / GROUP, last = ceil_div(at + cols, GROUP);
   /* each panel, or the part of it that is in the tile */
   for (int g = first, end; low && g < last; g = end) {
     const int p = panels_with(n, ng, g), g0 = panels_first(n, ng, p);
     const int after = panels_first(n, ng, p + 1), c = (g - first) * GROUP;
     end = min_int(after, last);
-    kernels()->gemm_block(rows, min_int((end - g) * GROUP, cols - c), low->rank,
-                          low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
-                          low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
-                          (after - g0) * GROUP, GROUP, y + c, ldy, true);
+    kernels(cpu)->gemm_block(rows, min_int((end - g) * GROUP, cols - c), low->rank,
+                             low->low + (ptrdiff_t)row * low->rank, low->rank, 1,
+                             low->up + (ptrdiff_t)g0 * GROUP * low->rank + (g - g0) * GROUP,
+                             (after - g0) * GROUP, GROUP, y + c, ldy, true);
   }
 }
 
 /* Adds the bias and the low-rank product to a finished tile y, whose columns begin at `at`. */
 static void finish(const Forward *f, int r0, int rows, int at, int cols, real *y) {
-  if (f->bias) kernels()->add_to_rows(rows, cols, f->bias + at, y, f->ldy);
-  low_rank_add(f->low, f->n, r0, rows, at, cols, y, f->ldy);
+  if (f->bias) kernels(f->cpu)->add_to_rows(rows, cols, f->bias + at, y, f->ldy);
+  low_rank_add(f->cpu, f->low, f->n, r0, rows, at, cols, y, f->ldy);
 }
 
 static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int depth,
@@ -132,9 +133,9 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
   const real *w = f->w + (ptrdiff_t)at * (f->ldw ? 1 : f->k) + k0 * step;
   const bool add = f->add || k0 > 0;
   if (f->few)
-    kernels()->stream(rows, cols, depth, x, f->ldx, w, step, next, y, f->ldy, add);
+    kernels(f->cpu)->stream(rows, cols, depth, x, f->ldx, w, step, next, y, f->ldy, add);
   else
-    kernels()->gemm_block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
+    kernels(f->cpu)->gemm_block(rows, cols, depth, x, f->ldx, 1, w, step, GROUP, y, f->ldy, add);
   if (k0 + depth == f->k) finish(f, r0, rows, at, cols, y);
 }
 
@@ -143,14 +144,14 @@ static void forward_block(const Forward *f, int r0, int rows, int p, int k0, int
 static void forward_streams(const Forward *f, int p0, int p1) {
   const int at = p0 * GROUP, cols = (p1 - p0) * GROUP;
   real *y = f->y + (at - f->first_col);
-  kernels()->few_rows(f->m, cols, f->k, f->x, f->ldx, f->w + (ptrdiff_t)at * f->k, GROUP,
-                      (ptrdiff_t)f->k * GROUP, y, f->ldy, f->add, NULL);
+  kernels(f->cpu)->few_rows(f->m, cols, f->k, f->x, f->ldx, f->w + (ptrdiff_t)at * f->k, GROUP,
+                            (ptrdiff_t)f->k * GROUP, y, f->ldy, f->add, NULL);
   finish(f, 0, f->m, at, cols, y);
 }
 
 static void forward_panels(const Forward *f, int r0, int p0, int p1) {
   const int rows = min_int(f->rows, f->m - r0);
-  if (f->few && kernels()->gemm_step == 1 && f->ng == 1 && f->m <= STREAM_ROWS &&
+  if (f->few && kernels(f->cpu)->gemm_step == 1 && f->ng == 1 && f->m <= STREAM_ROWS &&
       min_int(p1, f->n / GROUP) > p0 + 1) {
     const int end = min_int(p1, f->n / GROUP);
     forward_streams(f, p0, end);
@@ -217,9 +218,9 @@ static void few_outputs_block(const Forward *f, int r0, int rows, int k0, real *
   const real *x = f->x + r0 * f->ldx + k0;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < next; p += GROUP) __builtin_prefetch(x + i * f->ldx + depth + p);
-  kernels()->transpose(rows, depth, x, f->ldx, transposed, FEW_OUTPUTS_ROWS);
-  kernels()->gemm_block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed,
-                        FEW_OUTPUTS_ROWS, GROUP, sum, FEW_OUTPUTS_ROWS, f->add || k0 > 0);
+  kernels(f->cpu)->transpose(rows, depth, x, f->ldx, transposed, FEW_OUTPUTS_ROWS);
+  kernels(f->cpu)->gemm_block(f->n, rows, depth, f->w + k0 * GROUP, 1, GROUP, transposed,
+                              FEW_OUTPUTS_ROWS, GROUP, sum, FEW_OUTPUTS_ROWS, f->add || k0 > 0);
 }
 
 static void few_outputs_chunk(void *arg, int chunk, int worker) {
@@ -230,21 +231,21 @@ static void few_outputs_chunk(void *arg, int chunk, int worker) {
   for (int r0 = chunk * f->rows; r0 < end; r0 += FEW_OUTPUTS_ROWS) {
     const int rows = min_int(FEW_OUTPUTS_ROWS, end - r0);
     real *y = f->y + r0 * f->ldy;
-    if (f->add) kernels()->transpose(rows, f->n, y, f->ldy, sum, FEW_OUTPUTS_ROWS);
+    if (f->add) kernels(f->cpu)->transpose(rows, f->n, y, f->ldy, sum, FEW_OUTPUTS_ROWS);
     for (int k0 = 0; k0 < f->k; k0 += FEW_OUTPUTS_STEPS) few_outputs_block(f, r0, rows, k0, sum);
-    kernels()->transpose(f->n, rows, sum, FEW_OUTPUTS_ROWS, y, f->ldy);
+    kernels(f->cpu)->transpose(f->n, rows, sum, FEW_OUTPUTS_ROWS, y, f->ldy);
   }
 }
 
 static bool has_few_outputs(const Forward *f) {
-  return kernels()->gemm_step == 1 && f->n <= FEW_OUTPUTS && f->m >= FEW_OUTPUTS_MIN_ROWS &&
+  return kernels(f->cpu)->gemm_step == 1 && f->n <= FEW_OUTPUTS && f->m >= FEW_OUTPUTS_MIN_ROWS &&
          f->k > 0 && !f->ldw && !f->bias && !f->low;
 }
 
 static int depth_of(const Forward *f) {
   const int depth = kern_paged() ? PAGED_DEPTH : DEPTH;
   if (f->ldw) return min_int(depth, rows_cached(f->ldw));
-  return f->few && f->m > kernels()->mr ? FEW_REALS / (f->ng * GROUP) : depth;
+  return f->few && f->m > kernels(f->cpu)->mr ? FEW_REALS / (f->ng * GROUP) : depth;
 }
 
 static void forward(const Ctx *cx, Forward f) {
@@ -261,7 +262,7 @@ static void forward(const Ctx *cx, Forward f) {
     f.rows = min_int(f.rows, round_up(CHUNK_WORK / (f.k * GROUP + 1) + 1, 8));
   f.row_chunks = ceil_div(f.m, f.rows);
   f.parts = f.few || !shares_rows(f.m, f.n) ? 1 : min_int(f.row_chunks, pool_threads(cx->pool));
-  f.depth = gemm_piece(f.k, depth_of(&f));
+  f.depth = gemm_piece(cx->cpu, f.k, depth_of(&f));
   const double panel_work = (double)min_int(f.rows, f.m) * f.k * width;
   f.panels = panel_work >= CHUNK_WORK ? 1 : (int)(CHUNK_WORK / (panel_work + 1)) + 1;
   if (f.few)
@@ -276,7 +277,7 @@ static void forward(const Ctx *cx, Forward f) {
 void gemm_forward_panels(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                          const real *packed, int ng, const real *bias, const LowRank *low, real *y,
                          int ldy, bool add) {
-  Forward f = {.m = m, .n = n, .k = k, .ng = ng, .x = x, .ldx = ldx, .w = packed};
+  Forward f = {.cpu = cx->cpu, .m = m, .n = n, .k = k, .ng = ng, .x = x, .ldx = ldx, .w = packed};
   f.bias = bias, f.low = low, f.y = y, f.ldy = ldy, f.add = add;
   forward(cx, f);
 }
@@ -288,19 +289,19 @@ void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, co
 
 void gemm_forward_low(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, const real *bias, const LowRank *low, real *y, int ldy) {
-  gemm_forward_panels(cx, m, n, k, x, ldx, packed, kernels()->ng, bias, low, y, ldy, false);
+  gemm_forward_panels(cx, m, n, k, x, ldx, packed, kernels(cx->cpu)->ng, bias, low, y, ldy, false);
 }
 
 void gemm_forward_add(const Ctx *cx, int m, int n, int k, const real *x, int ldx,
                       const real *packed, real *y, int ldy) {
-  gemm_forward_panels(cx, m, n, k, x, ldx, packed, kernels()->ng, NULL, NULL, y, ldy, true);
+  gemm_forward_panels(cx, m, n, k, x, ldx, packed, kernels(cx->cpu)->ng, NULL, NULL, y, ldy, true);
 }
 
 /* ---- dx: a weight whose layout does not suit is packed along its other side, a slab at a time
  * ---- */
 static Status dx_packed(const Ctx *cx, Forward f, const real *w, bool in_out) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const int n = f.k, slab = gemm_piece(n, max_int(DEPTH, SLAB / round_up(f.n, GROUP)));
+  const int n = f.k, slab = gemm_piece(cx->cpu, n, max_int(DEPTH, SLAB / round_up(f.n, GROUP)));
   const LowRank *low = f.low;
   real *packed = arena_alloc(cx->arena, sizeof(real) * gemm_packed_size(f.n, slab));
   if (!packed) return fail(GRPO_ENOMEM, "gemm_dx: scratch memory");
@@ -328,9 +329,16 @@ Status gemm_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, con
 Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *w,
                    bool in_out, const LowRank *low, real *dx, int lddx, bool add) {
   if (m <= 0 || k <= 0) return GRPO_OK;
-  Forward f = {.m = m, .n = k, .k = n, .ng = kernels()->ng, .x = dy, .ldx = lddy, .w = w};
+  Forward f = {.cpu = cx->cpu,
+               .m = m,
+               .n = k,
+               .k = n,
+               .ng = kernels(cx->cpu)->ng,
+               .x = dy,
+               .ldx = lddy,
+               .w = w};
   f.low = low, f.y = dx, f.ldy = lddx, f.add = add;
-  if (in_out || !rows_readable(k, k) || (reads_lines() && m >= LINES_ROWS))
+  if (in_out || !rows_readable(k, k) || (reads_lines(cx->cpu) && m >= LINES_ROWS))
     return dx_packed(cx, f, w, in_out);
   f.ldw = k;
   forward(cx, f);
@@ -339,11 +347,13 @@ Status gemm_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
 
 void gemm_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const real *transposed, const LowRank *low, real *dx, int lddx, bool add) {
-  gemm_forward_panels(cx, m, k, n, dy, lddy, transposed, kernels()->ng, NULL, low, dx, lddx, add);
+  gemm_forward_panels(cx, m, k, n, dy, lddy, transposed, kernels(cx->cpu)->ng, NULL, low, dx, lddx,
+                      add);
 }
 
 /* ---- a product that packs as it goes: c[m,n] (+)= a b, any strides ---- */
 typedef struct PlainProduct {
+  const KernelClass *cpu;
   int m, n, k, rows, row_chunks;
   const real *a, *b;
   ptrdiff_t ars, aks, bps, bcs; /* a(i,p) = a[i ars + p aks], b(p,j) = b[p bps + j bcs] */
@@ -356,16 +366,17 @@ static void product_chunk(void *arg, int chunk, int worker) {
   const PlainProduct *q = arg;
   real panel[PLAIN_DEPTH * 3 * GROUP];
   const int r0 = chunk % q->row_chunks * q->rows, p = chunk / q->row_chunks;
-  const int rows = min_int(q->rows, q->m - r0), g0 = own_panel_first(q->n, p);
-  const int width = (own_panel_first(q->n, p + 1) - g0) * GROUP, at = g0 * GROUP;
+  const int rows = min_int(q->rows, q->m - r0), g0 = own_panel_first(q->cpu, q->n, p);
+  const int width = (own_panel_first(q->cpu, q->n, p + 1) - g0) * GROUP, at = g0 * GROUP;
   const int cols = min_int(width, q->n - at);
   int k0 = 0;
   do {
     const int depth = min_int(PLAIN_DEPTH, q->k - k0);
-    panels_pack_one(depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs, panel);
-    kernels()->gemm_block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks,
-                          panel, width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n,
-                          q->add || k0 > 0);
+    panels_pack_one(q->cpu, depth, cols, width, q->b + k0 * q->bps + at * q->bcs, q->bps, q->bcs,
+                    panel);
+    kernels(q->cpu)->gemm_block(rows, cols, depth, q->a + r0 * q->ars + k0 * q->aks, q->ars, q->aks,
+                                panel, width, GROUP, q->c + (ptrdiff_t)r0 * q->n + at, q->n,
+                                q->add || k0 > 0);
     k0 += PLAIN_DEPTH;
   } while (k0 < q->k);
 }
@@ -373,7 +384,8 @@ static void product_chunk(void *arg, int chunk, int worker) {
 void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, const real *b, bool tb,
                 real *c, bool add) {
   if (m <= 0 || n <= 0) return;
-  PlainProduct q = {.m = m,
+  PlainProduct q = {.cpu = cx->cpu,
+                    .m = m,
                     .n = n,
                     .k = k,
                     .rows = round_up(even_piece(m, PACK_ROWS), 8),
@@ -386,5 +398,5 @@ void gemm_plain(const Ctx *cx, int m, int n, int k, const real *a, bool ta, cons
                     .c = c,
                     .add = add};
   q.row_chunks = ceil_div(m, q.rows);
-  pool_run(cx->pool, q.row_chunks * own_panels(n), product_chunk, &q);
+  pool_run(cx->pool, q.row_chunks * own_panels(cx->cpu, n), product_chunk, &q);
 }

@@ -18,7 +18,7 @@
 #include "kern/kern.h"
 
 /* Reals that the packed panels of an n x k weight take, zero-padded to whole groups.  The size
- * is the same for every class of kernels, the contents are not: pack again after kern_select. */
+ * is the same for every class of kernels, the contents are not. */
 size_t gemm_packed_size(int n, int k);
 void gemm_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, real *packed);
 
@@ -33,8 +33,8 @@ typedef struct LowRank {
 
 /* For other products: adds `low` (NULL: nothing) to y, which is the tile of rows row .. row + rows
  * - 1 and columns at .. at + cols - 1 of a product with n columns.  `at` is a multiple of GROUP. */
-void low_rank_add(const LowRank *low, int n, int row, int rows, int at, int cols, real *y,
-                  ptrdiff_t ldy);
+void low_rank_add(const KernelClass *cpu, const LowRank *low, int n, int row, int rows, int at,
+                  int cols, real *y, ptrdiff_t ldy);
 
 /* y = x w^T + bias (NULL: none).  Row-invariant for any m >= 1. */
 void gemm_forward(const Ctx *cx, int m, int n, int k, const real *x, int ldx, const real *packed,

@@ -26,6 +26,7 @@ size_t gemm_bf16_packed_size(int n, int k) {
 }
 
 typedef struct Bf16Pack {
+  const KernelClass *cpu;
   int n, k;
   const real *w;
   bool in_out;
@@ -47,7 +48,8 @@ static const real *steps_of(const Bf16Pack *j, int group, int k0, int depth, rea
       memcpy(block + p * GROUP, from, sizeof(real) * (size_t)cols);
   } else {
     if (cols < GROUP) memset(block, 0, sizeof(real) * PACK_STEPS * GROUP);
-    kernels()->transpose(cols, depth, j->w + (size_t)at * (size_t)j->k + k0, j->k, block, GROUP);
+    kernels(j->cpu)->transpose(cols, depth, j->w + (size_t)at * (size_t)j->k + k0, j->k, block,
+                               GROUP);
   }
   return block;
 }
@@ -62,14 +64,14 @@ static void pack_chunk(void *arg, int chunk, int worker) {
       const int depth = min_int(PACK_STEPS, j->k - k0);
       ptrdiff_t ld;
       const real *from = steps_of(j, g, k0, depth, block, &ld);
-      kernels()->pair_bf16(depth, from, ld,
-                           j->packed +
-                               ((size_t)g * (size_t)round_up(j->k, 2) + (size_t)k0) * GROUP);
+      kernels(j->cpu)->pair_bf16(depth, from, ld,
+                                 j->packed +
+                                     ((size_t)g * (size_t)round_up(j->k, 2) + (size_t)k0) * GROUP);
     }
 }
 
 void gemm_bf16_pack(const Ctx *cx, int n, int k, const real *w, bool in_out, uint16_t *packed) {
-  Bf16Pack j = {n, k, w, in_out, packed};
+  Bf16Pack j = {cx->cpu, n, k, w, in_out, packed};
   pool_run(cx->pool, ceil_div(ceil_div(n, GROUP), PACK_GROUPS), pack_chunk, &j);
 }
 
@@ -88,7 +90,7 @@ Status gemm_bf16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, 
                              const uint16_t *packed, const real *bias, const LowRank *low, real *y,
                              int ldy) {
   const QuantWeight w = borrowed_weight(n, k, packed);
-  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
+  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16, cx->cpu};
   return quant_forward_low(&in_bf16, m, &w, x, ldx, bias, low, y, ldy);
 }
 
@@ -100,7 +102,7 @@ Status gemm_bf16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 Status gemm_bf16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add) {
   const QuantWeight w = borrowed_weight(n, k, packed);
-  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16};
+  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16, cx->cpu};
   return quant_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
 }
 
@@ -114,7 +116,7 @@ Status gemm_bf16_dx_transposed(const Ctx *cx, int m, int n, int k, const real *d
 Status gemm_bf16_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                     int ldx, bool in_out, real *dw, bool add) {
   if (in_out) return gemm_bf16_dw(cx, m, k, n, x, ldx, dy, lddy, false, dw, add);
-  if (kernels_bf16() && m > 0 && n > 0 && k > 0)
+  if (kernels_bf16(cx->cpu) && m > 0 && n > 0 && k > 0)
     return gemm_bf16_native_dw(cx, m, n, k, dy, lddy, x, ldx, dw, add);
   return gemm_dw_rounded(cx, m, n, k, dy, lddy, x, ldx, dw, add);
 }

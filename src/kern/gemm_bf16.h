@@ -32,7 +32,7 @@ Status gemm_bf16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, 
 Status gemm_bf16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add);
 /* dx from the transposed weight, gemm_bf16_pack(cx, k, n, w, !in_out, transposed): the bits are
- * those of gemm_bf16_dx.  Only where kern_bf16(). */
+ * those of gemm_bf16_dx.  Only where kern_bf16(cx->cpu). */
 Status gemm_bf16_dx_transposed(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                                const uint16_t *transposed, const LowRank *low, real *dx, int lddx,
                                bool add);

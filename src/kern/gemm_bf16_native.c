@@ -58,6 +58,7 @@ enum {
 typedef enum Source { PACKED, QUANTISED, TRANSPOSED } Source; /* where panels of b come from */
 
 typedef struct Bf16Product {
+  const KernelClass *cpu;
   int m, n, pairs;         /* c [m,n] */
   int padded;              /* pairs of a row of a, in whole units */
   int rows, panels, width; /* rows and panels of a chunk; columns of a panel */
@@ -86,15 +87,16 @@ static int panel_start(const Bf16Product *q, int p) {
 }
 
 /* Unpacks NF4 that has whole blocks in every row: inner steps at .. end - 1. */
-static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_t *out) {
+static void unpack_nf4(const KernelClass *cpu, const QuantWeight *w, int group, int at, int end,
+                       uint32_t *out) {
   enum { BLOCKS = 4 };
   real scale[BLOCKS][GROUP];
   while (at < end) {
     const int first = at - at % NF4_BLOCK, last = min_int(end, first + BLOCKS * NF4_BLOCK);
-    quant_scales(w, group, first, ceil_div(last - first, NF4_BLOCK), scale[0], GROUP);
+    quant_scales(cpu, w, group, first, ceil_div(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; at < last; b++) {
       const int next = min_int(last, first + (b + 1) * NF4_BLOCK);
-      kernels_bf16()->widen_nf4(next - at, quant_values(w, group, at), scale[b], out);
+      kernels_bf16(cpu)->widen_nf4(next - at, quant_values(w, group, at), scale[b], out);
       out += (next - at) / 2 * GROUP;
       at = next;
     }
@@ -102,33 +104,34 @@ static void unpack_nf4(const QuantWeight *w, int group, int at, int end, uint32_
 }
 
 /* Unpacks `pairs` pairs of inner steps from p0 of a group, whatever type the weight has. */
-static void unpack_group(const QuantWeight *w, int group, int p0, int pairs, uint32_t *out) {
+static void unpack_group(const KernelClass *cpu, const QuantWeight *w, int group, int p0, int pairs,
+                         uint32_t *out) {
   real block[UNPACK_STEPS * GROUP];
   const int end = min_int(w->k, 2 * (p0 + pairs));
   if (w->type == QUANT_F32) {
     ptrdiff_t ld;
     const float *steps = quant_steps(w, group, 2 * p0, &ld);
-    kernels_bf16()->widen_f32(end - 2 * p0, steps, ld, out);
+    kernels_bf16(cpu)->widen_f32(end - 2 * p0, steps, ld, out);
     return;
   }
   const void *from = quant_values(w, group, 2 * p0);
   if (w->type == QUANT_F16) {
-    kernels_bf16()->widen_f16(end - 2 * p0, from, out);
+    kernels_bf16(cpu)->widen_f16(end - 2 * p0, from, out);
     return;
   }
   if (w->type == QUANT_INT8) {
-    quant_scales(w, group, 0, 1, block, GROUP);
-    kernels_bf16()->widen_int8(end - 2 * p0, from, block, out);
+    quant_scales(cpu, w, group, 0, 1, block, GROUP);
+    kernels_bf16(cpu)->widen_int8(end - 2 * p0, from, block, out);
     return;
   }
   if (w->k % NF4_BLOCK == 0) {
-    unpack_nf4(w, group, 2 * p0, end, out);
+    unpack_nf4(cpu, w, group, 2 * p0, end, out);
     return;
   }
   for (int at = 2 * p0; at < end; at += UNPACK_STEPS, out += UNPACK_STEPS / 2 * GROUP) {
     const int depth = min_int(UNPACK_STEPS, end - at);
-    quant_unpack(w, group, at, depth, block);
-    kernels_bf16()->pair_group(depth, GROUP, block, GROUP, out);
+    quant_unpack(cpu, w, group, at, depth, block);
+    kernels_bf16(cpu)->pair_group(depth, GROUP, block, GROUP, out);
   }
 }
 
@@ -146,10 +149,10 @@ static void transpose_panel(const Bf16Product *q, int group, int groups, int p0,
       const uint32_t *then = pairs_of + GROUPS_AHEAD * quant_stride(w) / 2;
       for (int i = 0; i < lines; i++) __builtin_prefetch(then + i * GROUP);
     } else {
-      unpack_group(w, from, group * (GROUP / 2), lines, block);
+      unpack_group(q->cpu, w, from, group * (GROUP / 2), lines, block);
       pairs_of = block;
     }
-    kernels_bf16()->transpose(lines, pairs_of, out + p * GROUP, q->step * GROUP);
+    kernels_bf16(q->cpu)->transpose(lines, pairs_of, out + p * GROUP, q->step * GROUP);
   }
 }
 
@@ -163,7 +166,8 @@ static const uint32_t *panel_of(const Bf16Product *q, int group, int groups, int
   if (q->source == TRANSPOSED)
     transpose_panel(q, group, groups, p0, pairs, scratch, scratch + q->step * q->width);
   else
-    for (int g = 0; g < groups; g++) unpack_group(q->w, group + g, p0, pairs, scratch + g * *bgs);
+    for (int g = 0; g < groups; g++)
+      unpack_group(q->cpu, q->w, group + g, p0, pairs, scratch + g * *bgs);
   return scratch;
 }
 
@@ -171,7 +175,8 @@ static const uint32_t *panel_of(const Bf16Product *q, int group, int groups, int
 
 static bool are_few(const Bf16Product *q) {
   const QuantType type = q->source == QUANTISED ? q->w->type : QUANT_F32;
-  if (!kernels_bf16()->quant_few || q->m > min_int(MOST_FEW, kernels_bf16()->mr)) return false;
+  if (!kernels_bf16(q->cpu)->quant_few || q->m > min_int(MOST_FEW, kernels_bf16(q->cpu)->mr))
+    return false;
   return type == QUANT_INT8 || type == QUANT_F16 || (type == QUANT_NF4 && q->w->k % NF4_BLOCK == 0);
 }
 
@@ -189,12 +194,12 @@ static void few_panel(const Bf16Product *q, int group, int groups, const real *b
     f.depth = min_int(FEW_DEPTH, w->k - k0);
     const int blocks = w->type == QUANT_NF4 ? f.depth / NF4_BLOCK : 1;
     for (int g = 0; g < groups && w->type != QUANT_F16; g++)
-      quant_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
+      quant_scales(q->cpu, w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
     f.a = q->a + (ptrdiff_t)(k0 / 2) * q->m;
     f.lda = ceil_div(f.depth, 2);
     f.w = quant_values(w, group, k0);
     f.add = k0 > 0;
-    kernels_bf16()->quant_few(&f);
+    kernels_bf16(q->cpu)->quant_few(&f);
   }
 }
 
@@ -213,7 +218,7 @@ static void few_chunk(void *arg, int chunk, int worker) {
               whole ? q->ldc : FEW_WIDTH);
     for (int i = 0; i < q->m && !whole; i++)
       memcpy(c + i * q->ldc, sums + i * FEW_WIDTH, sizeof(real) * (size_t)cols);
-    low_rank_add(q->low, q->n, 0, q->m, at, cols, c, q->ldc);
+    low_rank_add(q->cpu, q->low, q->n, 0, q->m, at, cols, c, q->ldc);
   }
 }
 
@@ -222,7 +227,7 @@ static void few_chunk(void *arg, int chunk, int worker) {
 /* Where a packed panel begins at pair p0; NULL: there is no such panel, or it is yet to be
  * unpacked. */
 static const uint32_t *there(const Bf16Product *q, int panel, int p0) {
-  const bool alone = kernels_bf16()->few_fetch && q->m <= kernels_bf16()->few;
+  const bool alone = kernels_bf16(q->cpu)->few_fetch && q->m <= kernels_bf16(q->cpu)->few;
   if (!q->w || q->source != PACKED || alone || panel >= panel_count(q)) return NULL;
   return q->b + panel_start(q, panel) * q->bgs + (ptrdiff_t)p0 * GROUP;
 }
@@ -235,10 +240,10 @@ static void multiply(const Bf16Product *q, int r0, int rows, int panel, int p0,
   real *c = q->c + r0 * q->ldc + at;
   ptrdiff_t bgs;
   const uint32_t *b = panel_of(q, group, groups, p0, pairs, scratch, &bgs);
-  kernels_bf16()->block(rows, cols, pairs, q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows,
-                        b, bgs, next, q->bias && !p0 ? q->bias + at : NULL, c, q->ldc,
-                        q->add || p0 > 0);
-  if (p0 + pairs == q->pairs) low_rank_add(q->low, q->n, r0, rows, at, cols, c, q->ldc);
+  kernels_bf16(q->cpu)->block(rows, cols, pairs,
+                              q->a + (ptrdiff_t)r0 * q->padded + (ptrdiff_t)p0 * rows, b, bgs, next,
+                              q->bias && !p0 ? q->bias + at : NULL, c, q->ldc, q->add || p0 > 0);
+  if (p0 + pairs == q->pairs) low_rank_add(q->cpu, q->low, q->n, r0, rows, at, cols, c, q->ldc);
 }
 
 /* A thread takes chunks that follow one another, and they should share little with those of another
@@ -274,14 +279,16 @@ static void chunk_of(void *arg, int chunk, int worker) {
 }
 
 /* rounds pairs up to whole units */
-static int padded(int pairs) { return round_up(pairs, kernels_bf16()->unit); }
+static int padded(const KernelClass *cpu, int pairs) {
+  return round_up(pairs, kernels_bf16(cpu)->unit);
+}
 
 static void cut(Bf16Product *q) {
-  const KernelsBf16 *kn = kernels_bf16();
+  const KernelsBf16 *kn = kernels_bf16(q->cpu);
   const int most = q->source == TRANSPOSED ? UNPACKED_ROWS : kn->rows;
   q->rows = round_up(ceil_div(q->m, ceil_div(q->m, most)), kn->mr);
   q->row_chunks = ceil_div(q->m, q->rows);
-  q->padded = padded(q->pairs);
+  q->padded = padded(q->cpu, q->pairs);
   if (are_few(q)) {
     q->rows = q->m;
     q->row_chunks = 1;
@@ -321,6 +328,7 @@ static Status run(const Ctx *cx, Bf16Product *q, const char *what) {
 
 /* ---- packing a: tiles of rows, pairs of inner steps, block after block of a chunk ---- */
 typedef struct Operand {
+  const KernelClass *cpu;
   int m, depth, rows, step; /* rows, step: those of the product */
   int tiles, span; /* tiles and inner steps of a chunk that packs */
   int parts;       /* into how many parts the tiles are cut */
@@ -333,22 +341,23 @@ typedef struct Operand {
 /* Packs inner steps k0 .. k1 - 1 of tiles from row r on, up to `end` or the end of a chunk of the
  * product; returns the rows done. */
 static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
-  const int mr = kernels_bf16()->mr, r0 = r / o->rows * o->rows,
+  const int mr = kernels_bf16(o->cpu)->mr, r0 = r / o->rows * o->rows,
             chunk = min_int(o->rows, o->m - r0);
   const int left = chunk - (r - r0);
   if (r > r0 && left < mr) return mr; /* was packed with the tile before it */
   const int some = min_int(end - r, left), rows = left - some < mr ? left : some;
-  uint32_t *first = o->out + (ptrdiff_t)r0 * padded(ceil_div(o->depth, 2));
+  uint32_t *first = o->out + (ptrdiff_t)r0 * padded(o->cpu, ceil_div(o->depth, 2));
   for (int k = k0, depth; k < k1; k += depth) {
     const int block = k - k % (2 * o->step);
     const int pairs = ceil_div(min_int(2 * o->step, o->depth - block), 2);
-    uint32_t *out = first + (ptrdiff_t)(block / 2) * chunk + (ptrdiff_t)(r - r0) * padded(pairs);
+    uint32_t *out =
+        first + (ptrdiff_t)(block / 2) * chunk + (ptrdiff_t)(r - r0) * padded(o->cpu, pairs);
     depth = min_int(k1, block + 2 * o->step) - k;
     if (o->columns)
-      kernels_bf16()->pair_columns(rows, depth, o->x + k * o->ldx + r, o->ldx, padded(pairs),
-                                   (k - block) / 2, out);
+      kernels_bf16(o->cpu)->pair_columns(rows, depth, o->x + k * o->ldx + r, o->ldx,
+                                         padded(o->cpu, pairs), (k - block) / 2, out);
     else
-      kernels_bf16()->pair_rows(rows, depth, o->x + r * o->ldx + k, o->ldx, out);
+      kernels_bf16(o->cpu)->pair_rows(rows, depth, o->x + r * o->ldx + k, o->ldx, out);
   }
   return round_up(rows, mr);
 }
@@ -356,7 +365,7 @@ static int pair_tiles(const Operand *o, int r, int end, int k0, int k1) {
 static void operand_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Operand *o = arg;
-  const int rows = o->tiles * kernels_bf16()->mr, part = chunk % o->parts;
+  const int rows = o->tiles * kernels_bf16(o->cpu)->mr, part = chunk % o->parts;
   const int k0 = chunk / o->parts * o->span, k1 = min_int(o->depth, k0 + o->span);
   const int end = min_int(o->m, (part + 1) * rows);
   for (int r = part * rows; r < end;) r += pair_tiles(o, r, end, k0, k1);
@@ -366,11 +375,11 @@ static void operand_chunk(void *arg, int chunk, int worker) {
 static Status make_a(const Ctx *cx, Bf16Product *q, int depth, const real *x, ptrdiff_t ldx,
                      bool columns, const char *what) {
   const size_t pairs = (size_t)q->m * (size_t)q->padded;
-  Operand o = {.m = q->m, .depth = depth, .rows = q->rows, .step = q->step};
+  Operand o = {.cpu = cx->cpu, .m = q->m, .depth = depth, .rows = q->rows, .step = q->step};
   o.x = x, o.ldx = ldx, o.columns = columns;
   q->a = o.out = arena_alloc(cx->arena, sizeof(uint32_t) * (pairs + 1));
   if (!o.out) return fail(GRPO_ENOMEM, "%s: scratch memory", what);
-  const int mr = kernels_bf16()->mr, tiles = ceil_div(q->m, mr);
+  const int mr = kernels_bf16(cx->cpu)->mr, tiles = ceil_div(q->m, mr);
   o.span = columns ? PAIR_STEPS : depth;
   o.tiles = PAIR_VALUES / (mr * (o.span + 1)) + 1;
   o.parts = ceil_div(tiles, o.tiles);
@@ -393,7 +402,8 @@ static Status product(const Ctx *cx, Bf16Product *q, int depth, const real *x, p
 Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x,
                                 ptrdiff_t ldx, const real *bias, const LowRank *low, real *y,
                                 ptrdiff_t ldy) {
-  Bf16Product q = {.m = m, .n = w->n, .pairs = ceil_div(w->k, 2), .w = w, .bias = bias};
+  Bf16Product q = {
+      .cpu = cx->cpu, .m = m, .n = w->n, .pairs = ceil_div(w->k, 2), .w = w, .bias = bias};
   q.source = w->type == QUANT_BF16 ? PACKED : QUANTISED;
   q.low = low, q.c = y, q.ldc = ldy;
   if (q.source == PACKED) q.b = w->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
@@ -402,7 +412,8 @@ Status gemm_bf16_native_forward(const Ctx *cx, int m, const QuantWeight *w, cons
 
 Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy,
                            ptrdiff_t lddy, const LowRank *low, real *dx, ptrdiff_t lddx, bool add) {
-  Bf16Product q = {.m = m, .n = w->k, .pairs = ceil_div(w->n, 2), .source = TRANSPOSED, .w = w};
+  Bf16Product q = {
+      .cpu = cx->cpu, .m = m, .n = w->k, .pairs = ceil_div(w->n, 2), .source = TRANSPOSED, .w = w};
   q.low = low, q.c = dx, q.ldc = lddx, q.add = add;
   return product(cx, &q, w->n, dy, lddy, "dx in bf16");
 }
@@ -410,13 +421,14 @@ Status gemm_bf16_native_dx(const Ctx *cx, int m, const QuantWeight *w, const rea
 Status gemm_bf16_native_dx_transposed(const Ctx *cx, int m, const QuantWeight *transposed,
                                       const real *dy, ptrdiff_t lddy, const LowRank *low, real *dx,
                                       ptrdiff_t lddx, bool add) {
-  Bf16Product q = {.m = m, .n = transposed->n, .source = PACKED, .w = transposed};
+  Bf16Product q = {.cpu = cx->cpu, .m = m, .n = transposed->n, .source = PACKED, .w = transposed};
   q.pairs = ceil_div(transposed->k, 2), q.b = transposed->data, q.bgs = (ptrdiff_t)q.pairs * GROUP;
   q.low = low, q.c = dx, q.ldc = lddx, q.add = add;
   return product(cx, &q, transposed->k, dy, lddy, "dx in bf16");
 }
 
 typedef struct Columns {
+  const KernelClass *cpu;
   int m, k, groups, parts; /* groups of a chunk; parts of them */
   const real *x;
   ptrdiff_t ldx;
@@ -429,19 +441,21 @@ static void columns_chunk(void *arg, int chunk, int worker) {
   const int part = chunk % j->parts, k = chunk / j->parts * PAIR_STEPS;
   const int last = min_int(ceil_div(j->k, GROUP), (part + 1) * j->groups);
   for (int g = part * j->groups; g < last; g++)
-    kernels_bf16()->pair_group(min_int(PAIR_STEPS, j->m - k), min_int(GROUP, j->k - g * GROUP),
-                               j->x + k * j->ldx + g * GROUP, j->ldx,
-                               j->out + (ptrdiff_t)g * ceil_div(j->m, 2) * GROUP + k / 2 * GROUP);
+    kernels_bf16(j->cpu)->pair_group(
+        min_int(PAIR_STEPS, j->m - k), min_int(GROUP, j->k - g * GROUP),
+        j->x + k * j->ldx + g * GROUP, j->ldx,
+        j->out + (ptrdiff_t)g * ceil_div(j->m, 2) * GROUP + k / 2 * GROUP);
 }
 
 Status gemm_bf16_native_dw(const Ctx *cx, int m, int n, int k, const real *dy, ptrdiff_t lddy,
                            const real *x, ptrdiff_t ldx, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
-  Bf16Product q = {.m = n, .n = k, .pairs = ceil_div(m, 2), .source = PACKED, .c = dw, .ldc = k};
+  Bf16Product q = {
+      .cpu = cx->cpu, .m = n, .n = k, .pairs = ceil_div(m, 2), .source = PACKED, .c = dw, .ldc = k};
   q.add = add;
   q.bgs = (ptrdiff_t)q.pairs * GROUP;
   cut(&q);
-  Columns j = {m, k, PAIR_VALUES / (GROUP * PAIR_STEPS) + 1, 0, x, ldx, NULL};
+  Columns j = {cx->cpu, m, k, PAIR_VALUES / (GROUP * PAIR_STEPS) + 1, 0, x, ldx, NULL};
   j.parts = ceil_div(ceil_div(k, GROUP), j.groups);
   const int groups = ceil_div(k, GROUP);
   q.b = j.out = arena_alloc(cx->arena, sizeof(uint32_t) * (size_t)groups * (size_t)q.bgs);

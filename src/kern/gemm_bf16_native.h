@@ -1,5 +1,5 @@
 /* gemm_bf16_native.h - the products of gemm_quant.c and gemm_bf16.c where the CPU multiplies
- * bf16, which is where kernels_bf16() is not NULL; m > 0 and the weight is [n, k].
+ * bf16, which is where kern_bf16(cx->cpu); m > 0 and the weight is [n, k].
  */
 #ifndef GRPO_KERN_GEMM_BF16_NATIVE_H
 #define GRPO_KERN_GEMM_BF16_NATIVE_H

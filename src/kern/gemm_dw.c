@@ -28,6 +28,7 @@ enum {
 };
 
 typedef struct Outer {
+  const KernelClass *cpu;
   int m, n, k, depth, row_chunks, panels; /* a chunk's panels */
   const real *dy, *x, *packed;            /* packed: x in panels; NULL: x is read in place */
   ptrdiff_t lddy, ldx;
@@ -38,25 +39,28 @@ typedef struct Outer {
 
 static void outer_packed(const Outer *o, int n0, int rows, int p, int k0, int depth,
                          const real *a) {
-  const int g0 = own_panel_first(o->k, p), width = (own_panel_first(o->k, p + 1) - g0) * GROUP;
+  const int g0 = own_panel_first(o->cpu, o->k, p),
+            width = (own_panel_first(o->cpu, o->k, p + 1) - g0) * GROUP;
   const int at = g0 * GROUP, cols = min_int(width, o->k - at);
   const real *x = o->packed + (size_t)at * (size_t)o->m + (size_t)k0 * (size_t)width;
-  kernels()->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
-                   o->add || k0 > 0);
+  kernels(o->cpu)->outer(rows, cols, depth, a, x, width, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
+                         o->add || k0 > 0);
 }
 
 static void outer_direct(const Outer *o, int n0, int rows, int p, int k0, int depth) {
-  const int at = own_panel_first(o->k, p) * GROUP, end = own_panel_first(o->k, p + 1) * GROUP;
+  const int at = own_panel_first(o->cpu, o->k, p) * GROUP,
+            end = own_panel_first(o->cpu, o->k, p + 1) * GROUP;
   const real *x = o->x + k0 * o->ldx + at;
-  kernels()->gemm_block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x, o->ldx,
-                        GROUP, o->dw + (ptrdiff_t)n0 * o->k + at, o->k, o->add || k0 > 0);
+  kernels(o->cpu)->gemm_block(rows, end - at, depth, o->dy + k0 * o->lddy + n0, 1, o->lddy, x,
+                              o->ldx, GROUP, o->dw + (ptrdiff_t)n0 * o->k + at, o->k,
+                              o->add || k0 > 0);
 }
 
-bool gemm_dw_packs(void) { return kern_paged() || reads_lines(); }
+bool gemm_dw_packs(const Ctx *cx) { return kern_paged() || reads_lines(cx->cpu); }
 
 /* the first output of a chunk: chunks share out whole tiles evenly */
 static int outer_start(const Outer *o, int chunk) {
-  const int mr = kernels()->mr, tiles = ceil_div(o->n, mr);
+  const int mr = kernels(o->cpu)->mr, tiles = ceil_div(o->n, mr);
   return min_int(o->n, (int)((int64_t)tiles * chunk / o->row_chunks) * mr);
 }
 
@@ -64,13 +68,14 @@ static void outer_chunk(void *arg, int chunk, int worker) {
   const Outer *o = arg;
   const int r = chunk % o->row_chunks, n0 = outer_start(o, r), rows = outer_start(o, r + 1) - n0;
   const int p0 = chunk / o->row_chunks * o->panels;
-  const int p1 = min_int(p0 + o->panels, own_panels(o->k));
+  const int p1 = min_int(p0 + o->panels, own_panels(o->cpu, o->k));
   real *a = o->packed ? scratch_of(&o->scratch, worker) : NULL;
   int k0 = 0;
   if (rows == 0) return;
   do {
     const int depth = min_int(o->depth, o->m - k0);
-    if (a) kernels()->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, o->round, a);
+    if (a)
+      kernels(o->cpu)->pack_tiles(depth, rows, o->dy + k0 * o->lddy + n0, o->lddy, o->round, a);
     for (int p = p0; p < p1; p++)
       if (a)
         outer_packed(o, n0, rows, p, k0, depth, a);
@@ -93,8 +98,9 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
                     int ldx, bool round, real *dw, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
   const bool lone =
-      n <= 2 * kernels()->mr; /* an adapter has no outputs to share out, nor enough to pack x for */
-  const bool packs = !lone && gemm_dw_packs();
+      n <= 2 * kernels(cx->cpu)
+                   ->mr; /* an adapter has no outputs to share out, nor enough to pack x for */
+  const bool packs = !lone && gemm_dw_packs(cx);
   if (round && !packs) { /* rounded copies have rows that can be read in place */
     try(rows_rounded(cx, m, n, dy, lddy, &dy));
     try(rows_rounded(cx, m, k, x, ldx, &x));
@@ -105,12 +111,13 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
   const int cached = min_int(rows_cached(lddy), rows_cached(ldx));
   const bool direct = !packs && rows_readable(k, ldx) && rows_readable(GROUP, lddy);
   const int most = direct && n < 8 * DW_ROWS ? DW_ROWS / 2 : DW_ROWS;
-  Outer o = {.m = m,
+  Outer o = {.cpu = cx->cpu,
+             .m = m,
              .n = n,
              .k = k,
-             .depth = gemm_piece(m, direct ? min_int(cached, DIRECT_DEPTH) : DW_DEPTH),
+             .depth = gemm_piece(cx->cpu, m, direct ? min_int(cached, DIRECT_DEPTH) : DW_DEPTH),
              .row_chunks = round_up(ceil_div(n, most), 4),
-             .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels()->ng * GROUP),
+             .panels = (direct ? DW_COLS : PACKED_COLS) / (kernels(cx->cpu)->ng * GROUP),
              .dy = dy,
              .x = x,
              .lddy = lddy,
@@ -120,9 +127,9 @@ static Status outer(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
              .round = round};
   if (lone) {
     o.row_chunks = 1;
-    o.panels = max_int(1, own_panels(k) / DW_CHUNKS);
+    o.panels = max_int(1, own_panels(cx->cpu, k) / DW_CHUNKS);
   }
-  const int col_chunks = ceil_div(own_panels(k), o.panels);
+  const int col_chunks = ceil_div(own_panels(cx->cpu, k), o.panels);
   if (o.row_chunks > 1 && o.row_chunks * col_chunks < (direct ? DW_CHUNKS : PACKED_CHUNKS))
     o.row_chunks *= 2;
   if (!direct) try(pack_outer(cx, &o));
@@ -137,9 +144,9 @@ static Status outer_transposed(const Ctx *cx, int m, int n, int k, const real *d
   const ArenaMark mark = arena_mark(cx->arena);
   real *t = arena_alloc(cx->arena, sizeof(real) * (size_t)n * (size_t)k);
   if (!t) return fail(GRPO_ENOMEM, "gemm_dw: scratch memory");
-  if (add) kernels()->transpose(n, k, dw, k, t, n);
+  if (add) kernels(cx->cpu)->transpose(n, k, dw, k, t, n);
   try(outer(cx, m, k, n, x, ldx, dy, lddy, round, t, add));
-  kernels()->transpose(k, n, t, n, dw, k);
+  kernels(cx->cpu)->transpose(k, n, t, n, dw, k);
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
@@ -165,6 +172,7 @@ Status gemm_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int l
 /* ---- db ---- */
 enum { DB_COLS = 64 };
 typedef struct ColumnSum {
+  const KernelClass *cpu;
   int m, n;
   const real *dy;
   ptrdiff_t ld;
@@ -175,11 +183,11 @@ static void db_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const ColumnSum *s = arg;
   const int at = chunk * DB_COLS;
-  kernels()->add_rows(s->m, min_int(DB_COLS, s->n - at), s->dy + at, s->ld, s->db + at);
+  kernels(s->cpu)->add_rows(s->m, min_int(DB_COLS, s->n - at), s->dy + at, s->ld, s->db + at);
 }
 
 Status gemm_db(const Ctx *cx, int m, int n, const real *dy, int lddy, real *db, bool add) {
-  ColumnSum s = {m, n, dy, lddy, db};
+  ColumnSum s = {cx->cpu, m, n, dy, lddy, db};
   if (!add) memset(db, 0, sizeof(real) * (size_t)n);
   pool_run(cx->pool, ceil_div(n, DB_COLS), db_chunk, &s);
   return GRPO_OK;

@@ -12,7 +12,7 @@
  * others give the bits of one call for all. */
 Status gemm_dw(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x, int ldx,
                bool in_out, real *dw, bool add);
-bool gemm_dw_packs(void); /* does gemm_dw usually copy x into the arena? */
+bool gemm_dw_packs(const Ctx *cx); /* does gemm_dw usually copy x into the arena? */
 /* gemm_dw of a weight [n, k] with operands rounded to bf16 */
 Status gemm_dw_rounded(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *x,
                        int ldx, real *dw, bool add);

@@ -41,6 +41,7 @@ enum {
 };
 
 typedef struct QuantProduct {
+  const KernelClass *cpu;
   const QuantWeight *w;
   int m, rows, row_chunks, panels; /* rows and panels of a chunk */
   int depth, cols;                 /* the block: inner steps; dx: outputs, and columns */
@@ -82,9 +83,9 @@ static const real *unpacked(const QuantProduct *q, int g, int groups, int k0, in
   *stride = q->depth * GROUP;
   for (int i = 0; i < groups; i++) {
     real *block = scratch + i * *stride;
-    quant_unpack(w, g + i, k0, depth, block);
+    quant_unpack(q->cpu, w, g + i, k0, depth, block);
     if (q->bf16 && w->type != QUANT_BF16)
-      kernels()->round_bf16((size_t)depth * GROUP, block, block);
+      kernels(q->cpu)->round_bf16((size_t)depth * GROUP, block, block);
   }
   return scratch;
 }
@@ -97,11 +98,11 @@ static void forward_panel(const QuantProduct *q, int r0, int rows, int panel, in
   real *y = q->y + r0 * q->ldy + at;
   ptrdiff_t stride;
   const real *b = unpacked(q, at / GROUP, ceil_div(cols, GROUP), k0, depth, scratch, &stride);
-  kernels()->gemm_block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP, stride, y,
-                        q->ldy, k0 > 0);
+  kernels(q->cpu)->gemm_block(rows, cols, depth, q->x + r0 * q->ldx + k0, q->ldx, 1, b, GROUP,
+                              stride, y, q->ldy, k0 > 0);
   if (k0 + depth < w->k) return;
-  if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
-  low_rank_add(q->low, w->n, r0, rows, at, cols, y, q->ldy);
+  if (q->bias) kernels(q->cpu)->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
+  low_rank_add(q->cpu, q->low, w->n, r0, rows, at, cols, y, q->ldy);
 }
 
 static void forward_chunk(void *arg, int chunk, int worker) {
@@ -119,10 +120,10 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 static bool are_few(const QuantProduct *q) {
   const QuantWeight *w = q->w;
   if (w->type == QUANT_NF4 && w->k % NF4_BLOCK) return false;
-  const int most = kernels()->quant_few_most[w->type];
+  const int most = kernels(q->cpu)->quant_few_most[w->type];
   /* each tile would round the values again, so there may be only one */
-  if (q->bf16 && w->type != QUANT_BF16 && !kernels()->quant_few_shares)
-    return q->m <= min_int(most, kernels()->quant_few_rows[w->type]);
+  if (q->bf16 && w->type != QUANT_BF16 && !kernels(q->cpu)->quant_few_shares)
+    return q->m <= min_int(most, kernels(q->cpu)->quant_few_rows[w->type]);
   return q->m <= most;
 }
 
@@ -130,10 +131,10 @@ static bool are_few(const QuantProduct *q) {
  * is cheaper for f16, and for a second tile of INT8, unless values are rounded. */
 static int rows_that_unpack(const QuantProduct *q, int rows) {
   const QuantType type = q->w->type;
-  const int most = kernels()->quant_few_rows[type];
+  const int most = kernels(q->cpu)->quant_few_rows[type];
   const bool cheap = type == QUANT_INT8 ? rows <= 2 * most : type != QUANT_NF4;
   if (rows <= most || type == QUANT_BF16 || (cheap && !q->bf16)) return 0;
-  return min_int((rows + 1) / 2, kernels()->quant_few_shares);
+  return min_int((rows + 1) / 2, kernels(q->cpu)->quant_few_shares);
 }
 
 /* c (+)= x w^T of n's inner steps, group by group.  The first n->rows rows leave the unpacked
@@ -153,11 +154,11 @@ static void few_sharing(const QuantProduct *q, const QuantFew *n, int rows, int 
       f.add |= p > 0;
       f.values = values;
       if (n->rows > 0)
-        kernels()->quant_few(&f);
+        kernels(q->cpu)->quant_few(&f);
       else
         unpacked(q, group + g, 1, k0 + p, f.depth, values, &stride);
-      kernels()->gemm_block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1,
-                            values, GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
+      kernels(q->cpu)->gemm_block(rows - n->rows, GROUP, f.depth, f.x + n->rows * n->ldx, n->ldx, 1,
+                                  values, GROUP, 0, f.c + n->rows * n->ldc, n->ldc, f.add);
     }
 }
 
@@ -176,11 +177,11 @@ static bool are_tame(QuantType type, int outputs, int blocks, const real *scale)
 static void few_block(const QuantProduct *q, int r0, int rows, int group, int groups, int k0,
                       real *c, ptrdiff_t ldc) {
   const QuantWeight *w = q->w;
-  const int most = kernels()->quant_few_rows[w->type], depth = min_int(FEW_DEPTH, w->k - k0);
+  const int most = kernels(q->cpu)->quant_few_rows[w->type], depth = min_int(FEW_DEPTH, w->k - k0);
   const int blocks = w->type == QUANT_NF4 ? ceil_div(depth, NF4_BLOCK) : 1;
   real scale[FEW_DEPTH / NF4_BLOCK][FEW_WIDTH];
   for (int g = 0; g < groups; g++)
-    quant_scales(w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
+    quant_scales(q->cpu, w, group + g, k0, blocks, scale[0] + g * GROUP, FEW_WIDTH);
   QuantFew n = {.type = w->type,
                 .round = q->bf16,
                 .rows = rows_that_unpack(q, rows),
@@ -212,7 +213,7 @@ static void few_block(const QuantProduct *q, int r0, int rows, int group, int gr
       t.rows = min_int(most, rows - r);
       t.x += r * n.ldx;
       t.c += r * n.ldc;
-      kernels()->quant_few(&t);
+      kernels(q->cpu)->quant_few(&t);
     }
   }
 }
@@ -221,7 +222,8 @@ static void few_block(const QuantProduct *q, int r0, int rows, int group, int gr
  * groups. */
 static int rows_in_place(const QuantProduct *q, int rows, int cols) {
   if (cols % GROUP) return 0;
-  return rows_that_unpack(q, rows) ? rows : rows - rows % kernels()->quant_few_rows[q->w->type];
+  return rows_that_unpack(q, rows) ? rows
+                                   : rows - rows % kernels(q->cpu)->quant_few_rows[q->w->type];
 }
 
 static void few_panel(const QuantProduct *q, int r0, int rows, int panel, real *sum) {
@@ -235,8 +237,8 @@ static void few_panel(const QuantProduct *q, int r0, int rows, int panel, real *
   }
   for (int i = whole; i < rows; i++, sum += FEW_WIDTH)
     memcpy(y + i * q->ldy, sum, sizeof(real) * (size_t)cols);
-  if (q->bias) kernels()->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
-  low_rank_add(q->low, q->w->n, r0, rows, at, cols, y, q->ldy);
+  if (q->bias) kernels(q->cpu)->add_to_rows(rows, cols, q->bias + at, y, q->ldy);
+  low_rank_add(q->cpu, q->low, q->w->n, r0, rows, at, cols, y, q->ldy);
 }
 
 /* A chunk finishes its rows, which stay in the second-level cache, before the next ones: the weight
@@ -250,7 +252,7 @@ static void few_chunk(void *arg, int chunk, int worker) {
 }
 
 static Status few_forward(const Ctx *cx, QuantProduct *q) {
-  const int tile = kernels()->quant_few_rows[q->w->type];
+  const int tile = kernels(cx->cpu)->quant_few_rows[q->w->type];
   q->rows = round_up(ceil_div(q->m, ceil_div(q->m, FEW / tile * tile)), tile);
   q->row_chunks = ceil_div(q->m, q->rows);
   q->panels = (int)(CHUNK_WORK / ((double)min_int(q->m, q->rows) * q->w->k * FEW_WIDTH)) + 1;
@@ -261,7 +263,7 @@ static Status few_forward(const Ctx *cx, QuantProduct *q) {
 static Status forward(const Ctx *cx, QuantProduct *q) {
   if (are_few(q)) return few_forward(cx, q);
   const int panels = ceil_div(q->w->n, WIDTH);
-  q->depth = round_up(q->m <= FEW ? SHORT_DEPTH : DEPTH, kernels()->gemm_step);
+  q->depth = round_up(q->m <= FEW ? SHORT_DEPTH : DEPTH, kernels(cx->cpu)->gemm_step);
   q->rows = rows_a_chunk(q->m, ROWS);
   q->row_chunks = ceil_div(q->m, q->rows);
   q->panels = panels_a_chunk(q, (double)min_int(q->m, q->rows) * q->w->k * WIDTH, panels);
@@ -300,7 +302,7 @@ Status quant_forward(const Ctx *cx, int m, const QuantWeight *w, const real *x, 
 Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real *x, int ldx,
                          const real *bias, const LowRank *low, real *y, int ldy) {
   if (m <= 0 || w->n <= 0) return GRPO_OK;
-  if (in_bf16(cx) && kernels_bf16())
+  if (in_bf16(cx) && kernels_bf16(cx->cpu))
     return gemm_bf16_native_forward(cx, m, w, x, ldx, bias, low, y, ldy);
 #ifndef GRPO_DOUBLE
   if (w->type == QUANT_F32 && !in_bf16(cx)) {
@@ -308,8 +310,15 @@ Status quant_forward_low(const Ctx *cx, int m, const QuantWeight *w, const real 
     return GRPO_OK;
   }
 #endif
-  QuantProduct q = {
-      .w = w, .m = m, .x = x, .ldx = ldx, .bias = bias, .low = low, .y = y, .ldy = ldy};
+  QuantProduct q = {.cpu = cx->cpu,
+                    .w = w,
+                    .m = m,
+                    .x = x,
+                    .ldx = ldx,
+                    .bias = bias,
+                    .low = low,
+                    .y = y,
+                    .ldy = ldy};
   return with_rounded(cx, &q, w->k, forward);
 }
 
@@ -326,22 +335,22 @@ static void fetch_steps(const QuantWeight *w, int group, int at, int end) {
  * of the whole block would be so far apart that they share few sets of the first-level cache. */
 static void unpack_rows(const QuantProduct *q, int n0, int outputs, int at, int cols, real *scratch,
                         real *strips) {
-  const int width = kernels()->ng * GROUP;
+  const int width = kernels(q->cpu)->ng * GROUP;
   ptrdiff_t stride;
   for (int i = 0; i < outputs; i += GROUP) {
     const int group = (n0 + i) / GROUP;
     if (i + GROUP < outputs) fetch_steps(q->w, group + 1, at, at + cols);
     const real *from = unpacked(q, group, 1, at, cols, scratch, &stride);
     for (int c = 0; c < cols; c += width)
-      kernels()->transpose(min_int(width, cols - c), GROUP, from + c * GROUP, GROUP,
-                           strips + (ptrdiff_t)c * q->depth + (ptrdiff_t)i * width, width);
+      kernels(q->cpu)->transpose(min_int(width, cols - c), GROUP, from + c * GROUP, GROUP,
+                                 strips + (ptrdiff_t)c * q->depth + (ptrdiff_t)i * width, width);
   }
 }
 
 static void dx_chunk(void *arg, int chunk, int worker) {
   const QuantProduct *q = arg;
   const QuantWeight *w = q->w;
-  const int width = kernels()->ng * GROUP;
+  const int width = kernels(q->cpu)->ng * GROUP;
   const int r0 = chunk % q->row_chunks * q->rows, rows = min_int(q->rows, q->m - r0);
   const int at = chunk / q->row_chunks * q->cols, cols = min_int(q->cols, w->k - at);
   real *strips = scratch_of(&q->scratch, worker), *block = strips + q->depth * q->cols;
@@ -349,18 +358,18 @@ static void dx_chunk(void *arg, int chunk, int worker) {
     const int depth = min_int(q->depth, w->n - n0);
     unpack_rows(q, n0, depth, at, cols, block, strips);
     for (int c = 0; c < cols; c += width)
-      kernels()->gemm_block(rows, min_int(width, cols - c), depth, q->x + r0 * q->ldx + n0, q->ldx,
-                            1, strips + (ptrdiff_t)c * q->depth, width, GROUP,
-                            q->y + r0 * q->ldy + at + c, q->ldy, q->add || n0 > 0);
+      kernels(q->cpu)->gemm_block(rows, min_int(width, cols - c), depth, q->x + r0 * q->ldx + n0,
+                                  q->ldx, 1, strips + (ptrdiff_t)c * q->depth, width, GROUP,
+                                  q->y + r0 * q->ldy + at + c, q->ldy, q->add || n0 > 0);
   }
-  low_rank_add(q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
+  low_rank_add(q->cpu, q->low, w->k, r0, rows, at, cols, q->y + r0 * q->ldy + at, q->ldy);
 }
 
 static Status dx(const Ctx *cx, QuantProduct *q) {
   q->panels = 1;
-  q->depth = kernels()->dx_block.outputs;
-  q->cols = kernels()->dx_block.cols;
-  q->rows = rows_a_chunk(q->m, kernels()->dx_block.rows);
+  q->depth = kernels(cx->cpu)->dx_block.outputs;
+  q->cols = kernels(cx->cpu)->dx_block.cols;
+  q->rows = rows_a_chunk(q->m, kernels(cx->cpu)->dx_block.rows);
   q->row_chunks = ceil_div(q->m, q->rows);
   return run(cx, q, ceil_div(q->w->k, q->cols), (size_t)(q->depth + GROUP) * (size_t)q->cols,
              dx_chunk, "quant_dx");
@@ -374,13 +383,20 @@ Status quant_dx(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int 
 Status quant_dx_low(const Ctx *cx, int m, const QuantWeight *w, const real *dy, int lddy,
                     const LowRank *low, real *out, int ldo, bool add) {
   if (m <= 0 || w->k <= 0) return GRPO_OK;
-  if (in_bf16(cx) && kernels_bf16())
+  if (in_bf16(cx) && kernels_bf16(cx->cpu))
     return gemm_bf16_native_dx(cx, m, w, dy, lddy, low, out, ldo, add);
 #ifndef GRPO_DOUBLE
   if (w->type == QUANT_F32 && !in_bf16(cx))
     return panels_dx(cx, m, w->n, w->k, dy, lddy, w->data, w->ng, low, out, ldo, add);
 #endif
-  QuantProduct q = {
-      .w = w, .m = m, .x = dy, .ldx = lddy, .low = low, .y = out, .ldy = ldo, .add = add};
+  QuantProduct q = {.cpu = cx->cpu,
+                    .w = w,
+                    .m = m,
+                    .x = dy,
+                    .ldx = lddy,
+                    .low = low,
+                    .y = out,
+                    .ldy = ldo,
+                    .add = add};
   return with_rounded(cx, &q, w->n, dx);
 }

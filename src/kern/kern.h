@@ -23,6 +23,13 @@
 #include "base/pool.h"
 #include "kern/real.h"
 
+/* A class of kernels: the tables of one instruction set (dispatch.h). */
+typedef struct KernelClass {
+  const char *name;
+  const struct Kernels *kernels;
+  const struct KernelsBf16 *bf16; /* NULL: bf16 has no instructions of its own */
+} KernelClass;
+
 /* How products with weights, and attention, are computed.  COMPUTE_BF16 rounds both operands to
  * bf16 (nearest even); their products are then exact, and sums are float. */
 typedef enum Compute { COMPUTE_F32, COMPUTE_BF16 } Compute;
@@ -30,7 +37,8 @@ typedef enum Compute { COMPUTE_F32, COMPUTE_BF16 } Compute;
 typedef struct Ctx {
   Pool *pool; /* NULL: the caller alone */
   Arena *arena;
-  Compute compute; /* of quant_forward and quant_dx; other kernels do not look at it */
+  Compute compute;        /* of quant_forward and quant_dx; other kernels do not look at it */
+  const KernelClass *cpu; /* NULL: the process's choice (kern_select) */
 } Ctx;
 
 #endif

@@ -28,7 +28,7 @@
 #include "kern/kernels.h"
 #include "kern/kv_impl.h"
 
-bool kv_in_bf16(const AttnShape *s) { return attn_rounds(s) && kern_bf16(); }
+bool kv_in_bf16(const AttnShape *s) { return attn_rounds(s) && kern_bf16(s->cpu); }
 
 int kv_places(const AttnShape *s, int cap, int before) {
   const int first = before < 0 ? KV_UNIT - 1 : before % KV_UNIT;
@@ -87,24 +87,24 @@ static real *block_at(const AttnShape *s, const KvSeg *seg, int kvh, int place) 
 
 /* Transposes a block's squares; back: into rows.  `from` and `to` may be the same.  Pairs are
  * transposed as reals of their size, because nothing is computed. */
-static void transpose_block(int width, bool back, const real *from, real *to) {
+static void transpose_block(const AttnShape *s, int width, bool back, const real *from, real *to) {
   real square[KV_BLOCK * KV_BLOCK];
   for (int c = 0; c < width;
        c += KV_BLOCK, from += KV_BLOCK * KV_BLOCK, to += KV_BLOCK * KV_BLOCK) {
     const int n = min_int(KV_BLOCK, width - c);
     const real *x = from == to ? memcpy(square, from, sizeof(real) * (size_t)(KV_BLOCK * n)) : from;
     if (back)
-      kernels()->transpose(n, KV_BLOCK, x, KV_BLOCK, to, n);
+      kernels(s->cpu)->transpose(n, KV_BLOCK, x, KV_BLOCK, to, n);
     else
-      kernels()->transpose(KV_BLOCK, n, x, n, to, KV_BLOCK);
+      kernels(s->cpu)->transpose(KV_BLOCK, n, x, n, to, KV_BLOCK);
   }
 }
 
 /* Writes the reals or pairs of m keys into a block, from its key `key` on. */
-static void put_keys(int m, int width, const real *rows, ptrdiff_t ld, bool transposed, int key,
-                     real *block) {
+static void put_keys(const AttnShape *s, int m, int width, const real *rows, ptrdiff_t ld,
+                     bool transposed, int key, real *block) {
   if (transposed) {
-    kernels()->transpose(m, width, rows, ld, block + key, KV_BLOCK);
+    kernels(s->cpu)->transpose(m, width, rows, ld, block + key, KV_BLOCK);
     return;
   }
   for (int c = 0; c < width; c += KV_BLOCK, rows += KV_BLOCK, block += KV_BLOCK * KV_BLOCK) {
@@ -127,7 +127,7 @@ const real *kv_last_rows(const AttnShape *s, const KvSeg *seg, int kvh) {
 }
 
 void kv_transpose_last(const AttnShape *s, const KvSeg *seg, int kvh, real *to) {
-  transpose_block(block_width(s), false, kv_last_rows(s, seg, kvh), to);
+  transpose_block(s, block_width(s), false, kv_last_rows(s, seg, kvh), to);
 }
 
 /* ---- storing --------------------------------------------------------------------- */
@@ -147,14 +147,14 @@ static void store_block(const AttnShape *s, real *block, bool transposed, int ke
   enum { CHANNELS = 64 };
   real rows[KV_BLOCK * CHANNELS];
   if (!attn_rounds(s)) {
-    put_keys(m, s->head_dim, k, ldk, transposed, key, block);
+    put_keys(s, m, s->head_dim, k, ldk, transposed, key, block);
     return;
   }
   for (int c = 0, n; c < s->head_dim; c += n) {
     n = min_int(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
-      kernels()->round_bf16((size_t)n, k + (ptrdiff_t)i * ldk + c, rows + i * CHANNELS);
-    put_keys(m, n, rows, CHANNELS, transposed, key, block + c * KV_BLOCK);
+      kernels(s->cpu)->round_bf16((size_t)n, k + (ptrdiff_t)i * ldk + c, rows + i * CHANNELS);
+    put_keys(s, m, n, rows, CHANNELS, transposed, key, block + c * KV_BLOCK);
   }
 }
 
@@ -165,8 +165,8 @@ static void store_block_pairs(const AttnShape *s, real *block, bool transposed, 
   for (int c = 0, n; c < s->head_dim; c += n) {
     n = min_int(CHANNELS, s->head_dim - c);
     for (int i = 0; i < m; i++)
-      kernels_bf16()->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
-    put_keys(m, ceil_div(n, 2), (const real *)(const void *)rows, WORDS, transposed, key,
+      kernels_bf16(s->cpu)->pair_row(n, k + (ptrdiff_t)i * ldk + c, rows + i * WORDS);
+    put_keys(s, m, ceil_div(n, 2), (const real *)(const void *)rows, WORDS, transposed, key,
              block + c / 2 * KV_BLOCK);
   }
 }
@@ -181,7 +181,7 @@ static void store_keys(const AttnShape *s, const KvSeg *seg, int h, int place, i
     const bool transposed = !grows(s, seg) || m == KV_BLOCK;
     (kv_in_bf16(s) ? store_block_pairs : store_block)(s, block, transposed, in_block, m, k, ldk);
     if (!transposed && in_block + m == KV_BLOCK)
-      transpose_block(block_width(s), false, block, block);
+      transpose_block(s, block_width(s), false, block, block);
   }
 }
 
@@ -198,8 +198,8 @@ static void clear_unit(const AttnShape *s, const KvSeg *seg, int h, int place) {
 static void store_value_pairs(const AttnShape *s, const KvSeg *seg, int h, int place, int n,
                               const real *v, ptrdiff_t ldv) {
   for (int t = 0; t < n; t++)
-    kernels_bf16()->half_row(s->head_dim, (place + t) % 2 == 0, v + t * ldv,
-                             value_pairs(s, seg, h, place + t));
+    kernels_bf16(s->cpu)->half_row(s->head_dim, (place + t) % 2 == 0, v + t * ldv,
+                                   value_pairs(s, seg, h, place + t));
 }
 
 static void store_pairs(const AttnShape *s, const KvSeg *seg, int h, int at, int n, const real *k,
@@ -220,7 +220,7 @@ static void store_values(const AttnShape *s, const KvSeg *seg, int h, int at, in
   real *to = seg->v + ((ptrdiff_t)h * seg->cap + at) * s->head_dim;
   for (int i = 0; i < n; i++, to += hd, v += ldv)
     if (attn_rounds(s))
-      kernels()->round_bf16(hd, v, to);
+      kernels(s->cpu)->round_bf16(hd, v, to);
     else
       memcpy(to, v, sizeof(real) * hd);
 }
@@ -273,7 +273,7 @@ static void join_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own,
     if (first - at >= KV_BLOCK)
       memcpy(to, from, sizeof(real) * (size_t)(KV_BLOCK * width));
     else
-      transpose_block(width, true, from, to);
+      transpose_block(s, width, true, from, to);
   }
 }
 
@@ -312,10 +312,10 @@ static void rewind_keys(const AttnShape *s, const KvSeg *seg, int h, int place, 
     if (in_block == 0)
       memset(block, 0, sizeof(real) * (size_t)(KV_BLOCK * width));
     else {
-      if (stored >= first + KV_BLOCK) transpose_block(width, true, block, block);
+      if (stored >= first + KV_BLOCK) transpose_block(s, width, true, block, block);
       for (int i = in_block; i < end - first; i++)
         for (int c = 0; c < width; c += KV_BLOCK)
-          put_keys(1, min_int(KV_BLOCK, width - c), zeros, 0, false, i, block + c * KV_BLOCK);
+          put_keys(s, 1, min_int(KV_BLOCK, width - c), zeros, 0, false, i, block + c * KV_BLOCK);
     }
   }
 }
@@ -328,7 +328,7 @@ static void rewind_values(const AttnShape *s, const KvSeg *seg, int h, int place
     if (!pairs)
       memset(seg->v + ((size_t)h * (size_t)seg->cap + (size_t)at) * hd, 0, sizeof(real) * hd);
     for (int c = 0; pairs && c < value_width(s); c += GROUP)
-      kernels_bf16()->half_row(GROUP, at % 2 == 0, zeros, value_pairs(s, seg, h, at) + c);
+      kernels_bf16(s->cpu)->half_row(GROUP, at % 2 == 0, zeros, value_pairs(s, seg, h, at) + c);
   }
 }
 
@@ -360,8 +360,9 @@ static void load_block_pairs(const AttnShape *s, const uint32_t *pairs, int from
   real block[CHANNELS * KV_BLOCK];
   for (int c = 0, m; c < s->head_dim; c += m) {
     m = min_int(CHANNELS, s->head_dim - c);
-    kernels()->widen_bf16(m, (const uint16_t *)(const void *)(pairs + c / 2 * KV_BLOCK), block);
-    kernels()->transpose(m, to - from, block + from, KV_BLOCK, y + c, ldy);
+    kernels(s->cpu)->widen_bf16(m, (const uint16_t *)(const void *)(pairs + c / 2 * KV_BLOCK),
+                                block);
+    kernels(s->cpu)->transpose(m, to - from, block + from, KV_BLOCK, y + c, ldy);
   }
 }
 
@@ -388,8 +389,9 @@ void kv_load_keys(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y,
     return;
   }
   for (int j = 0; j < n; j += KV_BLOCK)
-    kernels()->transpose(s->head_dim, min_int(KV_BLOCK, n - j),
-                         seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, KV_BLOCK, y + j * ldy, ldy);
+    kernels(s->cpu)->transpose(s->head_dim, min_int(KV_BLOCK, n - j),
+                               seg->k + ((ptrdiff_t)kvh * seg->cap + j) * hd, KV_BLOCK, y + j * ldy,
+                               ldy);
 }
 
 void kv_load_values(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *y, ptrdiff_t ldy) {
@@ -400,7 +402,7 @@ void kv_load_values(const AttnShape *s, const KvSeg *seg, int kvh, int n, real *
     const uint32_t *pairs = kv_value_pairs(s, seg, kvh, first + j);
     m = second || j + 1 == n ? 1 : 2;
     for (int c = 0; c < width; c += GROUP, pairs += GROUP) {
-      kernels()->widen_bf16(2, (const uint16_t *)(const void *)pairs, two);
+      kernels(s->cpu)->widen_bf16(2, (const uint16_t *)(const void *)pairs, two);
       memcpy(y + j * ldy + c, two + (second ? 0 : GROUP), sizeof(real) * GROUP);
       if (m == 2) memcpy(y + (j + 1) * ldy + c, two, sizeof(real) * GROUP);
     }
@@ -416,7 +418,7 @@ void kv_shared_keys(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, i
   const uint32_t *a = key_pairs(s, prefix, kvh, prefix->len - first);
   const uint32_t *b = key_pairs(s, own, kvh, 0);
   for (int at = 0; at < KV_UNIT; at += KV_BLOCK, a += block, b += block, to += block)
-    kernels_bf16()->blend(key_width(s), max_int(0, first - at), a, b, to);
+    kernels_bf16(s->cpu)->blend(key_width(s), max_int(0, first - at), a, b, to);
 }
 
 void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own, int kvh,
@@ -425,9 +427,9 @@ void kv_shared_values(const AttnShape *s, const KvSeg *prefix, const KvSeg *own,
   const uint32_t *a = value_pairs(s, prefix, kvh, prefix->len - first);
   const uint32_t *b = value_pairs(s, own, kvh, 0);
   int pair = first / 2, at = pair * width;
-  kernels_bf16()->blend(pair * groups, GROUP, a, a, to);
+  kernels_bf16(s->cpu)->blend(pair * groups, GROUP, a, a, to);
   for (int i = 0; i < width && first % 2; i++, at++)
     to[at] = (a[at] & 0xffff0000u) | (b[at] & 0xffffu);
   pair += first % 2;
-  kernels_bf16()->blend((KV_UNIT / 2 - pair) * groups, 0, b + at, b + at, to + at);
+  kernels_bf16(s->cpu)->blend((KV_UNIT / 2 - pair) * groups, 0, b + at, b + at, to + at);
 }

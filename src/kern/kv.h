@@ -41,6 +41,7 @@ typedef struct AttnShape {
   /* COMPUTE_BF16: queries, keys, values and probabilities are rounded to bf16, and sums are
    * float.  Not with v_dim.  A segment is filled and read in one mode. */
   Compute compute;
+  const KernelClass *cpu; /* which fills and reads the segments; NULL: as in Ctx */
 } AttnShape;
 
 static inline int attn_value_dim(const AttnShape *s) { return s->v_dim ? s->v_dim : s->head_dim; }
@@ -78,7 +79,7 @@ static inline void attn_sees(const AttnShape *s, int pos, int keys, int *lo, int
   *hi = !s->bidirectional ? pos + 1 : w > 0 && w < keys - pos ? pos + w : keys;
 }
 
-bool kv_in_bf16(const AttnShape *s); /* do segments hold bf16 pairs, in the class in use? */
+bool kv_in_bf16(const AttnShape *s); /* do segments hold bf16 pairs? */
 /* Blocks of kv_size reals that a segment takes: k and v, or one for both. */
 static inline int kv_blocks(const AttnShape *s) { return s->v_dim ? 1 : 2; }
 /* Keys that a segment of `cap` behind a prefix of `before` (-1: of any length) has memory for. */

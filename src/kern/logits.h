@@ -37,9 +37,10 @@ typedef struct LogitsRow {
   real max, lse, entropy;
   double log_sum; /* lse - max */
 } LogitsRow;
-void logits_row(int v, const real *logits, real inv_temp, LogitsRow *out);
+void logits_row(const KernelClass *cpu, int v, const real *logits, real inv_temp, LogitsRow *out);
 real logits_row_logp(const LogitsRow *h, real logit, real inv_temp);
 /* p = exp(z - lse) of a piece of a row; returns their sum, added up by index modulo 4. */
-double logits_probs(int n, const real *logits, real inv_temp, real lse, real *p);
+double logits_probs(const KernelClass *cpu, int n, const real *logits, real inv_temp, real lse,
+                    real *p);
 
 #endif

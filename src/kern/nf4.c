@@ -82,10 +82,10 @@ static float largest(size_t n, const float *x) {
   return most;
 }
 
-float nf4_quantise(int n, const float *w, uint8_t *code) {
+float nf4_quantise(const KernelClass *cpu, int n, const float *w, uint8_t *code) {
   float zero = 0;
   for (int i = 0; i < n; i++) zero += w[i] - w[i];
-  const float absmax = kernels()->nf4_codes(n, w, code);
+  const float absmax = kernels(cpu)->nf4_codes(n, w, code);
   return zero == 0 ? absmax : zero;
 }
 

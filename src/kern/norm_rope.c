@@ -15,6 +15,7 @@ enum { RUN = 64, SMALL_RUN = 8, ROPE_STEP = 128 };
 static int run_of(int rows) { return rows > 2 * RUN ? 16 : SMALL_RUN; }
 
 typedef struct Norm {
+  const KernelClass *cpu;
   int rows, c, run;
   const real *x, *w, *b, *mean, *rstd, *dy;
   double eps;
@@ -28,7 +29,7 @@ typedef struct Norm {
 static void norm_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Norm *j = arg;
-  const Kernels *kn = kernels();
+  const Kernels *kn = kernels(j->cpu);
   const int end = min_int(j->rows, (chunk + 1) * j->run);
   for (int r = chunk * j->run; r < end; r++) {
     const size_t at = (size_t)r * (size_t)j->c;
@@ -49,14 +50,22 @@ static void norm_forward(const Ctx *cx, Norm *j) {
 
 void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                      double eps, real *y, real *rstd) {
-  Norm j = {.rows = rows, .c = c, .x = x, .w = w, .base = base, .eps = eps, .y = y};
+  Norm j = {.cpu = cx->cpu, .rows = rows, .c = c, .x = x, .w = w, .base = base, .eps = eps, .y = y};
   j.rstd_out = rstd;
   norm_forward(cx, &j);
 }
 
 void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
                        double eps, real *y, real *mean, real *rstd) {
-  Norm j = {.layer = true, .rows = rows, .c = c, .x = x, .w = w, .b = b, .eps = eps, .y = y};
+  Norm j = {.cpu = cx->cpu,
+            .layer = true,
+            .rows = rows,
+            .c = c,
+            .x = x,
+            .w = w,
+            .b = b,
+            .eps = eps,
+            .y = y};
   j.mean_out = mean, j.rstd_out = rstd;
   norm_forward(cx, &j);
 }
@@ -64,7 +73,7 @@ void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real
 static void norm_grad_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Norm *j = arg;
-  const Kernels *kn = kernels();
+  const Kernels *kn = kernels(j->cpu);
   const size_t c = (size_t)j->c;
   const int end = min_int(j->rows, (chunk + 1) * RUN);
   real *dw = j->want_dw ? j->part + (size_t)chunk * (size_t)j->parts * c : NULL;
@@ -95,8 +104,8 @@ static Status norm_backward(const Ctx *cx, Norm *j, real *dw, real *db) {
   pool_run(cx->pool, runs, norm_grad_chunk, j);
   for (int i = 0; j->want_dw && i < runs; i++) {
     const real *p = j->part + (size_t)i * (size_t)j->parts * c;
-    if (dw) kernels()->add(c, dw, p, dw);
-    if (db) kernels()->add(c, db, p + c, db);
+    if (dw) kernels(cx->cpu)->add(c, dw, p, dw);
+    if (db) kernels(cx->cpu)->add(c, db, p + c, db);
   }
   arena_release(cx->arena, mark);
   return GRPO_OK;
@@ -104,7 +113,7 @@ static Status norm_backward(const Ctx *cx, Norm *j, real *dw, real *db) {
 
 Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                         const real *rstd, const real *dy, real *dx, bool add_dx, real *dw) {
-  Norm j = {.rows = rows, .c = c, .x = x, .w = w, .base = base, .rstd = rstd};
+  Norm j = {.cpu = cx->cpu, .rows = rows, .c = c, .x = x, .w = w, .base = base, .rstd = rstd};
   j.dy = dy, j.dx = dx, j.add_dx = add_dx;
   return norm_backward(cx, &j, dw, NULL);
 }
@@ -112,7 +121,14 @@ Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const rea
 Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
                           const real *mean, const real *rstd, const real *dy, real *dx, bool add_dx,
                           real *dw, real *db) {
-  Norm j = {.layer = true, .rows = rows, .c = c, .x = x, .w = w, .mean = mean, .rstd = rstd};
+  Norm j = {.cpu = cx->cpu,
+            .layer = true,
+            .rows = rows,
+            .c = c,
+            .x = x,
+            .w = w,
+            .mean = mean,
+            .rstd = rstd};
   j.dy = dy, j.dx = dx, j.add_dx = add_dx;
   return norm_backward(cx, &j, dw, db);
 }
@@ -146,6 +162,7 @@ void rope_pairs(const Ctx *cx, const RopePairs *p) {
 }
 
 typedef struct Rope {
+  const KernelClass *cpu;
   int rows, heads, d, r, run;
   const real *x, *cs;
   ptrdiff_t ldx, ldy;
@@ -161,7 +178,7 @@ static void rope_rest(const Rope *j, int row) {
     const real *x = j->x + row * j->ldx + h * j->d + j->r;
     real *y = j->y + row * j->ldy + h * j->d + j->r;
     if (j->add)
-      kernels()->add(n, y, x, y);
+      kernels(j->cpu)->add(n, y, x, y);
     else if (x != y)
       memcpy(y, x, n * sizeof *y);
   }
@@ -180,8 +197,8 @@ static void rope_chunk(void *arg, int chunk, int worker) {
         c[i] = cs[2 * i];
         s[i] = j->inverse ? -cs[2 * i + 1] : cs[2 * i + 1];
       }
-      kernels()->rope(j->heads, j->d, half, n, j->x + r * j->ldx + at, c, s, j->y + r * j->ldy + at,
-                      j->add);
+      kernels(j->cpu)->rope(j->heads, j->d, half, n, j->x + r * j->ldx + at, c, s,
+                            j->y + r * j->ldy + at, j->add);
     }
     rope_rest(j, r);
   }
@@ -189,6 +206,6 @@ static void rope_chunk(void *arg, int chunk, int worker) {
 
 void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, const real *x, int ldx,
                 const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add) {
-  Rope j = {rows, heads, d, r, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add};
+  Rope j = {cx->cpu, rows, heads, d, r, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add};
   pool_run(cx->pool, ceil_div(rows, j.run), rope_chunk, &j);
 }

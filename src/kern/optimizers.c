@@ -12,6 +12,7 @@ _Static_assert(PIECE % MOMENT8_BLOCK == 0, "a block is in one piece");
 
 typedef struct Step Step;
 struct Step {
+  const KernelClass *cpu;
   size_t n;
   void (*run)(const Step *s, size_t at, size_t n);
   real *p;
@@ -30,6 +31,7 @@ static void piece(void *arg, int chunk, int worker) {
 }
 
 static void run(const Ctx *cx, Step *s) {
+  s->cpu = cx->cpu;
   pool_run(cx->pool, (int)((s->n + PIECE - 1) / PIECE), piece, s);
 }
 
@@ -45,7 +47,7 @@ static AdamScalars adam_scalars(const AdamW *o) {
 }
 
 static void run_adamw(const Step *s, size_t at, size_t n) {
-  kernels()->adamw(n, s->p + at, s->g + at, s->m + at, s->v + at, &s->adam);
+  kernels(s->cpu)->adamw(n, s->p + at, s->g + at, s->m + at, s->v + at, &s->adam);
 }
 void adamw_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, real *v, const AdamW *o) {
   run(cx,
@@ -60,7 +62,7 @@ static void run_adamw8(const Step *s, size_t from, size_t n) {
     const int k = left < MOMENT8_BLOCK ? (int)left : MOMENT8_BLOCK;
     moment8_read(m8->map, k, m8->code + at, m8->scale[block], m);
     moment8_read(v8->map, k, v8->code + at, v8->scale[block], v);
-    kernels()->adamw((size_t)k, s->p + at, s->g + at, m, v, &s->adam);
+    kernels(s->cpu)->adamw((size_t)k, s->p + at, s->g + at, m, v, &s->adam);
     moment8_write(m8->map, k, m, m8->code + at, &m8->scale[block]);
     moment8_write(v8->map, k, v, v8->code + at, &v8->scale[block]);
   }
@@ -73,7 +75,7 @@ void adamw8_step(const Ctx *cx, size_t n, real *p, const real *g, const Moment8 
 }
 
 static void run_lion(const Step *s, size_t at, size_t n) {
-  kernels()->lion(n, s->p + at, s->g + at, s->m + at, &s->lion);
+  kernels(s->cpu)->lion(n, s->p + at, s->g + at, s->m + at, &s->lion);
 }
 void lion_step(const Ctx *cx, size_t n, real *p, const real *g, real *m, const AdamW *o) {
   const LionScalars s = {.grad_scale = (real)o->grad_scale,

@@ -23,18 +23,19 @@ enum {
   CACHE_WAYS = 12
 };
 
-void panels_pack_one(int depth, int cols, int width, const real *src, ptrdiff_t ps, ptrdiff_t cs,
-                     real *dst) {
+void panels_pack_one(const KernelClass *cpu, int depth, int cols, int width, const real *src,
+                     ptrdiff_t ps, ptrdiff_t cs, real *dst) {
   if (cs == 1) {
-    kernels()->pack_columns(depth, cols, width, src, ps, dst);
+    kernels(cpu)->pack_columns(depth, cols, width, src, ps, dst);
     return;
   }
-  kernels()->transpose(cols, depth, src, cs, dst, width); /* ps is 1 */
+  kernels(cpu)->transpose(cols, depth, src, cs, dst, width); /* ps is 1 */
   for (ptrdiff_t p = 0; p < depth && cols < width; p++)
     memset(dst + p * width + cols, 0, sizeof(real) * (size_t)(width - cols));
 }
 
 typedef struct PanelPack {
+  const KernelClass *cpu;
   int n, k, ng;
   const real *w;
   ptrdiff_t ps, cs;
@@ -51,18 +52,20 @@ static void pack_chunk(void *arg, int p, int worker) {
   real *panel = j->packed + (size_t)at * (size_t)j->k;
   for (int p0 = 0, depth; p0 < j->k; p0 += depth, panel += (size_t)depth * (size_t)width) {
     depth = min_int(some, j->k - p0);
-    panels_pack_one(depth, cols, width, j->w + at * j->cs + p0 * j->ps, j->ps, j->cs, panel);
-    if (j->round) kernels()->round_bf16((size_t)depth * (size_t)width, panel, panel);
+    panels_pack_one(j->cpu, depth, cols, width, j->w + at * j->cs + p0 * j->ps, j->ps, j->cs,
+                    panel);
+    if (j->round) kernels(j->cpu)->round_bf16((size_t)depth * (size_t)width, panel, panel);
   }
 }
 
 void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
                  real *packed) {
-  PanelPack j = {n, k, kernels()->ng, w, ps, cs, packed, round};
-  pool_run(cx->pool, own_panels(n), pack_chunk, &j);
+  PanelPack j = {cx->cpu, n, k, kernels(cx->cpu)->ng, w, ps, cs, packed, round};
+  pool_run(cx->pool, own_panels(cx->cpu, n), pack_chunk, &j);
 }
 
 typedef struct InPlace {
+  const KernelClass *cpu;
   int n, k, ng;
   real *w;
   bool back;
@@ -76,9 +79,9 @@ static void in_place_chunk(void *arg, int p, int worker) {
   real *w = s->w + (size_t)at * (size_t)s->k, *copy = scratch_of(&s->scratch, worker);
   memcpy(copy, w, sizeof(real) * (size_t)(s->back ? width : rows) * (size_t)s->k);
   if (s->back)
-    kernels()->transpose(s->k, rows, copy, width, w, s->k);
+    kernels(s->cpu)->transpose(s->k, rows, copy, width, w, s->k);
   else
-    panels_pack_one(s->k, rows, width, copy, 1, s->k, w);
+    panels_pack_one(s->cpu, s->k, rows, width, copy, 1, s->k, w);
 }
 
 static Status in_place(const Ctx *cx, InPlace s) {
@@ -90,11 +93,11 @@ static Status in_place(const Ctx *cx, InPlace s) {
 }
 
 Status panels_in_place(const Ctx *cx, int n, int k, int ng, real *w) {
-  return in_place(cx, (InPlace){.n = n, .k = k, .ng = ng, .w = w});
+  return in_place(cx, (InPlace){.cpu = cx->cpu, .n = n, .k = k, .ng = ng, .w = w});
 }
 
 Status panels_to_rows(const Ctx *cx, int n, int k, int ng, real *w) {
-  return in_place(cx, (InPlace){.n = n, .k = k, .ng = ng, .w = w, .back = true});
+  return in_place(cx, (InPlace){.cpu = cx->cpu, .n = n, .k = k, .ng = ng, .w = w, .back = true});
 }
 
 int rows_cached(ptrdiff_t ld) {
@@ -104,11 +107,12 @@ int rows_cached(ptrdiff_t ld) {
 
 bool rows_readable(int n, ptrdiff_t ld) { return n % GROUP == 0 && rows_cached(ld) >= LEAST_DEPTH; }
 
-bool reads_lines(void) { return kernels()->ng * GROUP * sizeof(real) <= LINE; }
+bool reads_lines(const KernelClass *cpu) { return kernels(cpu)->ng * GROUP * sizeof(real) <= LINE; }
 
 /* ---- rounding operands that stay float32 ---- */
 
 typedef struct Round {
+  const KernelClass *cpu;
   int m, k, rows;
   const real *x;
   ptrdiff_t ldx;
@@ -120,12 +124,12 @@ static void round_chunk(void *arg, int chunk, int worker) {
   const Round *r = arg;
   const int end = min_int(r->m, (chunk + 1) * r->rows);
   for (int i = chunk * r->rows; i < end; i++)
-    kernels()->round_bf16((size_t)r->k, r->x + i * r->ldx,
-                          r->out + (ptrdiff_t)i * rounded_ld(r->k));
+    kernels(r->cpu)->round_bf16((size_t)r->k, r->x + i * r->ldx,
+                                r->out + (ptrdiff_t)i * rounded_ld(r->k));
 }
 
 Status rows_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out) {
-  Round r = {m, k, ROUND_VALUES / (k + 1) + 1, x, ldx, NULL};
+  Round r = {cx->cpu, m, k, ROUND_VALUES / (k + 1) + 1, x, ldx, NULL};
   *out = r.out = arena_alloc(cx->arena, sizeof(real) * (size_t)m * (size_t)rounded_ld(k));
   if (!r.out) return fail(GRPO_ENOMEM, "product in bf16: scratch memory");
   pool_run(cx->pool, ceil_div(m, r.rows), round_chunk, &r);

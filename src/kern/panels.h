@@ -26,9 +26,13 @@ static inline int panels_first(int n, int ng, int p) {
   return ng > 2 && groups > ng && start == groups - 1 ? start - 1 : start;
 }
 
-/* The number of panels of the class in use, and the first group of one. */
-static inline int own_panels(int n) { return panels_of(n, kernels()->ng); }
-static inline int own_panel_first(int n, int p) { return panels_first(n, kernels()->ng, p); }
+/* The number of panels that a class makes, and the first group of one. */
+static inline int own_panels(const KernelClass *cpu, int n) {
+  return panels_of(n, kernels(cpu)->ng);
+}
+static inline int own_panel_first(const KernelClass *cpu, int n, int p) {
+  return panels_first(n, kernels(cpu)->ng, p);
+}
 
 /* The panel that contains a group. */
 static inline int panels_with(int n, int ng, int group) {
@@ -37,15 +41,15 @@ static inline int panels_with(int n, int ng, int group) {
 }
 
 /* even_piece() for the inner dimension of a product with a weight */
-static inline int gemm_piece(int k, int most) {
-  return round_up(even_piece(k, most), kernels()->gemm_step);
+static inline int gemm_piece(const KernelClass *cpu, int k, int most) {
+  return round_up(even_piece(k, most), kernels(cpu)->gemm_step);
 }
 
 /* One panel: dst[p][j] = src(p, j) = src[p ps + j cs] for `depth` inner steps and `width` columns,
  * of which `cols` exist; ps or cs is 1. */
-void panels_pack_one(int depth, int cols, int width, const real *src, ptrdiff_t ps, ptrdiff_t cs,
-                     real *dst);
-/* Panels of the class in use from w(p, j) = w[p ps + j cs], p < k, j < n, where ps or cs is 1.
+void panels_pack_one(const KernelClass *cpu, int depth, int cols, int width, const real *src,
+                     ptrdiff_t ps, ptrdiff_t cs, real *dst);
+/* Panels of cx's class from w(p, j) = w[p ps + j cs], p < k, j < n, where ps or cs is 1.
  * round: to bf16 */
 void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdiff_t cs, bool round,
                  real *packed);
@@ -56,7 +60,7 @@ int rows_cached(ptrdiff_t ld);
 /* Can rows of n columns be read in place instead of being packed? */
 bool rows_readable(int n, ptrdiff_t ld);
 /* Is a tile so narrow that it would read one line of each row?  Then packed panels are faster. */
-bool reads_lines(void);
+bool reads_lines(const KernelClass *cpu);
 
 /* *out[m, k] is x rounded to bf16, in the arena. */
 Status rows_rounded(const Ctx *cx, int m, int k, const real *x, ptrdiff_t ldx, const real **out);

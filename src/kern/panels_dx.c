@@ -22,6 +22,7 @@ enum {
 };
 
 typedef struct PanelsDx {
+  const KernelClass *cpu;
   int m, n, k, ng, rows, row_chunks, cols; /* a chunk's rows and columns of dx */
   const real *dy, *w;
   ptrdiff_t lddy, lddx;
@@ -45,10 +46,10 @@ static void transpose_panels(const PanelsDx *t, int p0, int p1, int at, int cols
     for (int c = 0; c < cols; c += GROUP, from += GROUP * width) {
       const int steps = min_int(GROUP, cols - c);
       for (int i = 0; next && i < steps * width; i += GROUP) __builtin_prefetch(from + next + i);
-      kernels()->transpose(steps, width, from, width,
-                           strip + (ptrdiff_t)(c - c % DX_WIDTH) * outputs +
-                               (ptrdiff_t)(o - n0) * DX_WIDTH + c % DX_WIDTH,
-                           DX_WIDTH);
+      kernels(t->cpu)->transpose(steps, width, from, width,
+                                 strip + (ptrdiff_t)(c - c % DX_WIDTH) * outputs +
+                                     (ptrdiff_t)(o - n0) * DX_WIDTH + c % DX_WIDTH,
+                                 DX_WIDTH);
     }
   }
 }
@@ -67,18 +68,19 @@ static void dx_chunk(void *arg, int chunk, int worker) {
     const int outputs = panels_first(t->n, t->ng, end) * GROUP - n0;
     transpose_panels(t, p, end, at, cols, outputs, strip);
     for (int c = 0; c < cols; c += DX_WIDTH)
-      kernels()->gemm_block(rows, min_int(DX_WIDTH, cols - c), min_int(outputs, t->n - n0),
-                            t->dy + r0 * t->lddy + n0, t->lddy, 1, strip + (ptrdiff_t)c * outputs,
-                            DX_WIDTH, GROUP, t->dx + r0 * t->lddx + at + c, t->lddx,
-                            t->add || n0 > 0);
+      kernels(t->cpu)->gemm_block(rows, min_int(DX_WIDTH, cols - c), min_int(outputs, t->n - n0),
+                                  t->dy + r0 * t->lddy + n0, t->lddy, 1,
+                                  strip + (ptrdiff_t)c * outputs, DX_WIDTH, GROUP,
+                                  t->dx + r0 * t->lddx + at + c, t->lddx, t->add || n0 > 0);
   }
-  low_rank_add(t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
+  low_rank_add(t->cpu, t->low, t->k, r0, rows, at, cols, t->dx + r0 * t->lddx + at, t->lddx);
 }
 
 Status panels_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy, const real *packed,
                  int ng, const LowRank *low, real *dx, int lddx, bool add) {
   const ArenaMark mark = arena_mark(cx->arena);
-  PanelsDx t = {.m = m,
+  PanelsDx t = {.cpu = cx->cpu,
+                .m = m,
                 .n = n,
                 .k = k,
                 .ng = ng,

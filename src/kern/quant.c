@@ -52,7 +52,7 @@ size_t quant_bytes(QuantType type, int n, int k) {
 Status quant_new(QuantWeight **out, QuantType type, int n, int k) {
   QuantWeight *m = mem_zalloc(sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
-  *m = (QuantWeight){.type = type, .n = n, .k = k, .ng = kernels()->ng};
+  *m = (QuantWeight){.type = type, .n = n, .k = k, .ng = kernels(NULL)->ng};
   m->data = mem_alloc_aligned(data_bytes(type, n, k));
   bool ok = m->data != NULL;
   if (ok && scale_bytes(type, n, k)) ok = (m->scale = mem_zalloc(scale_bytes(type, n, k)));
@@ -82,6 +82,7 @@ void quant_free(QuantWeight *m) {
 /* ---- filling ------------------------------------------------------------------------ */
 
 typedef struct Put {
+  const KernelClass *cpu;
   QuantWeight *m;
   int row, rows;
   const float *w;
@@ -177,19 +178,21 @@ static void put_steps(QuantWeight *m, int group, int p, int depth, const float *
 }
 
 /* x[p][i] = w[i][p], and zeros for rows beyond the last */
-static void transpose_steps(int rows, int depth, const float *w, size_t ld, float *x) {
+static void transpose_steps(const KernelClass *cpu, int rows, int depth, const float *w, size_t ld,
+                            float *x) {
 #ifdef GRPO_DOUBLE
+  (void)cpu;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < depth; p++) x[p * GROUP + i] = w[(size_t)i * ld + (size_t)p];
 #else
-  kernels()->transpose(rows, depth, w, (ptrdiff_t)ld, x, GROUP);
+  kernels(cpu)->transpose(rows, depth, w, (ptrdiff_t)ld, x, GROUP);
 #endif
   for (int p = 0; p < depth && rows < GROUP; p++)
     memset(x + p * GROUP + rows, 0, sizeof *x * (size_t)(GROUP - rows));
 }
 
 /* w is the group's first row */
-static void put_group(QuantWeight *m, int group, const float *w) {
+static void put_group(const KernelClass *cpu, QuantWeight *m, int group, const float *w) {
   const int rows = min_int(GROUP, m->n - group * GROUP);
   const size_t k = (size_t)m->k;
   float x[STEPS * GROUP];
@@ -204,7 +207,7 @@ static void put_group(QuantWeight *m, int group, const float *w) {
   }
   for (int p = 0; p < m->k; p += STEPS) {
     const int depth = min_int(STEPS, m->k - p);
-    transpose_steps(rows, depth, w + p, k, x);
+    transpose_steps(cpu, rows, depth, w + p, k, x);
     put_steps(m, group, p, depth, x);
   }
 }
@@ -228,12 +231,12 @@ static void put_codes(QuantWeight *m, size_t from, int count, const uint8_t *cod
     nf4_set(m, (int)((from + (size_t)j) / k), (int)((from + (size_t)j) % k), code[j]);
 }
 
-static void put_nf4(QuantWeight *m, int row, int rows, const float *w) {
+static void put_nf4(const KernelClass *cpu, QuantWeight *m, int row, int rows, const float *w) {
   const size_t k = (size_t)m->k, first = (size_t)row * k, n = (size_t)rows * k;
   uint8_t code[NF4_BLOCK];
   for (size_t at = 0; at < n; at += NF4_BLOCK) {
     const int count = n - at < NF4_BLOCK ? (int)(n - at) : NF4_BLOCK;
-    m->plain_absmax[(first + at) / NF4_BLOCK] = nf4_quantise(count, w + at, code);
+    m->plain_absmax[(first + at) / NF4_BLOCK] = nf4_quantise(cpu, count, w + at, code);
     put_codes(m, first + at, count, code);
   }
 }
@@ -252,17 +255,17 @@ static void put_chunk(void *arg, int chunk, int worker) {
   const float *w = j->w + (size_t)at * (size_t)j->m->k;
   clear_rows(j->m, j->row + at, rows);
   if (j->m->type == QUANT_NF4)
-    put_nf4(j->m, j->row + at, rows, w);
+    put_nf4(j->cpu, j->m, j->row + at, rows, w);
   else
     for (int i = 0; i < rows; i += GROUP)
-      put_group(j->m, (j->row + at + i) / GROUP, w + (size_t)i * (size_t)j->m->k);
+      put_group(j->cpu, j->m, (j->row + at + i) / GROUP, w + (size_t)i * (size_t)j->m->k);
 }
 
 Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *w) {
   if (row < 0 || rows < 0 || row > m->n - rows || row % PUT_ROWS ||
       (rows % PUT_ROWS && row + rows != m->n) || (m->type == QUANT_NF4 && !m->plain_absmax))
     return fail(GRPO_EARG, "matrix: rows %d .. %d of %d cannot be filled", row, row + rows, m->n);
-  Put j = {m, row, rows, w};
+  Put j = {cx->cpu, m, row, rows, w};
   pool_run(cx->pool, ceil_div(rows, PUT_ROWS), put_chunk, &j);
   return GRPO_OK;
 }
@@ -300,7 +303,7 @@ Status quant_pack_in_place(const Ctx *cx, QuantWeight **out, int n, int k, float
   QuantWeight *m = mem_zalloc(sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "matrix: no memory");
   *m = (QuantWeight){
-      .type = QUANT_F32, .n = n, .k = k, .data = w, .ng = kernels()->ng, .borrowed = true};
+      .type = QUANT_F32, .n = n, .k = k, .data = w, .ng = kernels(cx->cpu)->ng, .borrowed = true};
   const Status s = panels_in_place(cx, n, k, m->ng, w);
   if (s == GRPO_OK)
     *out = m;
@@ -324,13 +327,13 @@ static inline real nf4_scale(const QuantWeight *m, size_t block) {
 }
 
 /* scale[b * ld + i] of `count` blocks of `outputs` rows from a block on */
-static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int count, real *scale,
-                       ptrdiff_t ld) {
+static void nf4_scales(const KernelClass *cpu, const QuantWeight *m, size_t block, int outputs,
+                       int count, real *scale, ptrdiff_t ld) {
   const size_t row_blocks = (size_t)m->k / NF4_BLOCK;
   const float offset = m->offset;
-  if (outputs == GROUP && !m->plain_absmax && kernels()->nf4_scales) {
+  if (outputs == GROUP && !m->plain_absmax && kernels(cpu)->nf4_scales) {
     const Nf4Nested n = {m->absmax, m->scale, offset, block, row_blocks, count};
-    kernels()->nf4_scales(&n, scale, ld);
+    kernels(cpu)->nf4_scales(&n, scale, ld);
     return;
   }
   for (int i = 0; i < outputs; i++, block += row_blocks, scale++) {
@@ -345,12 +348,13 @@ static void nf4_scales(const QuantWeight *m, size_t block, int outputs, int coun
   }
 }
 
-void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld) {
+void quant_scales(const KernelClass *cpu, const QuantWeight *m, int group, int at, int blocks,
+                  real *scale, ptrdiff_t ld) {
   const int first = group * GROUP, outputs = min_int(GROUP, m->n - first);
   const int scaled = m->type == QUANT_INT8 || m->type == QUANT_NF4 ? outputs : 0;
   if (m->type == QUANT_NF4)
-    nf4_scales(m, (size_t)first * (size_t)(m->k / NF4_BLOCK) + (size_t)(at / NF4_BLOCK), outputs,
-               blocks, scale, ld);
+    nf4_scales(cpu, m, (size_t)first * (size_t)(m->k / NF4_BLOCK) + (size_t)(at / NF4_BLOCK),
+               outputs, blocks, scale, ld);
   for (int b = 0; b < blocks; b++, scale += ld) {
     if (m->type == QUANT_INT8)
       for (int i = 0; i < outputs; i++) scale[i] = (real)m->scale[first + i];
@@ -382,16 +386,17 @@ const void *quant_values(const QuantWeight *m, int group, int at) {
 }
 
 /* Every row's block begins at a multiple of 64 inner steps. */
-static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real *out) {
+static void unpack_nf4(const KernelClass *cpu, const QuantWeight *m, int group, int at, int depth,
+                       real *out) {
   enum { BLOCKS = 4 };
   real scale[BLOCKS][GROUP];
   const int end = at + depth;
   for (int p = at; p < end;) {
     const int first = p - p % NF4_BLOCK, last = min_int(end, first + BLOCKS * NF4_BLOCK);
-    quant_scales(m, group, first, ceil_div(last - first, NF4_BLOCK), scale[0], GROUP);
+    quant_scales(cpu, m, group, first, ceil_div(last - first, NF4_BLOCK), scale[0], GROUP);
     for (int b = 0; p < last; b++) {
       const int next = min_int(last, first + (b + 1) * NF4_BLOCK);
-      kernels()->widen_nf4(next - p, quant_values(m, group, p), scale[b], out);
+      kernels(cpu)->widen_nf4(next - p, quant_values(m, group, p), scale[b], out);
       out += (next - p) * GROUP;
       p = next;
     }
@@ -399,11 +404,12 @@ static void unpack_nf4(const QuantWeight *m, int group, int at, int depth, real 
 }
 
 /* Blocks begin anywhere in a row: the codes are unpacked first, then each is scaled. */
-static void unpack_nf4_odd(const QuantWeight *m, int group, int at, int depth, real *out) {
+static void unpack_nf4_odd(const KernelClass *cpu, const QuantWeight *m, int group, int at,
+                           int depth, real *out) {
   const int outputs = min_int(GROUP, m->n - group * GROUP);
   real ones[GROUP];
   for (int i = 0; i < GROUP; i++) ones[i] = i < outputs;
-  kernels()->widen_nf4(depth, quant_values(m, group, at), ones, out);
+  kernels(cpu)->widen_nf4(depth, quant_values(m, group, at), ones, out);
   for (int i = 0; i < outputs; i++) {
     const size_t row = (size_t)(group * GROUP + i) * (size_t)m->k;
     for (int p = 0; p < depth;) {
@@ -422,7 +428,8 @@ static void unpack_floats(const QuantWeight *m, int group, int at, int depth, re
     for (int i = 0; i < GROUP; i++) out[i] = (real)from[i];
 }
 
-void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out) {
+void quant_unpack(const KernelClass *cpu, const QuantWeight *m, int group, int at, int depth,
+                  real *out) {
   const void *from = quant_values(m, group, at);
   const size_t n = (size_t)depth * GROUP;
   real scale[GROUP];
@@ -431,26 +438,27 @@ void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out)
     unpack_floats(m, group, at, depth, out);
     break;
   case QUANT_BF16:
-    kernels()->widen_bf16(depth, from, out);
+    kernels(cpu)->widen_bf16(depth, from, out);
     break;
   case QUANT_F16:
-    kernels()->widen_f16(n, from, out);
+    kernels(cpu)->widen_f16(n, from, out);
     break;
   case QUANT_INT8:
-    quant_scales(m, group, 0, 1, scale, GROUP);
-    kernels()->widen_int8(depth, from, scale, out);
+    quant_scales(cpu, m, group, 0, 1, scale, GROUP);
+    kernels(cpu)->widen_int8(depth, from, scale, out);
     break;
   case QUANT_NF4:
     if (m->k % NF4_BLOCK)
-      unpack_nf4_odd(m, group, at, depth, out);
+      unpack_nf4_odd(cpu, m, group, at, depth, out);
     else
-      unpack_nf4(m, group, at, depth, out);
+      unpack_nf4(cpu, m, group, at, depth, out);
   }
 }
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
 typedef struct Get {
+  const KernelClass *cpu;
   const QuantWeight *m;
   int row, rows;
   const int32_t *ids;
@@ -458,7 +466,7 @@ typedef struct Get {
 } Get;
 
 /* out[i] = row from + i of the group, for `rows` rows */
-static void get_rows(const QuantWeight *m, int row, int rows, real *out) {
+static void get_rows(const KernelClass *cpu, const QuantWeight *m, int row, int rows, real *out) {
   const int group = row / GROUP, from = row % GROUP;
   real block[STEPS * GROUP];
   if (m->type == QUANT_F32) {
@@ -470,7 +478,7 @@ static void get_rows(const QuantWeight *m, int row, int rows, real *out) {
   }
   for (int at = 0; at < m->k; at += STEPS) {
     const int depth = min_int(STEPS, m->k - at);
-    quant_unpack(m, group, at, depth, block);
+    quant_unpack(cpu, m, group, at, depth, block);
     for (int i = 0; i < rows; i++)
       for (int p = 0; p < depth; p++)
         out[(size_t)i * (size_t)m->k + (size_t)(at + p)] = block[p * GROUP + from + i];
@@ -482,22 +490,22 @@ static void get_chunk(void *arg, int chunk, int worker) {
   const Get *g = arg;
   const int group = g->row / GROUP + chunk, from = max_int(g->row, group * GROUP);
   const int to = min_int(g->row + g->rows, (group + 1) * GROUP);
-  get_rows(g->m, from, to - from, g->out + (size_t)(from - g->row) * (size_t)g->m->k);
+  get_rows(g->cpu, g->m, from, to - from, g->out + (size_t)(from - g->row) * (size_t)g->m->k);
 }
 
 void quant_get(const Ctx *cx, const QuantWeight *m, int row, int rows, real *out) {
-  Get g = {.m = m, .row = row, .rows = rows, .out = out};
+  Get g = {.cpu = cx->cpu, .m = m, .row = row, .rows = rows, .out = out};
   if (rows > 0) pool_run(cx->pool, (row + rows - 1) / GROUP - row / GROUP + 1, get_chunk, &g);
 }
 
 static void gather_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Get *g = arg;
-  get_rows(g->m, g->ids[chunk], 1, g->out + (size_t)chunk * (size_t)g->m->k);
+  get_rows(g->cpu, g->m, g->ids[chunk], 1, g->out + (size_t)chunk * (size_t)g->m->k);
 }
 
 void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t *ids, real *out) {
-  Get g = {.m = m, .ids = ids, .out = out};
+  Get g = {.cpu = cx->cpu, .m = m, .ids = ids, .out = out};
   pool_run(cx->pool, count, gather_chunk, &g);
 }
 

@@ -69,13 +69,15 @@ void quant_get(const Ctx *cx, const QuantWeight *m, int row, int rows, real *out
 void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t *ids, real *out);
 /* Unpacks inner steps at .. at + depth - 1 of a group of outputs: out [depth, GROUP].  NF4: `at` is
  * a multiple of 8, and out has room for depth rounded up to one.  bf16: `at` is even. */
-void quant_unpack(const QuantWeight *m, int group, int at, int depth, real *out);
+void quant_unpack(const KernelClass *cpu, const QuantWeight *m, int group, int at, int depth,
+                  real *out);
 /* For products.  quant_scales: the scales of a group's outputs, 0 beyond the last, scale[b * ld +
  * i] for inner steps at + 64 b .., b < blocks (`at` is a multiple of 64; INT8: all blocks are
  * alike).  quant_values: where a step's values are; quant_steps: the same for QUANT_F32, whose
  * steps are *ld apart.  quant_stride: from one group to the next in elements, for NF4 in 32-bit
  * numbers. */
-void quant_scales(const QuantWeight *m, int group, int at, int blocks, real *scale, ptrdiff_t ld);
+void quant_scales(const KernelClass *cpu, const QuantWeight *m, int group, int at, int blocks,
+                  real *scale, ptrdiff_t ld);
 void quant_fetch_scales(const QuantWeight *m, int group, int groups); /* prefetches some groups' */
 const void *quant_values(const QuantWeight *m, int group, int at);
 const float *quant_steps(const QuantWeight *m, int group, int at, ptrdiff_t *ld);

@@ -146,7 +146,7 @@ Status classifier_logits(Classifier *c, int n, const Sequence *s, real *logits) 
   if (!own) return fail(GRPO_ENOMEM, "classifier: %d sequences", n);
   for (int i = 0; i < n; i++) own[i] = trimmed(model_config(c->trunk), s[i]);
   Status st = check_lengths(model_config(c->trunk), n, own);
-  if (st == GRPO_OK) st = tape_init(&t, c->trunk->pool);
+  if (st == GRPO_OK) st = model_tape(c->trunk, &t);
   if (st == GRPO_OK) {
     t.off = true;
     st = forward_all(c, &t, n, own, logits);

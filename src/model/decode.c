@@ -105,7 +105,7 @@ static Status allocate_caches(Decoder *d) {
   const DecoderLimits *l = &d->limits;
   LayerCache layer[CONFIG_MAX_LAYERS];
   const int layers = c->num_hidden_layers;
-  layer_caches(c, d->m->compute, layer);
+  layer_caches(c, d->m->compute, d->m->cpu, layer);
   try(cache_new(&d->prompts, layer, layers, l->max_prompts, l->max_prompt_tokens, 0));
   return cache_new(&d->completions, layer, layers, l->max_sequences, l->max_new_tokens, -1);
 }
@@ -115,7 +115,7 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   const DecoderLimits *l = &d->limits;
   d->tokenizer_eos = tok ? tokenizer_eos(tok) : -1;
   try(unnamed_ids(c, tok, &d->unnamed, &d->nunnamed));
-  try(tape_init(&d->tape, d->m->pool));
+  try(model_tape(d->m, &d->tape));
   d->tape.off = true;
   try(allocate_tables(d));
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
@@ -233,7 +233,7 @@ static Status finish_prompts(Decoder *d, Tensor *x, Resident *const *ended, cons
   try(run_logits(d, hidden, 0, n));
   for (int i = 0; i < n; i++) {
     memcpy(ended[i]->logits, d->logits + (size_t)i * vocab, vocab * sizeof(real));
-    logits_row((int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
+    logits_row(d->m->cpu, (int)vocab, ended[i]->logits, inv_temp(d), &ended[i]->row);
     if (isfinite(ended[i]->row.lse)) continue;
     Completion *first = &d->out[ended[i]->first_out];
     first->request = ended[i]->request;
@@ -316,18 +316,19 @@ static void renormalise(const Decoder *d, SampleJob *j, SamplingMask *mask, real
   const uint32_t *set = mask->words + mask->len;
   mask->len += token_set_words(vocab, (int)set[0]);
   if (!set[0]) return;
-  logits_row(token_set_compact(set, vocab, j->logits, row), row, inv_temp(d), &j->row);
+  logits_row(d->m->cpu, token_set_compact(set, vocab, j->logits, row), row, inv_temp(d), &j->row);
 }
 
 static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
   const Completion *o = j->seq->out;
   const Request *r = request_of(d, j->seq->prompt);
   const int vocab = d->m->config.vocab_size;
-  if (j->fresh) logits_row(vocab, j->logits, inv_temp(d), &j->row);
+  if (j->fresh) logits_row(d->m->cpu, vocab, j->logits, inv_temp(d), &j->row);
   if (!isfinite(j->row.lse)) return;
   RngKey key = r->key;
   key.sample = (uint32_t)o->sample;
   const SamplerInput draw = {.sampling = d->sampling,
+                             .cpu = d->m->cpu,
                              .vocab = vocab,
                              .logits = j->logits,
                              .inv_temp = inv_temp(d),

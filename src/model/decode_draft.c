@@ -23,7 +23,7 @@ static bool unpacks(const Model *m) {
 }
 
 int draft_rows(const Model *m) {
-  return kern_bf16() && (m->compute == COMPUTE_BF16 || !unpacks(m)) ? DRAFT_ROWS : 0;
+  return kern_bf16(m->cpu) && (m->compute == COMPUTE_BF16 || !unpacks(m)) ? DRAFT_ROWS : 0;
 }
 
 /* A prompt and what follows it. */

@@ -67,9 +67,9 @@ static Status measure_forwards(Decoder *d, int logit_rows) {
 
 Status decoder_measure(Decoder *d, int logit_rows, size_t *bytes) {
   const Tape tape = d->tape;
-  try(panels_renew(d->m, &(Ctx){.pool = d->m->pool}));
+  try(panels_renew(d->m, &(Ctx){.pool = d->m->pool, .cpu = d->m->cpu}));
   mem_measure_begin();
-  Status s = tape_init(&d->tape, d->m->pool);
+  Status s = model_tape(d->m, &d->tape);
   d->tape.off = true;
   if (s == GRPO_OK) s = measure_forwards(d, logit_rows);
   *bytes = d->tape.arena.high;

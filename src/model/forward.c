@@ -84,7 +84,7 @@ static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
   return GRPO_OK;
 }
 
-static Heads heads_of(const Model *m, const Rows *r, int layer) {
+static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int layer) {
   const Config *c = &m->config;
   const bool windowed = config_layer_kind(c, layer) == LAYER_WINDOWED;
   const RopeAttr rope_attr = {.head_dim = c->head_dim,
@@ -95,7 +95,7 @@ static Heads heads_of(const Model *m, const Rows *r, int layer) {
   Heads k = {.rope_q = rope_attr,
              .rope_k = rope_attr,
              .rope_packed = rope_attr,
-             .attention = {.shape = layer_attention_shape(c, layer, m->compute),
+             .attention = {.shape = layer_attention_shape(c, layer, m->compute, cpu),
                            .npack = r->npack,
                            .pack = r->pack,
                            .nspans = r->nspans,
@@ -116,7 +116,7 @@ static Heads heads_of(const Model *m, const Rows *r, int layer) {
 static Status new_heads(Pass *p, int layer, const Heads **out) {
   Heads *k = arena_alloc(&p->t->arena, sizeof *k);
   if (!k) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
-  *k = heads_of(p->m, p->rows, layer);
+  *k = heads_of(p->m, p->t->cx.cpu, p->rows, layer);
   *out = k;
   return GRPO_OK;
 }

@@ -49,15 +49,15 @@ Status frozen_pack_in_place(Model *m) {
     return GRPO_OK;
   Arena arena = {0};
   panels_free(m);
-  Status s = pack_all(&(Ctx){.pool = m->pool, .arena = &arena}, m);
+  Status s = pack_all(&(Ctx){.pool = m->pool, .arena = &arena, .cpu = m->cpu}, m);
   arena_free(&arena);
-  if (s == GRPO_OK) s = panels_allocate(m);
+  if (s == GRPO_OK) s = panels_allocate(m, m->cpu);
   return s;
 }
 
 static Status unpack_in_place(Model *m) {
   Arena arena = {0};
-  const Ctx cx = {.pool = m->pool, .arena = &arena};
+  const Ctx cx = {.pool = m->pool, .arena = &arena, .cpu = m->cpu};
   Status s = GRPO_OK;
   for (int i = 0; i < m->nparams && s == GRPO_OK; i++) {
     Tensor *t = &m->param[i].t;
@@ -69,7 +69,7 @@ static Status unpack_in_place(Model *m) {
     t->data = w;
   }
   arena_free(&arena);
-  return s == GRPO_OK ? panels_allocate(m) : s;
+  return s == GRPO_OK ? panels_allocate(m, m->cpu) : s;
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static void adopt_wide(Model *m, real *wide) {
 }
 
 Status frozen_widen(Model *m) {
-  const Ctx cx = {.pool = m->pool};
+  const Ctx cx = {.pool = m->pool, .cpu = m->cpu};
   size_t at = 0, n = 0;
   if (!frozen_any(m)) return GRPO_OK;
   if (m->shared || m->views)
@@ -128,5 +128,5 @@ Status frozen_widen(Model *m) {
     at += param_room(&m->param[i]);
   }
   adopt_wide(m, wide);
-  return panels_allocate(m);
+  return panels_allocate(m, m->cpu);
 }

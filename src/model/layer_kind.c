@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-AttnShape layer_attention_shape(const Config *c, int layer, Compute compute) {
+AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
+                                const KernelClass *cpu) {
   const bool latent = config_layer_kind(c, layer) == LAYER_LATENT;
   const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim;
   const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
@@ -13,7 +14,8 @@ AttnShape layer_attention_shape(const Config *c, int layer, Compute compute) {
                      .window = config_window(c, layer),
                      .softcap = (real)c->attn_softcap,
                      .v_dim = latent ? c->kv_lora_rank : 0,
-                     .compute = compute};
+                     .compute = compute,
+                     .cpu = cpu};
 }
 
 LatentShape layer_latent_shape(const Config *c) {
@@ -24,20 +26,20 @@ LatentShape layer_latent_shape(const Config *c) {
                        .rank = c->kv_lora_rank};
 }
 
-LayerCache layer_cache(const Config *c, int layer, Compute compute) {
+LayerCache layer_cache(const Config *c, int layer, Compute compute, const KernelClass *cpu) {
   switch (config_layer_kind(c, layer)) {
   case LAYER_FULL:
   case LAYER_WINDOWED:
   case LAYER_LATENT:
-    return (LayerCache){.shape = layer_attention_shape(c, layer, compute)};
+    return (LayerCache){.shape = layer_attention_shape(c, layer, compute, cpu)};
   case LAYER_KINDS:
     break;
   }
   return (LayerCache){0};
 }
 
-void layer_caches(const Config *c, Compute compute, LayerCache *out) {
-  for (int i = 0; i < c->num_hidden_layers; i++) out[i] = layer_cache(c, i, compute);
+void layer_caches(const Config *c, Compute compute, const KernelClass *cpu, LayerCache *out) {
+  for (int i = 0; i < c->num_hidden_layers; i++) out[i] = layer_cache(c, i, compute, cpu);
 }
 
 /* Latent attention would have keys and values of different widths in every head. */
@@ -49,7 +51,7 @@ static size_t head_reals(const Config *c, const AttnShape *s) {
 size_t layer_cache_reals(const Config *c, bool every_head) {
   size_t n = 0;
   for (int i = 0; i < c->num_hidden_layers; i++) {
-    const AttnShape s = layer_cache(c, i, COMPUTE_F32).shape;
+    const AttnShape s = layer_cache(c, i, COMPUTE_F32, NULL).shape;
     n += every_head ? (size_t)s.heads * head_reals(c, &s)
                     : (size_t)kv_blocks(&s) * (size_t)s.kv_heads * (size_t)s.head_dim;
   }

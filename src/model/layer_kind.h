@@ -16,11 +16,12 @@ typedef struct LayerCache {
   size_t state;    /* reals of the state; 0: there is none */
 } LayerCache;
 
-AttnShape layer_attention_shape(const Config *c, int layer, Compute compute);
+AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
+                                const KernelClass *cpu);
 LatentShape layer_latent_shape(const Config *c);
-LayerCache layer_cache(const Config *c, int layer, Compute compute);
+LayerCache layer_cache(const Config *c, int layer, Compute compute, const KernelClass *cpu);
 /* The kinds of all layers: out [CONFIG_MAX_LAYERS]. */
-void layer_caches(const Config *c, Compute compute, LayerCache *out);
+void layer_caches(const Config *c, Compute compute, const KernelClass *cpu, LayerCache *out);
 /* Reals of a token in the key/value cache, over all layers; every_head: if no heads shared them. */
 size_t layer_cache_reals(const Config *c, bool every_head);
 

@@ -28,7 +28,7 @@ static size_t panel_reals(const Lora *l, int i) {
   return param_padded(gemm_packed_size(t->dim[0], t->dim[1]));
 }
 
-static Status allocate_panels(Lora *l) {
+static Status allocate_panels(Lora *l, const KernelClass *cpu) {
   size_t at = 0, n = 0;
   for (int i = 0; i < l->nparams; i++) n += panel_reals(l, i);
   mem_free_aligned(l->panels);
@@ -41,7 +41,7 @@ static Status allocate_panels(Lora *l) {
     l->param[i].t.packed = size ? l->panels + at : NULL;
     at += size;
   }
-  l->panels_of = kern_name();
+  l->panels_of = kern_name(cpu);
   l->stale = true;
   return GRPO_OK;
 }
@@ -58,7 +58,7 @@ Status lora_weights_allocate(Lora *l) {
     l->param[i].t.data = l->weights + at;
     at += param_padded(l->param[i].t.n);
   }
-  return allocate_panels(l);
+  return allocate_panels(l, NULL);
 }
 
 /* Fills the tables with the modules of `from`; their a and b are l's own parameters. */
@@ -141,7 +141,7 @@ Status lora_weights_set_trainable(Lora *l, bool on) {
 }
 
 Status lora_weights_pack(Lora *l, const Ctx *cx) {
-  if (l->panels_of != kern_name()) try(allocate_panels(l));
+  if (l->panels_of != kern_name(cx->cpu)) try(allocate_panels(l, cx->cpu));
   if (!l->stale) return GRPO_OK;
   for (int i = 0; i < l->nparams; i++) {
     const Tensor *t = &l->param[i].t;

@@ -46,7 +46,7 @@ Status model_allocate(Model *m) {
     at += own_reals(&m->param[i]);
   }
   try(rope_new(&m->rope));
-  return panels_allocate(m);
+  return panels_allocate(m, m->cpu);
 }
 
 static void destroy(Model *m) {
@@ -107,7 +107,7 @@ static void initialise(Model *m, uint64_t seed) {
     }
     const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i};
     const double std = c->initializer_range * (strstr(p->name, "c_proj") ? residual : 1);
-    random_normal(&(Ctx){.pool = m->pool}, &key, p->t.n, std, p->t.data);
+    random_normal(&(Ctx){.pool = m->pool, .cpu = m->cpu}, &key, p->t.n, std, p->t.data);
   }
 }
 
@@ -149,7 +149,7 @@ Status model_set_compute(Model *m, Compute compute) {
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
   const Compute was = m->compute;
   m->compute = compute;
-  const Status s = panels_allocate(m);
+  const Status s = panels_allocate(m, m->cpu);
   if (s == GRPO_OK)
     m->version++;
   else
@@ -157,12 +157,20 @@ Status model_set_compute(Model *m, Compute compute) {
   return s;
 }
 
+void model_set_kernels(Model *m, const KernelClass *cpu) { m->cpu = cpu; }
+
+Status model_tape(const Model *m, Tape *t) {
+  try(tape_init(t, m->pool));
+  t->cx.cpu = m->cpu;
+  return GRPO_OK;
+}
+
 /* Panels of transposed weights come or go.  On failure nothing has changed. */
 static Status set_training(Model *m, bool on) {
   size_t transposed = 0;
-  for (int i = 0; i < m->nparams; i++) transposed += panels_transposed_bytes(m, i);
+  for (int i = 0; i < m->nparams; i++) transposed += panels_transposed_bytes(m, m->cpu, i);
   m->trainable = on;
-  const Status s = transposed ? panels_allocate(m) : GRPO_OK;
+  const Status s = transposed ? panels_allocate(m, m->cpu) : GRPO_OK;
   if (s != GRPO_OK) m->trainable = !on;
   return s;
 }
@@ -227,7 +235,7 @@ void model_zero_grad(Model *m) {
 /* ---- looking in ------------------------------------------------------------------------------ */
 
 size_t model_cache_bytes(const Model *m, bool every_head) {
-  const AttnShape s = layer_attention_shape(&m->config, 0, m->compute);
+  const AttnShape s = layer_attention_shape(&m->config, 0, m->compute, m->cpu);
   return layer_cache_reals(&m->config, every_head) *
          (kv_in_bf16(&s) ? sizeof(uint16_t) : sizeof(real));
 }

@@ -12,6 +12,7 @@
 #define GRPO_MODEL_MODEL_H
 
 #include "base/pool.h"
+#include "grad/tape.h"
 #include "model/config.h"
 #include "model/param.h"
 
@@ -62,6 +63,11 @@ void model_zero_grad(Model *m);
 void model_set_checkpointing(Model *m, bool on);
 /* config.json's mask_token_id: the model fills in masks and sees both ways; -1: it is causal. */
 void model_set_mask(Model *m, int id);
+/* The class of kernels that its tapes and decoders get; NULL, as at first: the process's choice.
+ * It must not change once there is a decoder. */
+void model_set_kernels(Model *m, const KernelClass *cpu);
+/* A tape on the model's pool and class of kernels. */
+Status model_tape(const Model *m, Tape *t);
 /* Takes memory for sequences of this length now instead of with the first one. */
 Status model_reserve_positions(Model *m, int positions);
 

@@ -24,6 +24,7 @@ Status model_copy(Model **out, const Model *from) {
   if (frozen_any(from) && !frozen_is_packed_in_place(from)) return model_view(out, from);
   try(model_layout(&m, from->pool, &from->config));
   m->compute = from->compute;
+  m->cpu = from->cpu;
   Status s = model_allocate(m);
   if (s == GRPO_OK) s = model_copy_weights(m, from);
   if (s != GRPO_OK) {
@@ -98,7 +99,7 @@ static Status mix_params(const Ctx *cx, Model *to, const Model *from, double alp
 }
 
 Status model_copy_weights(Model *to, const Model *from) {
-  return mix_params(&(Ctx){.pool = to->pool}, to, from, 1);
+  return mix_params(&(Ctx){.pool = to->pool, .cpu = to->cpu}, to, from, 1);
 }
 
 Status model_copy_lerp(Model *to, const Model *from, double alpha, const Ctx *cx) {

@@ -39,6 +39,7 @@ static Status fill_outline(Model *m, const Model *from, const ModelForm *form) {
   const Storage *storage = form ? form->storage : NULL;
   const Model *owner = model_owner(from);
   m->compute = from->compute;
+  m->cpu = from->cpu;
   m->storage = storage ? *storage : from->storage;
   for (int i = 0; i < m->nparams; i++) try(outline_param(m, i, owner, storage));
   try(model_allocate(m));

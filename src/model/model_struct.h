@@ -59,6 +59,7 @@ struct Model {
   Lora *lora;    /* the adapter; NULL: none */
   Lora *dropped; /* adapters that were merged: tensors of a script may still point at them */
   Pool *pool;
+  const KernelClass *cpu; /* of the forward passes of its own; NULL: as in Ctx */
   Config config;
   int nparams;
   Param *param;          /* [nparams], in the checkpoint's order */

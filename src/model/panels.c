@@ -20,13 +20,13 @@ static size_t whole_lines(size_t bytes) {
 
 /* Backward reads the transposed weight.  Rows of float32 [out, in] serve as they are; bf16 would
  * have to be transposed for each unit. */
-size_t panels_transposed_bytes(const Model *m, int i) {
+size_t panels_transposed_bytes(const Model *m, const KernelClass *cpu, int i) {
   const Param *p = &m->param[i];
   int n, k;
   if (!panels_has(m, &p->t) || p->by_head) return 0;
   param_outputs_inputs(p, &n, &k);
   if (m->compute == COMPUTE_BF16)
-    return kern_bf16() ? whole_lines(gemm_bf16_packed_size(k, n) * sizeof(uint16_t)) : 0;
+    return kern_bf16(cpu) ? whole_lines(gemm_bf16_packed_size(k, n) * sizeof(uint16_t)) : 0;
   return p->in_out ? whole_lines(gemm_packed_size(k, n) * sizeof(real)) : 0;
 }
 
@@ -52,8 +52,8 @@ static void place_panels(const Model *m, int i, void *panels, void *transposed) 
   t->transposed_bf16 = bf16 ? transposed : NULL;
 }
 
-static size_t transposed_bytes(const Model *m, int i) {
-  return m->trainable && !m->lora ? panels_transposed_bytes(m, i) : 0;
+static size_t transposed_bytes(const Model *m, const KernelClass *cpu, int i) {
+  return m->trainable && !m->lora ? panels_transposed_bytes(m, cpu, i) : 0;
 }
 
 void panels_free(Model *m) {
@@ -62,19 +62,19 @@ void panels_free(Model *m) {
   m->panels_of = NULL;
 }
 
-Status panels_allocate(Model *m) {
+Status panels_allocate(Model *m, const KernelClass *cpu) {
   size_t at = 0, n = 0;
-  for (int i = 0; i < m->nparams; i++) n += panels_bytes(m, i) + transposed_bytes(m, i);
+  for (int i = 0; i < m->nparams; i++) n += panels_bytes(m, i) + transposed_bytes(m, cpu, i);
   panels_free(m);
   m->panels = mem_alloc_aligned(n);
   if (!m->panels) return fail(GRPO_ENOMEM, "model: no memory for %zu MiB of panels", n >> 20);
   for (int i = 0; i < m->nparams; i++) {
-    const size_t size = panels_bytes(m, i), transposed = transposed_bytes(m, i);
+    const size_t size = panels_bytes(m, i), transposed = transposed_bytes(m, cpu, i);
     char *panels = (char *)m->panels + at;
     place_panels(m, i, size ? panels : NULL, transposed ? panels + size : NULL);
     at += size + transposed;
   }
-  m->panels_of = kern_name();
+  m->panels_of = kern_name(cpu);
   m->stale = true;
   return GRPO_OK;
 }
@@ -82,7 +82,7 @@ Status panels_allocate(Model *m) {
 Status panels_renew(Model *m, const Ctx *cx) {
   if (m->lora) try(lora_weights_pack(m->lora, cx));
   if (m->shared) return panels_renew(m->shared, cx);
-  if (m->panels_of != kern_name()) try(panels_allocate(m));
+  if (m->panels_of != kern_name(cx->cpu)) try(panels_allocate(m, cx->cpu));
   if (!m->stale) return GRPO_OK;
   const LatentShape latent = layer_latent_shape(&m->config);
   for (int i = 0; i < m->nparams; i++) {

@@ -8,11 +8,12 @@
 
 #include "model/model_struct.h"
 
-bool panels_has(const Model *m, const Tensor *t);      /* is it a weight that a product reads? */
-size_t panels_bytes(const Model *m, int i);            /* of parameter i; 0: none */
-size_t panels_transposed_bytes(const Model *m, int i); /* further ones while it is trained */
+bool panels_has(const Model *m, const Tensor *t); /* is it a weight that a product reads? */
+size_t panels_bytes(const Model *m, int i);       /* of parameter i; 0: none */
+/* Further ones of a class while it is trained. */
+size_t panels_transposed_bytes(const Model *m, const KernelClass *cpu, int i);
 /* After a failure there are none, and the next panels_renew makes them. */
-Status panels_allocate(Model *m);
+Status panels_allocate(Model *m, const KernelClass *cpu);
 void panels_free(Model *m);
 /* Packs stale panels, including those of the adapter and of shared weights.  Forward functions call
  * it. */

@@ -119,7 +119,8 @@ Status resize_vocab(Model *m, int n) {
   c.vocab_size = n;
   try(model_layout(&to, m->pool, &c));
   to->compute = m->compute;
-  Status s = fill_all(&(Ctx){.pool = m->pool, .arena = &arena}, m, to);
+  to->cpu = m->cpu;
+  Status s = fill_all(&(Ctx){.pool = m->pool, .arena = &arena, .cpu = m->cpu}, m, to);
   if (s == GRPO_OK) exchange(m, to);
   arena_free(&arena);
   model_release(to);

@@ -20,7 +20,7 @@ static Status count_columns(Model *m, Tape *t, ReplayStore *s) {
 Status rollout_activations_measure(RolloutActivations *a, Model *m) {
   Tape t;
   ReplayStore s = {.columns = SIZE_MAX / 2};
-  Status st = tape_init(&t, m->pool);
+  Status st = model_tape(m, &t);
   t.off = true;
   if (st == GRPO_OK) st = count_columns(m, &t, &s);
   tape_free(&t);

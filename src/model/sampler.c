@@ -180,7 +180,7 @@ static int32_t sample_any(const SamplerInput *d, double *part) {
   int32_t last = 0;
   for (int at = 0; at < d->vocab; at += BLOCK) {
     const int n = d->vocab - at < BLOCK ? d->vocab - at : BLOCK;
-    const double after = sum + logits_probs(n, d->logits + at, d->inv_temp, d->lse, p);
+    const double after = sum + logits_probs(d->cpu, n, d->logits + at, d->inv_temp, d->lse, p);
     const int i = after > d->uniform ? pass_goal(p, n, d->uniform, sum, part) : -1;
     if (i >= 0) return at + i;
     sum = after;
@@ -272,7 +272,7 @@ static int32_t sample_changed(const SamplerInput *d, void *scratch, uint32_t *se
   for (int i = 0; i < d->vocab; i++) z[i] = (changed ? z : d->logits)[i] * d->inv_temp;
   forbid(d, z, FORBIDDEN);
   if (changed) max = z[largest(z, d->vocab)];
-  const double mass = logits_probs(d->vocab, z, 1, max, p);
+  const double mass = logits_probs(d->cpu, d->vocab, z, 1, max, p);
   forbid(d, p, 0);
   const Candidate worst = worst_kept(s, z, p, d->vocab, max, mass, c);
   return sample_filtered(d, z, p, worst, c, set);

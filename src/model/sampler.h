@@ -14,7 +14,7 @@
 
 #include "base/options.h"
 #include "base/regex.h"
-#include "kern/real.h"
+#include "kern/kern.h"
 
 /* At temperature 0 log-probabilities are those at temperature 1; the repetition penalty is over
  * prompt and completion, as transformers defines it. */
@@ -32,6 +32,7 @@ Status sampling_check(const Sampling *s);
 /* A row of logits and how to sample from it. */
 typedef struct SamplerInput {
   const Sampling *sampling;
+  const KernelClass *cpu;
   int vocab;
   const real *logits;          /* [vocab] */
   real inv_temp, max, lse;     /* the largest and log sum exp of logits * inv_temp */

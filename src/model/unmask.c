@@ -78,9 +78,10 @@ static void guess_row(const Unmasking *b, int out, real *z) {
                       .step = (uint32_t)b->step,
                       .prompt = (uint32_t)(b->first + i)};
   const real inv_temp = s->temperature > 0 ? (real)(1 / s->temperature) : 1;
-  logits_row(vocab, z, 1, &plain);
-  logits_row(vocab, z, inv_temp, &warm);
+  logits_row(b->t->cx.cpu, vocab, z, 1, &plain);
+  logits_row(b->t->cx.cpu, vocab, z, inv_temp, &warm);
   const SamplerInput draw = {.sampling = s,
+                             .cpu = b->t->cx.cpu,
                              .vocab = vocab,
                              .logits = z,
                              .inv_temp = inv_temp,

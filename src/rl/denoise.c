@@ -98,7 +98,7 @@ static void judge_row(void *arg, int row, int worker) {
   const int32_t target = j->targets[j->first + row];
   LogitsRow head;
   int best = 0;
-  logits_row(j->vocab, z, 1, &head);
+  logits_row(j->cx->cpu, j->vocab, z, 1, &head);
   for (int v = 1; v < j->vocab; v++)
     if (z[v] > z[best]) best = v;
   j->logp[j->first + row] = (double)logits_row_logp(&head, z[target], 1);

@@ -116,8 +116,8 @@ static Status build(Engine *e, const EngineNeeds *needs, EngineBytes *b) {
   const EngineOptions *o = &e->o;
   const DecoderLimits limits = decoder_limits(o);
   size_t before = mem_live_bytes();
-  try(tape_init(&e->tape, e->pool));
-  try(tape_init(&e->loss_tape, e->pool));
+  try(model_tape(e->policy, &e->tape));
+  try(model_tape(e->policy, &e->loss_tape));
   if (o->train) try(make_training(e, &before, b));
   try(decoder_new(&e->decoder, e->policy, e->tok, &limits));
   count(&before, &b->cache);

@@ -63,7 +63,7 @@ Status reference_rows(Engine *e, Model *m, Batch *b, float *logp, float *entropy
 }
 
 /* row [vocab]: scratch memory */
-static void bigram_reference(const Bigram *bigram, Batch *b, real *row) {
+static void bigram_reference(const Ctx *cx, const Bigram *bigram, Batch *b, real *row) {
   const int v = bigram_vocab(bigram);
   const real inv_temp = (real)(1 / b->temperature);
   for (int i = 0; i < batch_size(b); i++) {
@@ -74,7 +74,7 @@ static void bigram_reference(const Bigram *bigram, Batch *b, real *row) {
       const int32_t prev = t ? c->ids[t - 1] : prompt[n - 1];
       LogitsRow sums;
       bigram_row(bigram, prev, row);
-      logits_row(v, row, inv_temp, &sums);
+      logits_row(cx->cpu, v, row, inv_temp, &sums);
       b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t] =
           logits_row_logp(&sums, row[c->ids[t]], inv_temp);
     }
@@ -92,7 +92,7 @@ Status engine_reference(Engine *e, Batch *b) {
     const int v = bigram_vocab(e->o.bigram);
     real *row = arena_alloc(&e->step, (size_t)v * sizeof *row);
     if (!row) return fail(GRPO_ENOMEM, "reference: a row of %d tokens", v);
-    bigram_reference(e->o.bigram, b, row);
+    bigram_reference(&e->tape.cx, e->o.bigram, b, row);
     return GRPO_OK;
   }
   const Status s = reference_rows(e, e->reference, b, b->ref_logp, NULL);

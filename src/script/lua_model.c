@@ -538,7 +538,7 @@ static int l_tostring(lua_State *L) {
 static int l_compute(lua_State *L) {
   const Compute c = field_model_compute(L, 1, "compute");
   lua_pushstring(L, compute_name(c));
-  lua_pushboolean(L, c == COMPUTE_F32 || kern_bf16());
+  lua_pushboolean(L, c == COMPUTE_F32 || kern_bf16(NULL));
   return 2;
 }
 

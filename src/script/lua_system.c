@@ -52,7 +52,7 @@ static int l_version(lua_State *L) {
   lua_createtable(L, 0, 8);
   set_string(L, "version", grpo_version());
   set_string(L, "commit", grpo_commit());
-  set_string(L, "kernels", kern_name());
+  set_string(L, "kernels", kern_name(NULL));
   set_string(L, "blas", blas);
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
@@ -117,8 +117,9 @@ static int l_doctor(lua_State *L) {
   add_cpu(L);
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);
-  add_text(L, "kernels", kern_name());
-  add_text(L, "bf16 products", kern_bf16() ? "native" : "by f32 instructions, no faster than f32");
+  add_text(L, "kernels", kern_name(NULL));
+  add_text(L, "bf16 products",
+           kern_bf16(NULL) ? "native" : "by f32 instructions, no faster than f32");
   add_text(L, "OpenBLAS kernels", blas_core_name());
   add_gigabytes(L, "memory available", mem_available());
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)

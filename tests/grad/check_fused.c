@@ -130,20 +130,20 @@ void check_attention(void) {
   static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
   static const PackSpan two[] = {{0, 2, -1}, {2, 3, 0}, {5, 3, -1}, {8, 2, 2}, {10, 2, 2}};
   static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}}; /* past one block */
-  attention_of((AttnShape){2, 2, 4, 0, 0, 0, false, 0, COMPUTE_F32}, 1, one);
-  attention_of((AttnShape){2, 1, 4, 0, 0, 0, false, 0, COMPUTE_F32}, 3, three);
-  attention_of((AttnShape){4, 2, 3, 0, 0, 0, false, 0, COMPUTE_F32}, 4, group);
-  attention_of((AttnShape){4, 2, 2, 0, 3, 0, false, 0, COMPUTE_F32}, 4,
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0, false, 0, COMPUTE_F32, NULL}, 1, one);
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0, false, 0, COMPUTE_F32, NULL}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0, false, 0, COMPUTE_F32, NULL}, 4,
                group); /* windows reach back into the prompt */
-  attention_of((AttnShape){3, 1, 2, 0, 2, 0, false, 0, COMPUTE_F32}, 5, two);
-  attention_of((AttnShape){2, 1, 2, 0, 0, 0, false, 0, COMPUTE_F32}, 3, blocks);
-  attention_of((AttnShape){2, 1, 2, 0, 17, 0, false, 0, COMPUTE_F32}, 3, blocks);
-  attention_of((AttnShape){2, 2, 4, 0, 0, 0, true, 0, COMPUTE_F32}, 1, one); /* both ways */
-  attention_of((AttnShape){2, 1, 4, 0, 0, 0, true, 0, COMPUTE_F32}, 3, three);
-  attention_of((AttnShape){4, 2, 3, 0, 0, 0, true, 0, COMPUTE_F32}, 4, group);
-  attention_of((AttnShape){4, 2, 2, 0, 3, 0, true, 0, COMPUTE_F32}, 4, group);
-  attention_of((AttnShape){2, 1, 2, 0, 0, 0, true, 0, COMPUTE_F32}, 3, blocks);
-  attention_of((AttnShape){2, 1, 2, 0, 17, 0, true, 0, COMPUTE_F32}, 3, blocks);
+  attention_of((AttnShape){3, 1, 2, 0, 2, 0, false, 0, COMPUTE_F32, NULL}, 5, two);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0, false, 0, COMPUTE_F32, NULL}, 3, blocks);
+  attention_of((AttnShape){2, 2, 4, 0, 0, 0, true, 0, COMPUTE_F32, NULL}, 1, one); /* both ways */
+  attention_of((AttnShape){2, 1, 4, 0, 0, 0, true, 0, COMPUTE_F32, NULL}, 3, three);
+  attention_of((AttnShape){4, 2, 3, 0, 0, 0, true, 0, COMPUTE_F32, NULL}, 4, group);
+  attention_of((AttnShape){4, 2, 2, 0, 3, 0, true, 0, COMPUTE_F32, NULL}, 4, group);
+  attention_of((AttnShape){2, 1, 2, 0, 0, 0, true, 0, COMPUTE_F32, NULL}, 3, blocks);
+  attention_of((AttnShape){2, 1, 2, 0, 17, 0, true, 0, COMPUTE_F32, NULL}, 3, blocks);
 }
 
 void check_attention_packed(void) { check_attention(); }
@@ -160,11 +160,12 @@ void check_attention_latent(void) {
   static const PackSpan one[] = {{0, 5, -1}};
   static const PackSpan group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 2, 0}};
   static const PackSpan blocks[] = {{0, 18, -1}, {18, 17, 0}, {35, 2, 0}};
-  attention_latent_of((AttnShape){2, 1, 4, (real)0.5, 0, 0, false, 3, COMPUTE_F32}, 1, one);
-  attention_latent_of((AttnShape){3, 1, 6, (real)0.4, 0, 0, false, 4, COMPUTE_F32}, 4, group);
-  attention_latent_of((AttnShape){3, 1, 3, (real)0.4, 3, (real)1.5, false, 3, COMPUTE_F32}, 4,
+  attention_latent_of((AttnShape){2, 1, 4, (real)0.5, 0, 0, false, 3, COMPUTE_F32, NULL}, 1, one);
+  attention_latent_of((AttnShape){3, 1, 6, (real)0.4, 0, 0, false, 4, COMPUTE_F32, NULL}, 4, group);
+  attention_latent_of((AttnShape){3, 1, 3, (real)0.4, 3, (real)1.5, false, 3, COMPUTE_F32, NULL}, 4,
                       group);
-  attention_latent_of((AttnShape){2, 1, 3, (real)0.6, 0, 0, false, 1, COMPUTE_F32}, 3, blocks);
+  attention_latent_of((AttnShape){2, 1, 3, (real)0.6, 0, 0, false, 1, COMPUTE_F32, NULL}, 3,
+                      blocks);
 }
 
 static LatentAttr latent_attr(void) {

@@ -10,8 +10,8 @@ static const int completion[GROUP] = {5, 18, 1};
 static Tape tape;
 
 static AttnShape shape_with(int window, double softcap) {
-  return (AttnShape){HEADS, KV_HEADS, DIM,        (real)(1 / sqrt(DIM)), window, (real)softcap,
-                     false, 0,        COMPUTE_F32};
+  return (AttnShape){HEADS,         KV_HEADS, DIM, (real)(1 / sqrt(DIM)), window,
+                     (real)softcap, false,    0,   COMPUTE_F32,           NULL};
 }
 
 static double noise(void) { return (double)rand() / RAND_MAX * 2 - 1; }

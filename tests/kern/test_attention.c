@@ -237,62 +237,62 @@ static const struct {
   AttnShape s;
   int n, lens[MAX_SPANS];
 } groups[] = {
-    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
-    {{2, 2, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32}, 3, {16, 33, 48}},
-    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32}, 3, {5, 7, 130}},
-    {{7, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32}, 3, {50, 9, 12}},
-    {{1, 1, 128, 0.09f, 0, 0, false, 0, COMPUTE_F32}, 1, {100}},
-    {{16, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 3, {0, 40, 3}},
-    {{4, 2, 32, 0.17f, 10, 0, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
-    {{4, 4, 32, 0.17f, 1, 0, false, 0, COMPUTE_F32}, 2, {20, 50}},
-    {{2, 1, 40, 0.17f, 33, 0, false, 0, COMPUTE_F32}, 5, {70, 3, 90, 5, 8}},
-    {{2, 1, 1, 1, 0, 0, false, 0, COMPUTE_F32}, 2, {1, 1}},
-    {{4, 2, 32, 0.17f, 0, 1.3f, false, 0, COMPUTE_F32}, 4, {37, 20, 1, 65}},
-    {{7, 1, 16, 0.25f, 0, 50, false, 0, COMPUTE_F32}, 3, {50, 9, 12}},
-    {{2, 1, 40, 0.17f, 33, 2, false, 0, COMPUTE_F32}, 5, {70, 3, 90, 5, 8}},
-    {{5, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32}, 4, {16, 33, 2, 32}},
-    {{40, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 2, {0, 70}},
-    {{12, 12, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32, NULL}, 4, {37, 20, 1, 65}},
+    {{2, 2, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, {16, 33, 48}},
+    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, {5, 7, 130}},
+    {{7, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, {50, 9, 12}},
+    {{1, 1, 128, 0.09f, 0, 0, false, 0, COMPUTE_F32, NULL}, 1, {100}},
+    {{16, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, {0, 40, 3}},
+    {{4, 2, 32, 0.17f, 10, 0, false, 0, COMPUTE_F32, NULL}, 4, {37, 20, 1, 65}},
+    {{4, 4, 32, 0.17f, 1, 0, false, 0, COMPUTE_F32, NULL}, 2, {20, 50}},
+    {{2, 1, 40, 0.17f, 33, 0, false, 0, COMPUTE_F32, NULL}, 5, {70, 3, 90, 5, 8}},
+    {{2, 1, 1, 1, 0, 0, false, 0, COMPUTE_F32, NULL}, 2, {1, 1}},
+    {{4, 2, 32, 0.17f, 0, 1.3f, false, 0, COMPUTE_F32, NULL}, 4, {37, 20, 1, 65}},
+    {{7, 1, 16, 0.25f, 0, 50, false, 0, COMPUTE_F32, NULL}, 3, {50, 9, 12}},
+    {{2, 1, 40, 0.17f, 33, 2, false, 0, COMPUTE_F32, NULL}, 5, {70, 3, 90, 5, 8}},
+    {{5, 1, 16, 0.25f, 0, 0, false, 0, COMPUTE_F32, NULL}, 4, {16, 33, 2, 32}},
+    {{40, 1, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32, NULL}, 2, {0, 70}},
+    {{12, 12, 8, 0.3f, 0, 0, false, 0, COMPUTE_F32, NULL}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
     /* more keys than are taken together, more rows than one piece of backward; edges of windows */
-    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 3, {530, 5, 520}},
-    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32}, 3, {1030, 3, 1}},
-    {{2, 1, 16, 0.25f, 512, 0, false, 0, COMPUTE_F32}, 2, {500, 560}},
-    {{2, 2, 16, 0.25f, 513, 0, false, 0, COMPUTE_F32}, 2, {20, 1020}},
-    {{2, 1, 16, 0.25f, 511, 0, false, 0, COMPUTE_F32}, 3, {513, 20, 40}},
-    {{2, 1, 16, 0.25f, 16, 0, false, 0, COMPUTE_F32}, 3, {512, 20, 40}},
-    {{2, 1, 20, 0.25f, 17, 0, false, 0, COMPUTE_F32}, 3, {511, 20, 1}},
-    {{4, 2, 32, 0.17f, 100, 5, false, 0, COMPUTE_F32}, 2, {600, 80}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, {530, 5, 520}},
+    {{3, 1, 24, 0.2f, 0, 0, false, 0, COMPUTE_F32, NULL}, 3, {1030, 3, 1}},
+    {{2, 1, 16, 0.25f, 512, 0, false, 0, COMPUTE_F32, NULL}, 2, {500, 560}},
+    {{2, 2, 16, 0.25f, 513, 0, false, 0, COMPUTE_F32, NULL}, 2, {20, 1020}},
+    {{2, 1, 16, 0.25f, 511, 0, false, 0, COMPUTE_F32, NULL}, 3, {513, 20, 40}},
+    {{2, 1, 16, 0.25f, 16, 0, false, 0, COMPUTE_F32, NULL}, 3, {512, 20, 40}},
+    {{2, 1, 20, 0.25f, 17, 0, false, 0, COMPUTE_F32, NULL}, 3, {511, 20, 1}},
+    {{4, 2, 32, 0.17f, 100, 5, false, 0, COMPUTE_F32, NULL}, 2, {600, 80}},
     /* prefixes that end anywhere in a unit of values */
-    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32}, 4, {31, 1, 2, 40}},
-    {{4, 2, 64, 0.12f, 0, 0, false, 0, COMPUTE_F32}, 4, {33, 31, 32, 33}},
-    {{3, 1, 80, 0.1f, 0, 0, false, 0, COMPUTE_F32}, 4, {64, 1, 33, 64}},
-    {{6, 2, 48, 0.14f, 0, 0, false, 0, COMPUTE_F32}, 5, {543, 3, 17, 34, 1}},
-    {{6, 2, 16, 0.2f, 40, 0, false, 0, COMPUTE_F32}, 5, {543, 3, 17, 90, 1}},
-    {{9, 3, 64, 0.1f, 0, 0, false, 0, COMPUTE_F32}, 8, {61, 5, 5, 4, 40, 5, 4, 3}},
-    {{4, 1, 33, 0.17f, 31, 1, false, 0, COMPUTE_F32}, 6, {1, 60, 2, 3, 31, 33}},
+    {{4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32, NULL}, 4, {31, 1, 2, 40}},
+    {{4, 2, 64, 0.12f, 0, 0, false, 0, COMPUTE_F32, NULL}, 4, {33, 31, 32, 33}},
+    {{3, 1, 80, 0.1f, 0, 0, false, 0, COMPUTE_F32, NULL}, 4, {64, 1, 33, 64}},
+    {{6, 2, 48, 0.14f, 0, 0, false, 0, COMPUTE_F32, NULL}, 5, {543, 3, 17, 34, 1}},
+    {{6, 2, 16, 0.2f, 40, 0, false, 0, COMPUTE_F32, NULL}, 5, {543, 3, 17, 90, 1}},
+    {{9, 3, 64, 0.1f, 0, 0, false, 0, COMPUTE_F32, NULL}, 8, {61, 5, 5, 4, 40, 5, 4, 3}},
+    {{4, 1, 33, 0.17f, 31, 1, false, 0, COMPUTE_F32, NULL}, 6, {1, 60, 2, 3, 31, 33}},
     /* both ways */
-    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 4, {31, 1, 50, 40}},
-    {{3, 3, 64, 0.12f, 20, 0, true, 0, COMPUTE_F32}, 4, {35, 29, 61, 2}},
-    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 4, {0, 20, 1, 65}},
-    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {5, 7, 130}},
-    {{16, 1, 8, 0.3f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 40, 3}},
-    {{7, 1, 16, 0.25f, 0, 50, true, 0, COMPUTE_F32}, 3, {0, 90, 12}},
-    {{2, 1, 40, 0.17f, 33, 2, true, 0, COMPUTE_F32}, 5, {0, 3, 90, 5, 48}},
-    {{4, 4, 32, 0.17f, 1, 0, true, 0, COMPUTE_F32}, 2, {0, 50}},
-    {{12, 12, 8, 0.3f, 7, 0, true, 0, COMPUTE_F32}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
-    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32}, 3, {0, 530, 520}},
-    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32}, 3, {1030, 3, 600}},
-    {{2, 2, 16, 0.25f, 513, 0, true, 0, COMPUTE_F32}, 2, {0, 1020}},
-    {{2, 1, 16, 0.25f, 511, 3, true, 0, COMPUTE_F32}, 3, {0, 1024, 513}},
-    {{2, 1, 20, 0.25f, 17, 0, true, 0, COMPUTE_F32}, 3, {511, 520, 1}},
-    {{6, 1, 40, 0.17f, 0, 0, true, 32, COMPUTE_F32}, 4, {0, 20, 1, 65}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32, NULL}, 4, {31, 1, 50, 40}},
+    {{3, 3, 64, 0.12f, 20, 0, true, 0, COMPUTE_F32, NULL}, 4, {35, 29, 61, 2}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32, NULL}, 4, {0, 20, 1, 65}},
+    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32, NULL}, 3, {5, 7, 130}},
+    {{16, 1, 8, 0.3f, 0, 0, true, 0, COMPUTE_F32, NULL}, 3, {0, 40, 3}},
+    {{7, 1, 16, 0.25f, 0, 50, true, 0, COMPUTE_F32, NULL}, 3, {0, 90, 12}},
+    {{2, 1, 40, 0.17f, 33, 2, true, 0, COMPUTE_F32, NULL}, 5, {0, 3, 90, 5, 48}},
+    {{4, 4, 32, 0.17f, 1, 0, true, 0, COMPUTE_F32, NULL}, 2, {0, 50}},
+    {{12, 12, 8, 0.3f, 7, 0, true, 0, COMPUTE_F32, NULL}, 8, {1, 9, 1, 2, 3, 70, 4, 31}},
+    {{4, 2, 32, 0.17f, 0, 0, true, 0, COMPUTE_F32, NULL}, 3, {0, 530, 520}},
+    {{3, 1, 24, 0.2f, 0, 0, true, 0, COMPUTE_F32, NULL}, 3, {1030, 3, 600}},
+    {{2, 2, 16, 0.25f, 513, 0, true, 0, COMPUTE_F32, NULL}, 2, {0, 1020}},
+    {{2, 1, 16, 0.25f, 511, 3, true, 0, COMPUTE_F32, NULL}, 3, {0, 1024, 513}},
+    {{2, 1, 20, 0.25f, 17, 0, true, 0, COMPUTE_F32, NULL}, 3, {511, 520, 1}},
+    {{6, 1, 40, 0.17f, 0, 0, true, 32, COMPUTE_F32, NULL}, 4, {0, 20, 1, 65}},
     /* latent: values are the first channels of the keys */
-    {{6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32}, 4, {37, 20, 1, 65}},
-    {{2, 1, 24, 0.2f, 0, 0, false, 20, COMPUTE_F32}, 3, {5, 7, 130}},
-    {{9, 1, 20, 0.25f, 7, 0, false, 3, COMPUTE_F32}, 3, {50, 9, 12}},
-    {{16, 1, 18, 0.3f, 0, 2, false, 17, COMPUTE_F32}, 3, {0, 40, 3}},
-    {{1, 1, 2, 0.3f, 0, 0, false, 1, COMPUTE_F32}, 2, {0, 3}},
-    {{6, 1, 48, 0.17f, 0, 0, false, 32, COMPUTE_F32}, 3, {530, 5, 520}},
+    {{6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32, NULL}, 4, {37, 20, 1, 65}},
+    {{2, 1, 24, 0.2f, 0, 0, false, 20, COMPUTE_F32, NULL}, 3, {5, 7, 130}},
+    {{9, 1, 20, 0.25f, 7, 0, false, 3, COMPUTE_F32, NULL}, 3, {50, 9, 12}},
+    {{16, 1, 18, 0.3f, 0, 2, false, 17, COMPUTE_F32, NULL}, 3, {0, 40, 3}},
+    {{1, 1, 2, 0.3f, 0, 0, false, 1, COMPUTE_F32, NULL}, 2, {0, 3}},
+    {{6, 1, 48, 0.17f, 0, 0, false, 32, COMPUTE_F32, NULL}, 3, {530, 5, 520}},
 };
 enum { NGROUPS = sizeof groups / sizeof *groups };
 
@@ -396,7 +396,7 @@ TEST(a_row_alone_has_the_bits_it_has_in_company) {
     for (int k = 0; k < NGROUPS && use_case(p); k++) {
       Group *g = nth_group(k);
       float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
-      Ctx cx = {NULL, &arena, COMPUTE_F32};
+      Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
       int wrong = 0;
       forward(&cx, g->o, g);
       for (int i = 0; i < g->nspans; i++)
@@ -420,12 +420,12 @@ static void make_tiny(Group *g, float scale) {
 
 /* Where products are subnormal, or just not: some CPUs' tiles take them for zeros. */
 TEST(subnormal_products_are_the_same_alone) {
-  static const AttnShape s = {4, 4, 64, 1e38f, 0, 0, false, 0, COMPUTE_F32};
+  static const AttnShape s = {4, 4, 64, 1e38f, 0, 0, false, 0, COMPUTE_F32, NULL};
   for (int p = 0; p < NCASES; p++) {
     if (!use_case(p)) continue;
     Group *g = new_group(s, 3, (int[]){37, 40, 70});
     float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
-    Ctx cx = {NULL, &arena, COMPUTE_F32};
+    Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
     int wrong = 0;
     make_tiny(g, 1e-19f);
     forward(&cx, g->o, g);
@@ -457,7 +457,7 @@ TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
   for (int p = 0; p < NCASES; p++)
     for (int k = 0; k < NGROUPS && use_case(p); k++) {
       Group *g = nth_group(k);
-      Ctx cx = {NULL, &arena, COMPUTE_F32};
+      Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
       forward(&cx, g->o, g);
       for (int i = 0; i < g->nspans; i++)
         if (g->spans[i].prefix) check_without_prefix(&cx, g, &g->spans[i]);
@@ -477,7 +477,7 @@ TEST(a_segment_that_grows_by_several_keys_gives_the_bits_of_training) {
       const int qw = q_width(&g->s), kw = kv_width(&g->s), ow = o_width(&g->s);
       KvSeg seg = new_seg(&g->s, sp->own->before, sp->n, -1);
       float *o = floats((size_t)(sp->n * ow));
-      Ctx cx = {NULL, &arena, COMPUTE_F32};
+      Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
       seg.grows = true;
       forward(&cx, g->o, g);
       if (sp->prefix) kv_join(&g->s, sp->prefix, &seg);
@@ -496,7 +496,7 @@ TEST(a_segment_that_grows_by_several_keys_gives_the_bits_of_training) {
 }
 
 TEST(a_long_prompt_in_pieces_gives_the_bits_of_one_span) {
-  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32};
+  static const AttnShape s = {4, 2, 32, 0.17f, 0, 0, false, 0, COMPUTE_F32, NULL};
   for (int p = 0; p < NCASES; p++) {
     if (!use_case(p)) continue;
     Group *g = new_group(s, 1, (int[]){500});
@@ -555,7 +555,7 @@ TEST(decoding_with_many_keys_does_not_depend_on_the_number_of_threads) {
 }
 
 TEST(huge_scores_pick_one_key) {
-  static const AttnShape s = {1, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
+  static const AttnShape s = {1, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32, NULL};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 1, (int[]){20});
     Ctx cx = {.arena = &arena};
@@ -570,10 +570,10 @@ TEST(huge_scores_pick_one_key) {
 
 /* Scores of all sizes over several parts: most keys weigh nothing, which must cost no accuracy. */
 TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
-  static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32};
+  static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32, NULL};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 2, (int[]){600, 560});
-    Ctx cx = {NULL, &arena, COMPUTE_F32};
+    Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
     for (int i = 0; i < g->rows * 16; i++) g->k[i] = i / 16 % 97 == 3 ? g->k[i] : -1e30f;
     for (int i = 0; i < g->rows * 32; i++) g->q[i] = fabsf(g->q[i]) + 0.01f;
     for (int i = 0; i < 2; i++)
@@ -623,7 +623,7 @@ TEST(a_segment_that_was_filled_for_another_prefix_is_refused) {
 
 /* Latent keys get one gradient: the sum of those as keys and as values. */
 TEST(latent_keys_get_both_gradients) {
-  static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32};
+  static const AttnShape s = {6, 1, 40, 0.17f, 0, 0, false, 32, COMPUTE_F32, NULL};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 4, (int[]){530, 20, 1, 70});
     Ctx cx = {.arena = &arena};

@@ -126,7 +126,7 @@ TEST(products_do_not_depend_on_the_number_of_threads) {
 }
 
 /* The class `blas` adds blocks of rows to dW, the others row after row. */
-static bool adds_rows(void) { return strcmp(kern_name(), "blas") != 0; }
+static bool adds_rows(void) { return strcmp(kern_name(NULL), "blas") != 0; }
 
 /* dW has one order of sums, whether operands are read in place or packed, in one call or two. */
 TEST(weight_gradients_do_not_depend_on_strides_or_on_how_rows_are_cut) {
@@ -265,7 +265,7 @@ TEST(a_path_that_is_not_known_is_refused) {
   CHECK(strstr(err_message(), "want generic") && strstr(err_message(), " or "));
   CHECK_STR(kern_path(0), "generic");
   CHECK(kern_select("generic") == GRPO_OK);
-  CHECK_STR(kern_name(), "generic");
+  CHECK_STR(kern_name(NULL), "generic");
   CHECK(kern_select(NULL) == GRPO_OK);
   CHECK(blas_core_name() != NULL);
 }

@@ -183,7 +183,7 @@ TEST(nf4_scales_are_those_of_the_map_on_every_path) {
     for (int group = 0; group < (N + GROUP - 1) / GROUP; group++)
       for (int at = 0; at < BLOCKS; at += 3) {
         float scale[BLOCKS][GROUP + 1];
-        quant_scales(m, group, at * NF4_BLOCK, BLOCKS - at, scale[0], GROUP + 1);
+        quant_scales(NULL, m, group, at * NF4_BLOCK, BLOCKS - at, scale[0], GROUP + 1);
         for (int b = at; b < BLOCKS; b++)
           for (int i = 0; i < GROUP; i++) {
             const int row = group * GROUP + i, block = row * BLOCKS + b;
@@ -362,15 +362,15 @@ TEST(any_number_of_rows_has_the_bits_of_rounded_values) {
   enum { MOST = 70, N = 150, K = 1088 };
   for (int p = 0; p < NPATHS; p++)
     for (int t = 1; t < NTYPES && use_path(p); t++) {
-      if (kernels_bf16()) continue; /* tested in test_gemm_bf16.c */
+      if (kernels_bf16(NULL)) continue; /* tested in test_gemm_bf16.c */
       Ctx cx = {.arena = &arena}, cx16 = {.arena = &arena, .compute = COMPUTE_BF16};
       float *x = randoms(MOST * K), *packed = floats(gemm_packed_size(N, K));
       float *y = floats(MOST * N), *want = floats(MOST * N);
       QuantWeight *m = strange_weights(types[t], N, K, 100);
       float *w = values_of(m);
-      kernels()->round_bf16(N * K, w, w);
+      kernels(NULL)->round_bf16(N * K, w, w);
       gemm_pack(&cx, N, K, w, false, packed);
-      kernels()->round_bf16(MOST * K, x, w);
+      kernels(NULL)->round_bf16(MOST * K, x, w);
       gemm_forward(&cx, MOST, N, K, w, K, packed, NULL, want, N);
       for (int rows = 1; rows <= MOST; rows += rows < 18 ? 1 : 13) {
         CHECK(!quant_forward(&cx16, rows, m, x, K, NULL, y, N));
@@ -438,7 +438,7 @@ TEST(transposition_takes_every_shape) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes && use_path(p); s++) {
       const int r = sizes[s][0], c = sizes[s][1], ldx = c + 3, ldy = r + 5;
       float *x = randoms((size_t)(r * ldx)), *y = floats((size_t)(c * ldy));
-      kernels()->transpose(r, c, x, ldx, y, ldy);
+      kernels(NULL)->transpose(r, c, x, ldx, y, ldy);
       for (int i = 0; i < r; i++)
         for (int j = 0; j < c; j++) CHECK(y[j * ldy + i] == x[i * ldx + j]);
       for (int j = 0; j < c; j++)

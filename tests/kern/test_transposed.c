@@ -61,8 +61,8 @@ TEST(turned_panels_give_the_bits_of_the_weight) {
         const LowRank low = {RANK, c.d, c.down};
         check_f32(&cx, &c, NULL);
         check_f32(&cx, &c, &low);
-        if (kern_bf16()) check_bf16(&cx, &c, NULL);
-        if (kern_bf16()) check_bf16(&cx, &c, &low);
+        if (kern_bf16(NULL)) check_bf16(&cx, &c, NULL);
+        if (kern_bf16(NULL)) check_bf16(&cx, &c, &low);
         free_case(&c);
       }
   kern_select(NULL);

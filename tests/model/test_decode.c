@@ -166,10 +166,10 @@ static void check_shape_everywhere(const char *shape) {
       Pool *pool;
       REQUIRE(pool_new(&pool, threads));
       Model *m = small_model(shape, pool, 3);
-      check_ratio_one(m, kern_name(), 1, true);
-      check_ratio_one(m, kern_name(), 0.7, true);
-      check_ratio_one(m, kern_name(), 1.3, false);
-      check_ratio_one(m, kern_name(), 0, false);
+      check_ratio_one(m, kern_name(NULL), 1, true);
+      check_ratio_one(m, kern_name(NULL), 0.7, true);
+      check_ratio_one(m, kern_name(NULL), 1.3, false);
+      check_ratio_one(m, kern_name(NULL), 0, false);
       model_release(m);
       pool_free(pool);
     }

@@ -304,7 +304,7 @@ TEST(the_cache_holds_latents_and_rotary_keys_alone) {
   CHECK(layer_cache_reals(&c, true) == 3 * 4 * 2 * 16);
   config_of(&c, latent_shapes[1]);
   LayerCache layer[CONFIG_MAX_LAYERS];
-  layer_caches(&c, COMPUTE_F32, layer);
+  layer_caches(&c, COMPUTE_F32, NULL, layer);
   Cache a, b;
   REQUIRE(cache_new(&a, layer, c.num_hidden_layers, 1, 16, 0));
   REQUIRE(cache_new(&b, layer, c.num_hidden_layers, 1, 160, 0));
@@ -318,7 +318,7 @@ TEST(a_layer_may_have_a_state_or_nothing_in_place_of_keys) {
   Config c;
   Cache mixed, keys;
   config_of(&c, tiny_llama);
-  const LayerCache with_keys = layer_cache(&c, 0, COMPUTE_F32);
+  const LayerCache with_keys = layer_cache(&c, 0, COMPUTE_F32, NULL);
   const LayerCache layer[] = {with_keys, {.state = 5}, {.state = 0}, with_keys};
   const LayerCache alone[] = {with_keys, with_keys};
   REQUIRE(cache_new(&mixed, layer, 4, 2, 16, -1));

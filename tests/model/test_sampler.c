@@ -16,7 +16,7 @@ static int32_t draw(const Sampling *s, const real *logits, int vocab, double uni
                     const int32_t *seen, int nseen) {
   static _Alignas(8) char scratch[VOCAB * 16];
   LogitsRow row;
-  logits_row(vocab, logits, inv_temp_of(s), &row);
+  logits_row(NULL, vocab, logits, inv_temp_of(s), &row);
   const SamplerInput d = {.sampling = s,
                           .vocab = vocab,
                           .logits = logits,
@@ -50,7 +50,7 @@ TEST(forbidden_tokens_are_not_sampled) {
     if (way == 4) s.repetition_penalty = 1.2;
     if (way == 5) s.temperature = 0;
     LogitsRow row;
-    logits_row(ALL, logits, inv_temp_of(&s), &row);
+    logits_row(NULL, ALL, logits, inv_temp_of(&s), &row);
     for (int i = 0; i < DRAWS; i++) {
       const SamplerInput d = {.sampling = &s,
                               .vocab = ALL,

@@ -1,0 +1,76 @@
+/* Kernel classes side by side in one process: each engine gives the bits that it gives alone. */
+#include "os/file.h"
+#include "checkpoint/save.h"
+#include "checkpoint/weights.h"
+#include "kern/dispatch.h"
+#include "tiny.h"
+
+enum { CLASSES = 8, STEPS = 3 };
+
+typedef struct Form {
+  Storage storage; /* but STORE_F32: with an adapter */
+  Compute compute;
+} Form;
+
+/* An engine whose steps are computed by a class, which the model names or, with NULL, the process.
+ * Random weights are a class's own, so the process's choice fills them. */
+static void open_with(Tiny *t, const char *class, bool named, const Form *form) {
+  const KernelClass *cpu;
+  const char *dir = test_path("%s/%s", test_tmp(), class);
+  OK(kern_select(class));
+  OK(kern_class(class, &cpu));
+  *t = (Tiny){0};
+  tiny_options(&t->o);
+  test_compute = form->compute;
+  tiny_models(t, 2, NULL, true);
+  test_compute = COMPUTE_F32;
+  if (form->storage != STORE_F32) {
+    OK(file_mkdirs(dir));
+    OK(save_model(t->model, dir, WEIGHT_F32, 0));
+    model_release(t->model);
+    OK(weights_load_compute(&t->model, t->pool, dir, form->storage, form->compute));
+    tiny_lora(t, 0.1);
+  }
+  if (named) {
+    OK(kern_select("generic"));
+    model_set_kernels(t->model, cpu);
+    model_set_kernels(t->reference, cpu);
+  }
+  tiny_engine(t);
+}
+
+static void step(Tiny *t, uint32_t number) {
+  UpdateOptions o;
+  StepMetrics m;
+  update_options_init(&o, LOSS_grpo);
+  o.lr = 1e-2;
+  o.loss.kl = 0.1;
+  o.loss.max_new_tokens = TINY_NEW;
+  o.iterations = 2;
+  o.step = number;
+  tiny_step(t, number, &o, &m);
+}
+
+TEST(classes_step_side_by_side_as_each_does_alone) {
+  static const Form form[] = {{STORE_F32, COMPUTE_F32},  {STORE_F32, COMPUTE_BF16},
+                              {STORE_NF4, COMPUTE_F32},  {STORE_NF4, COMPUTE_BF16},
+                              {STORE_INT8, COMPUTE_F32}, {STORE_AUTO, COMPUTE_F32}};
+  for (size_t f = 0; f < sizeof form / sizeof form[0]; f++) {
+    Tiny alone[CLASSES], together[CLASSES];
+    int n = 0;
+    for (; n < CLASSES && kern_path(n); n++) {
+      open_with(&alone[n], kern_path(n), false, &form[f]);
+      for (uint32_t s = 1; s <= STEPS; s++) step(&alone[n], s);
+    }
+    for (int k = 0; k < n; k++) open_with(&together[k], kern_path(k), true, &form[f]);
+    for (uint32_t s = 1; s <= STEPS; s++)
+      for (int k = 0; k < n; k++) step(&together[k], s);
+    if (n > 1) CHECK(!same_weights(alone[0].model, alone[1].model)); /* they can differ */
+    for (int k = 0; k < n; k++)
+      if (!same_weights(alone[k].model, together[k].model))
+        test_fail(__FILE__, __LINE__, "form %zu, class %s: other weights than alone", f,
+                  kern_path(k));
+    for (int k = 0; k < n; k++) tiny_close(&alone[k]), tiny_close(&together[k]);
+  }
+  OK(kern_select(NULL));
+}
