@@ -1,9 +1,47 @@
--- How the modules of the library depend on each other: no circles, and nothing below the command
--- line knows it.
+-- How the modules of the library depend on each other: by storeys, and without circles.
 
 local core = require "grpo.core"
 local lua_tokens = require "grpo.repl.lua_tokens"
 local sorted_pairs = require "grpo.base.sorted"
+
+-- The storeys of the Lua half, lowest first.  A row is a module with all modules below it, and
+-- the longest row that fits a module decides.
+local storeys = {
+  { "base", "base answer calc curves fences options repl.annotations repl.lua_tokens runs.display "
+    .. "runs.live_line runs.sparkline runs.verdict schedule statistics train.interrupt "
+    .. "train.ranks" },
+  { "data", "data data_files hub jinja losses samplers verl" },
+  { "models", "models" },
+  { "options", "dialogue.environment dialogue.tools experiment sandbox scripts settings "
+    .. "train.eval_names train.reward_factory train.row_checksum train.row_sampler train.steps "
+    .. "train.truncated" },
+  { "scoring", "dialogue reward_checks train.prompts train.rollout train.row_random "
+    .. "train.scoring" },
+  { "steps", "train.outcomes train.sampling train.step_log train.steps.denoise train.steps.grpo "
+    .. "train.steps.ppo train.steps.sft train.update_schedules" },
+  { "loop", "runs.checkpoint runs.csv_log runs.events runs.schema runs.script_logs runs.sums "
+    .. "scripts.script train" },
+  { "runs", "models.card models.export recording runs scripts.reload test" },
+  { "commands", "cli data_checks ext repl reward_checks.fuzz reward_checks.probes "
+    .. "reward_checks.step_times runs.host_run" },
+}
+
+local height = {} -- by the name of a row
+for i, storey in ipairs(storeys) do
+  for row in storey[2]:gmatch("%S+") do height["grpo." .. row] = i end
+end
+
+-- The number of a module's storey; nil if no row fits it.
+local function storey_of(name)
+  if name == "grpo" then return #storeys end
+  while name and not height[name] do name = name:match("^(.+)%.[^.]+$") end
+  return name and height[name]
+end
+
+-- A module in a folder that only an extension has stands on the highest storey.
+local function height_of(name)
+  return storey_of(name) or #storeys
+end
 
 -- "lua/grpo/cli/init.lua" is the module "grpo.cli".
 local function module_of(path)
@@ -75,10 +113,18 @@ describe("the modules of the library", function()
     end
   end)
 
-  it("do not require the command line", function()
+  it("have a storey", function()
+    for name in sorted_pairs(modules) do
+      local path = "lua/" .. name:gsub("%.", "/")
+      local is_core = core.fs.exists(path .. ".lua") or core.fs.exists(path .. "/init.lua")
+      assert.is_true(storey_of(name) ~= nil or not is_core, name .. " has no row in `storeys`")
+    end
+  end)
+
+  it("require those of their own storey and of lower ones only", function()
     for name, names in sorted_pairs(modules) do
-      for other in pairs(names) do
-        local upward = other:find("^grpo%.cli%f[.\0]") and not name:find("^grpo%.cli%f[.\0]")
+      for other in sorted_pairs(names) do
+        local upward = modules[other] and height_of(other) > height_of(name)
         assert.is_true(not upward, name .. " requires " .. other)
       end
     end
@@ -88,7 +134,7 @@ describe("the modules of the library", function()
     for name, names in sorted_pairs(modules) do
       -- commands and extensions, by their names; the user's own modules of a file of settings
       local by_name = name == "grpo.cli" or name == "grpo.settings.rewards"
-        or name == "grpo.base.extensions"
+        or name == "grpo.base.extensions" or name == "grpo.train.steps"
       assert.equal(by_name and 1 or 0, unclear[name], name)
       for other in pairs(names) do
         local own = other:find("^grpo%f[.\0]") and other ~= "grpo.core"

@@ -1,6 +1,7 @@
 -- Rewards may not change a completion, nor return numbers that are too large.
 local core = require "grpo.core"
 local rollout = require "grpo.train.rollout"
+local reward_entries = require "grpo.experiment.reward_entries"
 local scoring = require "grpo.train.scoring"
 local step_log = require "grpo.train.step_log"
 local tiny = require "tests.lua.tiny"
@@ -19,7 +20,7 @@ local function group()
 end
 
 local function score(rewards, cs, on_error)
-  local entries = scoring.entries(rewards)
+  local entries = reward_entries.list(rewards)
   return scoring.score(entries, cs, limits, on_error or "stop")
 end
 
@@ -139,7 +140,8 @@ end)
 describe("a reward that takes too long", function()
   it("stops the run whatever reward.on_error says, and is told which limit to raise", function()
     local slow = { instructions = 1e12, memory = 2^24, seconds = 0.001 }
-    local entries = scoring.entries { { name = "judge", fn = function() while true do end end } }
+    local function endless() while true do end end
+    local entries = reward_entries.list { { name = "judge", fn = endless } }
     local ok, err = pcall(scoring.score, entries, group(), slow, "zero")
     assert.is_false(ok)
     assert.matches("wall%-clock time: a loop that does not end%?  "
@@ -154,7 +156,8 @@ describe("a reward that takes too long", function()
   end)
   it("may set reward.on_error if it is out of instructions", function()
     local few = { instructions = 1000, memory = 2^24, seconds = 600 }
-    local entries = scoring.entries { { name = "judge", fn = function() while true do end end } }
+    local function endless() while true do end end
+    local entries = reward_entries.list { { name = "judge", fn = endless } }
     local _, err = pcall(scoring.score, entries, group(), few, "stop")
     assert.matches("If not, raise limits%.reward, or set reward%.on_error %(", tostring(err))
   end)
@@ -234,7 +237,7 @@ describe("a reward", function()
     score({ r = function() return 1e30 end }, group())
   end)
   it("may not become so large by its weight", function()
-    local config = { reward_entries = scoring.entries { r = function() return 1e29 end },
+    local config = { reward_entries = reward_entries.list { r = function() return 1e29 end },
       limits = { reward = limits }, reward = { on_error = "stop" } }
     local ok, err = pcall(scoring.reward, config, group(), { 100 })
     assert.is_false(ok)

@@ -6,6 +6,7 @@ local flags = require "grpo.cli.flags"
 local generation_options = require "grpo.models.generation_options"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
+local model_run = require "grpo.runs.model_run"
 local sorted_pairs = require "grpo.base.sorted"
 local text_stream = require "grpo.models.text_stream"
 local usage = require "grpo.cli.usage"
@@ -218,7 +219,7 @@ end
 
 -- The variables that the template gets: those of the run, and those of the flag.
 local function variables_of(run, text)
-  local all = model_paths.option(run, "model.chat_template_kwargs") or {}
+  local all = model_run.option(run, "model.chat_template_kwargs") or {}
   if not text then return all end
   local ok, given = errors.try(core.json_decode, text)
   if not ok or type(given) ~= "table" or #given > 0 then
@@ -241,7 +242,7 @@ end
 
 -- The template of the run: false if it was trained without one, nil if there is none.
 local function take_template(tokenizer, run)
-  local given = model_paths.option(run, "model.chat_template")
+  local given = model_run.option(run, "model.chat_template")
   if type(given) == "string" and given:find("{[{%%#]") then
     tokenizer.chat_template = given
   elseif type(given) == "string" then
@@ -281,7 +282,7 @@ end
 
 function command.run(o)
   if core.isatty(2) then core.err(("loading %s ...\n"):format(o.words[1])) end
-  local chat, alone = make_chat(o), model_paths.alone(o.words[1])
+  local chat, alone = make_chat(o), model_run.alone(o.words[1])
   if alone then core.err("note: " .. alone .. "\n") end
   chat:reset()
   if not chat.template then

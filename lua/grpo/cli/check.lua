@@ -12,7 +12,7 @@ local planned_steps = require "grpo.train.planned_steps"
 local probes = require "grpo.reward_checks.probes"
 local prompts = require "grpo.train.prompts"
 local rank_cost = require "grpo.train.rank_cost"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local rollout = require "grpo.train.rollout"
 local row_check = require "grpo.train.row_check"
 local schedule_check = require "grpo.train.schedule_check"
@@ -186,7 +186,7 @@ end
 -- Stages with the same rewards and rows are one.
 local function reward_groups(e)
   return data_checks.groups(e, function(a, b)
-    return scoring.same(a.config.reward_entries, b.config.reward_entries)
+    return reward_entries.same(a.config.reward_entries, b.config.reward_entries)
       and a.config.data.train == b.config.data.train
   end)
 end

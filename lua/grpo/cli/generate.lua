@@ -3,7 +3,7 @@ local display = require "grpo.runs.display"
 local flags = require "grpo.cli.flags"
 local generation_options = require "grpo.models.generation_options"
 local loading = require "grpo.models.loading"
-local model_paths = require "grpo.models.paths"
+local model_run = require "grpo.runs.model_run"
 
 local command = {
   name = "generate",
@@ -34,7 +34,7 @@ function command.run(o)
     core.err("note: this model was trained to fill in masks (kind = \"denoise\"), not to continue "
       .. "a text; m:unmask samples from it\n")
   end
-  local alone = model_paths.alone(path)
+  local alone = model_run.alone(path)
   if alone then core.err("note: " .. alone .. "\n") end
   local sampling = {
     max_new_tokens = o.flags["max-new-tokens"], temperature = o.flags.temperature,

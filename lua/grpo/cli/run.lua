@@ -1,4 +1,5 @@
 local core = require "grpo.core"
+local attach_server = require "grpo.repl.attach_server"
 local background = require "grpo.cli.background"
 local flags = require "grpo.cli.flags"
 local interrupt = require "grpo.train.interrupt"
@@ -71,7 +72,7 @@ local function request_of(o, in_background)
   end
   return { script = o.words[1], words = true, args = o.args, overrides = o.overrides,
     root = o.flags.dir, as = o.flags.as, resume = resume, force = o.flags.force,
-    steps = o.flags.steps, threads = o.flags.threads,
+    steps = o.flags.steps, threads = o.flags.threads, attach = attach_server.open,
     view = function()
       local display = require "grpo.runs.display"
       return display.new { quiet = o.flags.quiet, background = in_background }

@@ -5,7 +5,7 @@ local careful = require "grpo.reward_checks.careful"
 local core = require "grpo.core"
 local row_checks = require "grpo.reward_checks.row_checks"
 local rollout = require "grpo.train.rollout"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local sorted_pairs = require "grpo.base.sorted"
 
 local gold = {}
@@ -18,7 +18,7 @@ local SECONDS = 10 -- for all rows of a dataset
 function gold.watch(config, tokenizer)
   local entries, spent = {}, 0.0
   for _, entry in ipairs(config.reward_entries) do
-    if scoring.kind_of(entry) ~= "token_fn" then entries[#entries + 1] = entry end
+    if reward_entries.kind_of(entry) ~= "token_fn" then entries[#entries + 1] = entry end
   end
   local score = careful.scorer(entries, config.limits.reward)
   local watch = { tried = 0, failures = {}, nothing = {}, entries = entries }

@@ -8,7 +8,7 @@ local display = require "grpo.runs.display"
 local gold = require "grpo.data_checks.gold"
 local options = require "grpo.options"
 local scan = require "grpo.data_checks.scan"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 local steps = require "grpo.train.steps"
@@ -187,7 +187,7 @@ local function same(a, b)
   return x.model.chat_template == y.model.chat_template and x.environment == y.environment
     and x.sampling.max_new_tokens == y.sampling.max_new_tokens
     and x.eval.samples == y.eval.samples and x.tools == y.tools
-    and scoring.same(x.reward_entries, y.reward_entries)
+    and reward_entries.same(x.reward_entries, y.reward_entries)
 end
 
 -- The stages of an experiment as a list of { stages = their numbers, config=, kind= }: those that

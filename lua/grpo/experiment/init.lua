@@ -7,7 +7,7 @@ local layers = require "grpo.experiment.layers"
 local option_rules = require "grpo.experiment.option_rules"
 local option_tree = require "grpo.experiment.option_tree"
 local origins = require "grpo.experiment.origins"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local script_files = require "grpo.scripts.script_files"
 local settings = require "grpo.settings"
 local steps = require "grpo.train.steps"
@@ -89,12 +89,13 @@ end
 
 -- The reward entries of a script and of its host.  Without any the environment's own reward is the
 -- one.
-local function reward_entries(config, where, of_host)
+local function entries_of(config, where, of_host)
   local rewards = config.rewards
   if rewards == nil and config.environment then
-    rewards = { environment = scoring.of_environment }
+    rewards = { environment = reward_entries.of_environment }
   end
-  return scoring.with_host(scoring.entries(rewards, origins.line(where, "rewards")), of_host)
+  local own = reward_entries.list(rewards, origins.line(where, "rewards"))
+  return reward_entries.with_host(own, of_host)
 end
 
 local function refuse_empty(config, field)
@@ -119,7 +120,7 @@ local function new_stage(e, stage, index, list)
   local config, from = layers.resolve(stacked, e.context.overrides, index)
   origins.remember(config, where, from)
   config.name = e.config.name
-  config.reward_entries = reward_entries(config, where, e.context.rewards)
+  config.reward_entries = entries_of(config, where, e.context.rewards)
   config.reads_text = steps[stage.kind].reads_text and not config.data.target
   option_rules.check(stage.kind, config, function(option) return from[option] end,
     function(...) layers.complain_of(layer, from, ...) end)
@@ -142,7 +143,7 @@ function experiment.new(fields, context)
   local e = setmetatable({ where = where, stages = {}, context = context }, Experiment)
   e.config, e.origins = layers.resolve(list, context.overrides)
   e.config.name = e.config.name or context.name or "experiment"
-  e.config.reward_entries = reward_entries(e.config, where, context.rewards)
+  e.config.reward_entries = entries_of(e.config, where, context.rewards)
   for i, stage in ipairs(stages) do e.stages[i] = new_stage(e, stage, i, list) end
   return e
 end

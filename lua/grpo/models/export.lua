@@ -9,6 +9,7 @@ local extensions = require "grpo.base.extensions"
 local hub = require "grpo.hub"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
+local model_run = require "grpo.runs.model_run"
 local json = require "grpo.jinja.json"
 local rundir = require "grpo.runs.directory"
 local values = require "grpo.jinja.values"
@@ -30,7 +31,7 @@ local function source_of(path, base)
   if source.place.adapter then
     source.base = source.place.path
   elseif source.run then
-    local from = model_paths.option(source.run, "model.path")
+    local from = model_run.option(source.run, "model.path")
     local ok, place = pcall(hub.place, from)
     from = ok and place or from
     source.base = type(from) == "string" and fs.exists(from) and from or nil
@@ -53,7 +54,7 @@ end
 -- Returns the Jinja text of the run's or the tokenizer's chat template, or nil; and whether it is
 -- the run's.
 local function template_of(source, model)
-  local given = model_paths.option(source.run, "model.chat_template")
+  local given = model_run.option(source.run, "model.chat_template")
   if type(given) == "string" and given:find("{[{%%#]") then return given, true end
   local own = model.tokenizer and model.tokenizer.chat_template
   return type(own) == "string" and own or nil

@@ -5,7 +5,6 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
 local nearest = require "grpo.options".nearest
-local rundir = require "grpo.runs.directory"
 
 local fs = core.fs
 local model_paths = {}
@@ -133,41 +132,6 @@ function model_paths.run_of(path)
   if fs.exists(path .. "/run.json") then return path end
   local above = path .. "/../.."
   return fs.exists(path .. "/trainer.json") and fs.exists(above .. "/run.json") and above or nil
-end
-
--- Returns the value of an option in the last stage of a run, which may be nil.
-function model_paths.option(run, path)
-  local config = run and rundir.read(run, "config")
-  local stages = config and config.stages or {}
-  local option = stages[#stages] and stages[#stages].options and stages[#stages].options[path]
-  return option and option.value
-end
-
--- Has one of these tables of options a value for this one?
-local function any_has(list, name)
-  for _, options in ipairs(list) do
-    local option = type(options) == "table" and options[name]
-    if type(option) == "table" and option.value ~= nil then return true end
-  end
-  return false
-end
-
--- Returns a sentence saying that tools or an environment answered the model during its run, which
--- they do not elsewhere, or that this is not known; nil if there were none.
-function model_paths.alone(path)
-  local run = model_paths.run_of(path)
-  if not run then return nil end
-  local ok, config = pcall(rundir.read_listed, run, "config")
-  if not ok then return tostring(config) end
-  local list, met = { config and config.options or {} }, {}
-  for _, stage in ipairs(config and config.stages or {}) do
-    list[#list + 1] = stage.options or {}
-  end
-  for _, name in ipairs { "tools", "environment" } do
-    if any_has(list, name) then met[#met + 1] = name end
-  end
-  return met[1] and ("the run answered this model by its %s; here nothing does, and calls stay "
-    .. "text"):format(table.concat(met, " and "))
 end
 
 return model_paths

@@ -6,7 +6,7 @@
 -- with the weights of the second one.
 
 local core = require "grpo.core"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local statistics = require "grpo.statistics"
 
 local held_out = {}
@@ -88,7 +88,7 @@ function held_out.explain(best, now, samples)
   local trained_more = now.reward > best.reward
   local training = ("the reward in training rises (%.4g to %.4g) while %s"):format(best.reward,
     now.reward, metric)
-  if not scoring.same(best.entries, now.entries) then
+  if not reward_entries.same(best.entries, now.entries) then
     return trained_more and ("%s; the rewards are others than at step %d, so the two values cannot "
       .. "be compared"):format(training, best.step) or nil
   end

@@ -7,7 +7,7 @@ local degenerate_texts = require "grpo.reward_checks.degenerate_texts"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local prompts = require "grpo.train.prompts"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local rollout = require "grpo.train.rollout"
 local row_checks = require "grpo.reward_checks.row_checks"
 local row_texts = require "grpo.reward_checks.row_texts"
@@ -34,7 +34,7 @@ local function completion(text, row, prompt, tokenizer, config)
 end
 
 local function plain(entry)
-  return scoring.kind_of(entry) ~= "token_fn"
+  return reward_entries.kind_of(entry) ~= "token_fn"
 end
 
 -- The prompt of a row; an empty one if it cannot be made, which is a finding about the row.

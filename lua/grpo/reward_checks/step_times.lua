@@ -2,7 +2,7 @@
 -- takes long, one or two groups of it are enough.
 
 local core = require "grpo.core"
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local statistics = require "grpo.statistics"
 local trainer = require "grpo.train.trainer"
 
@@ -14,7 +14,7 @@ local BUDGET, STEPS = 10, 6 -- seconds of whole steps; their number at most
 -- that end at their limits take an hour.  `failed` gets the text on which each one failed.
 function step_times.once(entries, failed)
   for _, entry in ipairs(entries) do
-    local kind, f = scoring.kind_of(entry)
+    local kind, f = reward_entries.kind_of(entry)
     local broken = false
     entry[kind] = function(...)
       if broken then return nil end

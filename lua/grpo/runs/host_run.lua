@@ -1,6 +1,7 @@
 -- A run inside somebody else's program (grpo_run_execute of grpo.h): no terminal, no signals, no
 -- output but what the host's callbacks are told.
 
+local attach_server = require "grpo.repl.attach_server"
 local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
@@ -71,6 +72,7 @@ function host_run.run(host)
   if host.threads > 0 then core.set_threads(host.threads) end
   local tr, directory = start.trainer { script = host.path, text = host.script, words = true,
     overrides = host.overrides, args = words_to_args(host.args), rewards = host.rewards,
+    attach = attach_server.open,
     root = host.resume and (host.directory or ".") or host.directory, resume = host.resume,
     steps = host.max_steps > 0 and host.max_steps or nil,
     view = function() return view_of(host) end }

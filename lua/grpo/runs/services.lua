@@ -1,7 +1,6 @@
 -- Services of a run with a directory between two steps of training: changes that were recorded
 -- are made again, files that have changed are reloaded, attached sessions are served.
 
-local attach_server = require "grpo.repl.attach_server"
 local core = require "grpo.core"
 local events = require "grpo.runs.events"
 local ranks = require "grpo.train.ranks"
@@ -12,8 +11,9 @@ local services = {}
 local Services = {}
 Services.__index = Services
 
-function services.new(tr)
-  return setmetatable({ tr = tr }, Services)
+-- attach(tr): opens what attached sessions talk to, as repl/attach_server.lua does; nil: none can.
+function services.new(tr, attach)
+  return setmetatable({ tr = tr, attach = attach }, Services)
 end
 
 -- Where several ranks train, all of them make the changes again that were recorded in the run which
@@ -58,7 +58,7 @@ function Services:open()
   local tr = self.tr
   events.load(tr, tr.directory.dir)
   tr.watch = reload.watch(tr, tr.directory.info.script)
-  self.server = attach_server.open(tr)
+  self.server = self.attach and self.attach(tr)
 end
 
 function Services:between_steps()

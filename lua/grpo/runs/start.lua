@@ -336,7 +336,7 @@ end
 --   root = directory of runs, nil: nothing is written; as = the new run's directory there
 --   resume = true: the newest unfinished run of the script, or a run; force = although something
 --   has changed steps = to stop after; threads = to write down; view = function() -> where lines
---   are shown
+--   are shown; attach = see services.new
 -- }
 -- Returns the trainer and its directory; nil and the directory of a run that is finished.
 function start.trainer(request)
@@ -368,7 +368,7 @@ function start.trainer(request)
   end
   if tr.directory then
     local services = require "grpo.runs.services"
-    tr.services = ranks.size() == 1 and services.new(tr)
+    tr.services = ranks.size() == 1 and services.new(tr, request.attach)
       or services.of_ranks(tr, request.resume and directory)
   end
   return tr, tr.directory

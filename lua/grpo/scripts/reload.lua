@@ -14,6 +14,7 @@ local core = require "grpo.core"
 local option_rows = require "grpo.experiment.option_rows"
 local option_tree = require "grpo.experiment.option_tree"
 local errors = require "grpo.base.errors"
+local inspect = require "grpo.train.inspect"
 local live_options = require "grpo.experiment.live_options"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
@@ -269,7 +270,7 @@ local function try_rewards(tr, e)
   local stage, new = tr.stage, e.stages[math.max(1, tr.stage_index)]
   if not (tr.batch and stage and new and new.kind == stage.kind) then return end
   if stage.config.reward.on_error ~= "stop" then return end
-  require("grpo.repl.inspect").try(tr, new.config.reward_entries)
+  inspect.try(tr, new.config.reward_entries)
 end
 
 -- Do the schedules of the new script give values that their options can have?

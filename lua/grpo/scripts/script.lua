@@ -13,7 +13,7 @@ local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
 local options = require "grpo.options"
 local parse_override = require "grpo.experiment.layers".parse_override
-local scoring = require "grpo.train.scoring"
+local reward_entries = require "grpo.experiment.reward_entries"
 local script_files = require "grpo.scripts.script_files"
 local settings = require "grpo.settings"
 local sorted_pairs = require "grpo.base.sorted"
@@ -304,7 +304,7 @@ function script.rewards(path, args)
       .. "takes it), or an experiment", path, result == nil and "nothing" or type(result) == "table"
       and "an empty table" or "a " .. type(result))
   end
-  return scoring.entries(result, path)
+  return reward_entries.list(result, path)
 end
 
 return script

@@ -7,8 +7,6 @@
 -- copy of weights and moments in every step.
 
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
-local number_text = require "grpo.base.number_text"
 local recorder = require "grpo.train.recorder"
 
 local fs = core.fs
@@ -16,26 +14,6 @@ local nonfinite = {}
 
 -- Batches that may be skipped one after the other.  Weights that are not finite would skip all.
 local MOST_IN_A_ROW = 10
-
--- Raises if a hook has left a reward that is not finite, or something else than a number or nil.
-function nonfinite.check_rewards(completions)
-  for i, c in ipairs(completions) do
-    local r = c.reward
-    local slot = (i - 1) // #c.group + 1
-    if type(r) == "number" and r - r ~= 0 then
-      local _, err = errors.try(errors.raise, "EDIVERGED", "the reward of prompt %d, completion "
-        .. "%d is %s, so the weights were not changed; look at the rewards and at "
-        .. "hooks.on_rollout", slot, c.index, number_text(r))
-      err.nonfinite = true -- of a reward, as in scoring.lua
-      error(err, 0)
-    elseif r ~= nil and r ~= core.none
-      and (type(r) ~= "number" or math.abs(r) > core.largest_reward) then
-      errors.raise_plain("ESCRIPT", "hooks.on_rollout: the reward of prompt %d, completion %d is "
-        .. "%s, want a number up to %g in size, or nil", slot, c.index,
-        type(r) == "number" and tostring(r) or "a " .. type(r), core.largest_reward)
-    end
-  end
-end
 
 -- ---- what is kept ------------------------------------------------------------------
 

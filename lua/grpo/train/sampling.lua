@@ -5,6 +5,8 @@
 -- tr.batch.
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local number_text = require "grpo.base.number_text"
 local outcomes = require "grpo.train.outcomes"
 local rollout = require "grpo.train.rollout"
 local scoring = require "grpo.train.scoring"
@@ -91,12 +93,33 @@ function sampling.reference(stage, batch, log)
   log.reference_seconds = core.clock() - started
 end
 
+-- Raises if a hook has left a reward that is not finite, or something else than a number or nil.
+local function check_rewards(completions)
+  for i, c in ipairs(completions) do
+    local r = c.reward
+    local slot = (i - 1) // #c.group + 1
+    if type(r) == "number" and r - r ~= 0 then
+      local _, err = errors.try(errors.raise, "EDIVERGED", "the reward of prompt %d, completion "
+        .. "%d is %s, so the weights were not changed; look at the rewards and at "
+        .. "hooks.on_rollout", slot, c.index, number_text(r))
+      err.nonfinite = true -- of a reward, as in scoring.lua
+      error(err, 0)
+    elseif r ~= nil and r ~= core.none
+      and (type(r) ~= "number" or math.abs(r) > core.largest_reward) then
+      errors.raise_plain("ESCRIPT", "hooks.on_rollout: the reward of prompt %d, completion %d is "
+        .. "%s, want a number up to %g in size, or nil", slot, c.index,
+        type(r) == "number" and tostring(r) or "a " .. type(r), core.largest_reward)
+    end
+  end
+end
+
 -- Shows the batch to scripts: tr.batch, and hooks.on_rollout, which may change rewards.  A signal
 -- is looked at before, because a step that is abandoned must leave no trace.
 function sampling.publish(stage, batch)
   stage.tr:take_batch(batch)
   stage.tr:check_interrupt()
   stage.tr:hook("on_rollout", batch)
+  check_rewards(batch.completions)
 end
 
 return sampling

@@ -9,6 +9,7 @@ local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local evaluate = require "grpo.train.evaluate"
 local experiment = require "grpo.experiment"
+local inspect = require "grpo.train.inspect"
 local interrupt = require "grpo.train.interrupt"
 local live_options = require "grpo.experiment.live_options"
 local loading = require "grpo.models.loading"
@@ -351,13 +352,13 @@ end
 -- The tokens of the last step with every number of theirs; of its completion i.
 function methods:inspect(i)
   self:refuse_inside("inspect", true)
-  return require("grpo.repl.inspect").step(self, i)
+  return inspect.step(self, i)
 end
 
 -- The last step's completions under other rewards: see inspect.lua.
 function methods:rescore(rewards)
   self:refuse_inside("rescore", true)
-  return require("grpo.repl.inspect").rescore(self, rewards)
+  return inspect.rescore(self, rewards)
 end
 
 function methods:stop(reason)

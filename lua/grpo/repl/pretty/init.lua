@@ -5,6 +5,7 @@
 
 local display = require "grpo.runs.display"
 local extensions = require "grpo.base.extensions"
+local inspected = require "grpo.repl.pretty.inspected"
 local paint = require "grpo.repl.pretty.paint"
 local rollouts = require "grpo.repl.pretty.rollouts"
 
@@ -13,7 +14,8 @@ local pretty = {}
 local MAX_ITEMS, MAX_DEPTH, MAX_NUMBERS = 40, 3, 12
 
 -- Views of values by their metatable's __name; tables without one are recognised by their fields.
-local by_type = { ["grpo.Tokens"] = rollouts.tokens }
+local by_type = { ["grpo.Tokens"] = rollouts.tokens, ["grpo.Inspection"] = inspected.step,
+  ["grpo.Rescored"] = inspected.rescored }
 local by_look = {
   { rollouts.is_completion, rollouts.completion },
   { rollouts.is_list, rollouts.list },

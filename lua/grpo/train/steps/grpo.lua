@@ -3,7 +3,6 @@
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
-local nonfinite = require "grpo.train.nonfinite"
 local ranks = require "grpo.train.ranks"
 local sampling = require "grpo.train.sampling"
 local schedule_value = require "grpo.experiment.schedule_value"
@@ -131,7 +130,6 @@ function grpo.step(stage, p)
   reward(stage, batch, weights, log)
   reference(stage, batch, beta, log)
   sampling.publish(stage, batch) -- hooks.on_rollout
-  nonfinite.check_rewards(batch.completions)
   advantage(config, batch.completions, weights)
   local in_loss = train.kl_in == "loss"
   local chosen = { lr = lr, p = p, kl = in_loss and beta or 0.0 }

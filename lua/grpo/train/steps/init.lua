@@ -27,26 +27,22 @@
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
 
+local options = require "grpo.options"
 local truncated = require "grpo.train.truncated"
 
--- A kind is loaded when it is first asked for, so that a run loads its own kinds only.
-local load = {
-  sft = function() return require "grpo.train.steps.sft" end,
-  grpo = function() return require "grpo.train.steps.grpo" end,
-  ppo = function() return require "grpo.train.steps.ppo" end,
-  denoise = function() return require "grpo.train.steps.denoise" end,
-}
-
-local steps = setmetatable({ names = { "sft", "grpo", "ppo", "denoise" } }, {
-  __index = function(kinds, name)
-    if load[name] then kinds[name] = load[name]() end
-    return rawget(kinds, name)
-  end,
-})
+local steps = { names = { "sft", "grpo", "ppo", "denoise" } }
 
 function steps.is_kind(name)
-  return load[name] ~= nil
+  return options.among(name, steps.names)
 end
+
+-- A kind is loaded, by its name, when it is first asked for.  So a run loads its own kinds only,
+-- and the options, a storey below the steps, can ask what a kind needs.
+setmetatable(steps, { __index = function(kinds, name)
+  if not steps.is_kind(name) then return nil end
+  kinds[name] = require("grpo.train.steps." .. name)
+  return kinds[name]
+end })
 
 -- The longest prompt and the longest completion of a stage.
 function steps.lengths(kind, config)
@@ -63,7 +59,7 @@ end
 function steps.engine_options(kind, config)
   local method, samples = steps[kind], steps[kind].samples
   local longest, room = steps.lengths(kind, config)
-  local options = {
+  local sizes = {
     prompts_per_step = config.train.prompts_per_step,
     group_size = samples and config.sampling.group_size or 1,
     max_prompt_tokens = longest, max_new_tokens = room, examples = not samples,
@@ -75,9 +71,9 @@ function steps.engine_options(kind, config)
     mask_tokens = samples and truncated.mask_tokens(config.sampling) or 0,
   }
   for name, value in pairs(method.engine_options and method.engine_options(config) or {}) do
-    options[name] = value
+    sizes[name] = value
   end
-  return options
+  return sizes
 end
 
 return steps

@@ -4,7 +4,6 @@
 local core = require "grpo.core"
 local engine_rules = require "grpo.experiment.engine_rules"
 local errors = require "grpo.base.errors"
-local nonfinite = require "grpo.train.nonfinite"
 local sampling = require "grpo.train.sampling"
 local schedule_value = require "grpo.experiment.schedule_value"
 local scoring = require "grpo.train.scoring"
@@ -110,7 +109,6 @@ function ppo.step(stage, p)
   log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
   if stage.reference and ppo.needs_reference(config) then sampling.reference(stage, batch, log) end
   sampling.publish(stage, batch) -- hooks.on_rollout
-  nonfinite.check_rewards(batch.completions)
   local metrics, last_lr = update(stage, batch, weights, coef, p, lr)
   metrics.beta, metrics.learning_rate = coef, last_lr
   local tokens = step_log.add(config, batch.completions, log, metrics)
