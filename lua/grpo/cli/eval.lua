@@ -1,13 +1,18 @@
+local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
-local files_read = require "grpo.base.files_read"
-local rundir = require "grpo.runs.directory"
 local display = require "grpo.runs.display"
+local errors = require "grpo.base.errors"
+local events = require "grpo.runs.events"
+local files_read = require "grpo.base.files_read"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local inputs = require "grpo.runs.inputs"
+local row_check = require "grpo.train.row_check"
+local rundir = require "grpo.runs.directory"
 local script = require "grpo.scripts.script"
+local services = require "grpo.runs.services"
 local sorted_pairs = require "grpo.base.sorted"
+local trainer = require "grpo.train.trainer"
 local verdict = require "grpo.runs.verdict"
 
 local command = {
@@ -47,7 +52,7 @@ local function note_changes(tr, e, info, changed)
     local used = files_read.paths[file.path] or tr.about.adapter
     if file.now and used then list[#list + 1] = inputs.told(file) end
   end
-  if #list == 0 then list[1] = require("grpo.train.row_check").change(e, info.rows) end
+  if #list == 0 then list[1] = row_check.change(e, info.rows) end
   if #list == 0 then return end
   core.notice(("note: %s, so this does not measure what the run has measured"):format(
     table.concat(list, ", ")))
@@ -58,14 +63,14 @@ local function trainer_at(dir, from, o)
   local info = rundir.read(dir, "run")
   from = from or core.checkpoint_newest(dir)
   if not from then errors.raise_plain("ENOENT", "%s has no checkpoint yet", dir) end
-  local before = require("grpo.runs.checkpoint").step(from) - 1 -- its evaluation came first
+  local before = checkpoint.step(from) - 1 -- its evaluation came first
   local changed = inputs.changed(dir)
   inputs.refuse_elsewhere(dir, info, changed, "evaluate it")
   local e = script.of_run(dir, info, { overrides = o.overrides, at = before })
-  local tr = require("grpo.train.trainer").new(e, { weights = from })
+  local tr = trainer.new(e, { weights = from })
   note_changes(tr, e, info, changed)
-  require("grpo.runs.services").changes_until(tr, dir, info, o.overrides, true)
-  local later = require("grpo.runs.events").still_to_come(tr)
+  services.changes_until(tr, dir, info, o.overrides, true)
+  local later = events.still_to_come(tr)
   if later then
     core.notice(("note: what was changed at step %d counts from step %d, so not here: %s"):format(
       tr.step_count, tr.step_count + 1, later))
@@ -97,7 +102,7 @@ local function trainer_of(o)
     if core.fs.isdir(what) then refuse_model(what, "neither a run nor a checkpoint of one") end
     if what:find("%.gguf$") and core.fs.exists(what) then refuse_model(what, "a model") end
     if is_cached(what) then refuse_model(what, "a model of the Hub and not a run") end
-    return require("grpo.train.trainer").new(script.load(what, o))
+    return trainer.new(script.load(what, o))
   end
   return trainer_at(what, one, o)
 end

@@ -1,19 +1,20 @@
-local counted = require "grpo.base.counted"
-local core = require "grpo.core"
 local checkpoint = require "grpo.runs.checkpoint"
+local core = require "grpo.core"
+local counted = require "grpo.base.counted"
 local display = require "grpo.runs.display"
 local errors = require "grpo.base.errors"
 local events = require "grpo.runs.events"
 local flags = require "grpo.cli.flags"
 local history = require "grpo.runs.history"
 local inputs = require "grpo.runs.inputs"
-local live_options = require "grpo.experiment.live_options"
 local kinds = require "grpo.train.steps"
+local live_options = require "grpo.experiment.live_options"
 local modules = require "grpo.scripts.modules"
 local rescore = require "grpo.runs.rescore"
-local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
+local services = require "grpo.runs.services"
 local sorted_pairs = require "grpo.base.sorted"
+local trainer = require "grpo.train.trainer"
 
 local command = {
   name = "replay",
@@ -338,7 +339,7 @@ local function regenerate(run, step, n)
     core.notice(("note: %s, since the run began"):format(inputs.told(file)))
   end
   local e = script.of_run(run.dir, run.info, { at = at })
-  local tr = require("grpo.train.trainer").new(e, { from = from and from.path })
+  local tr = trainer.new(e, { from = from and from.path })
   services.follow(tr, run.dir, run.info)
   while tr.step_count < step do
     if not tr:current_stage() then

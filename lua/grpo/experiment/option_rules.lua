@@ -6,17 +6,18 @@
 
 local chat = require "grpo.models.chat"
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local engine_rules = require "grpo.experiment.engine_rules"
-local eval_names = require "grpo.train.eval_names"
 local environment = require "grpo.dialogue.environment"
+local errors = require "grpo.base.errors"
+local eval_names = require "grpo.train.eval_names"
+local jinja = require "grpo.jinja"
+local model_paths = require "grpo.models.paths"
 local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
-local model_paths = require "grpo.models.paths"
 local reward_factory = require "grpo.train.reward_factory"
-local steps = require "grpo.train.steps"
 local row_sampler = require "grpo.train.row_sampler"
 local sorted_pairs = require "grpo.base.sorted"
+local steps = require "grpo.train.steps"
 local tools = require "grpo.dialogue.tools"
 
 local option_rules = {}
@@ -75,7 +76,7 @@ local function check_template(model, complain)
   if type(text) == "string" then
     local template, problem = chat.template(text)
     if not template then complain("model.chat_template", "%s", problem) end
-    local ok, err = errors.try(require("grpo.jinja").compile, template)
+    local ok, err = errors.try(jinja.compile, template)
     if not ok then complain("model.chat_template", "%s", (tostring(err))) end
   end
   for name, value in sorted_pairs(model.chat_template_kwargs or {}) do

@@ -1,10 +1,12 @@
 -- The options of an experiment as a tree, and what a value of an option must be.  The rows are in
 -- option_rows.lua.
 
+local data = require "grpo.data"
 local foreign = require "grpo.experiment.foreign"
 local number_text = require "grpo.base.number_text"
 local option_rows = require "grpo.experiment.option_rows"
 local options = require "grpo.options"
+local schedule = require "grpo.schedule"
 
 local option_tree = {}
 
@@ -72,7 +74,7 @@ end
 
 -- The module is loaded when a dataset may be meant: its own scripts have loaded it before.
 function option_tree.is_dataset(v)
-  return type(v) == "table" and require("grpo.data").is_dataset(v)
+  return type(v) == "table" and data.is_dataset(v)
 end
 
 local accepts = {
@@ -153,7 +155,7 @@ end
 -- a text that says why the option cannot have this value.
 function option_tree.value(row, v)
   if type(v) == "string" and row.type:find("schedule", 1, true) then
-    local made, message = require("grpo.schedule").parse(v)
+    local made, message = schedule.parse(v)
     if made == nil and v:find(":", 1, true) then
       return nil, ("the schedule %s: %s"):format(option_tree.shown(v), message)
     elseif made == nil then

@@ -4,9 +4,11 @@ local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local history = require "grpo.runs.history"
+local loading = require "grpo.models.loading"
 local rundir = require "grpo.runs.directory"
-local services = require "grpo.runs.services"
 local script = require "grpo.scripts.script"
+local services = require "grpo.runs.services"
+local trainer = require "grpo.train.trainer"
 
 local fs = core.fs
 local repl_open = {}
@@ -31,10 +33,10 @@ local function trainer_at(dir, from, o)
   local e = script.of_run(dir, info, { overrides = o.overrides, at = at })
   e.config.name = info.name or e.config.name -- the saved script is called main.lua
   if not from then
-    return require("grpo.train.trainer").new(e, {}), e,
+    return trainer.new(e, {}), e,
       ("%s at its beginning: no checkpoint yet"):format(dir)
   end
-  local tr = require("grpo.train.trainer").new(e, { from = from })
+  local tr = trainer.new(e, { from = from })
   services.changes_until(tr, dir, info, o.overrides)
   local about = ("%s at step %d (%s)"):format(dir, tr.step_count, from:match("[^/]+$"))
   if tr.counters.stage_done and tr.stage_index >= #e.stages then
@@ -49,7 +51,7 @@ local function open_run(env, dir, from, o)
   local ok, tr, e, about = core.protected(trainer_at, dir, from, o)
   if not ok then
     if not from then error(tr, 0) end
-    env.m = require("grpo.models.loading").open(from, { compute = o.flags.compute })
+    env.m = loading.open(from, { compute = o.flags.compute })
     core.err(("grpo: %s\n"):format(errors.line(tr)))
     env.tok = env.m.tokenizer
     return ("%s: only its model could be opened: m and tok"):format(dir)
@@ -69,13 +71,13 @@ function repl_open.open(env, o)
   if dir then return open_run(env, dir, from, o), dir end
   if fs.isdir(what) or what:find("%.gguf$") or core.hub_is_name(what) and not fs.exists(what)
       and what:find("/", 1, true) then
-    env.m = require("grpo.models.loading").open(what, { compute = o.flags.compute })
+    env.m = loading.open(what, { compute = o.flags.compute })
     env.tok = env.m.tokenizer
     return "m and tok: the model and its tokenizer"
   end
   if not fs.exists(what) and not what:find("[/.]") then history.find(what) end -- this raises
   env.exp = script.load(what, o)
-  env.tr = require("grpo.train.trainer").new(env.exp, {})
+  env.tr = trainer.new(env.exp, {})
   env.m, env.tok = env.tr.model, env.tr.tokenizer
   return "exp, tr, m, tok: the experiment, its trainer, model and tokenizer"
 end

@@ -3,15 +3,28 @@
 -- Modules that the script does not need are required inside functions, so that its first line need
 -- not wait for them.
 
+local among = require "grpo.options".among
+local checkpoint = require "grpo.runs.checkpoint"
 local core = require "grpo.core"
+local display = require "grpo.runs.display"
+local events = require "grpo.runs.events"
 local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
 local hub = require "grpo.hub"
 local inputs = require "grpo.runs.inputs"
 local model_paths = require "grpo.models.paths"
+local preflight = require "grpo.train.preflight"
 local ranks = require "grpo.train.ranks"
+local row_check = require "grpo.train.row_check"
+local rundir = require "grpo.runs.directory"
+local schedule = require "grpo.schedule"
 local script = require "grpo.scripts.script"
 local script_files = require "grpo.scripts.script_files"
+local script_logs = require "grpo.runs.script_logs"
+local script_modules = require "grpo.scripts.modules"
+local services = require "grpo.runs.services"
+local sorted_pairs = require "grpo.base.sorted"
+local trainer = require "grpo.train.trainer"
 
 local start = {}
 
@@ -19,7 +32,7 @@ local start = {}
 
 local function plain(v)
   if type(v) == "function" then
-    local text = require("grpo.schedule").text(v)
+    local text = schedule.text(v)
     if text then return text end
     local info = debug.getinfo(v, "S")
     return ("function (%s:%d)"):format(info.short_src, info.linedefined)
@@ -68,8 +81,8 @@ end
 
 -- The paths of models that the options name.
 local function models_of(e)
-  local paths, among = { e.config.model.path }, require("grpo.options").among
-  local kinds = require("grpo.train.preflight").references
+  local paths = { e.config.model.path }
+  local kinds = preflight.references
   for _, spec in ipairs(e.stages) do
     local reference = spec.config.reference
     if type(reference) == "string" and not among(reference, kinds) then
@@ -114,10 +127,10 @@ end
 
 -- The experiment of a new run, and a function that makes its directory for a trainer.
 local function begin(request)
-  if request.as then require("grpo.runs.directory").check_new(request.root, request.as) end
+  if request.as then rundir.check_new(request.root, request.as) end
   local e = script.load(request.script, request)
   return e, request.root and function(tr, rows)
-    return require("grpo.runs.directory").create(request.root, { rows = rows,
+    return rundir.create(request.root, { rows = rows,
       name = e.config.name, as = request.as, script = request.script, text = request.text,
       args = request.args, overrides = request.overrides, compute = tr.model.compute,
       steps = tr:total_steps(), config = start.described(e), env = environment(e),
@@ -129,7 +142,7 @@ end
 
 -- The newest run of this script that is not finished.
 local function unfinished(root, path)
-  for _, one in ipairs(require("grpo.runs.directory").list(root)) do
+  for _, one in ipairs(rundir.list(root)) do
     if one.state == "damaged" then
       core.notice(("note: %s is not considered, because its run.json is damaged"):format(one.dir))
     end
@@ -150,8 +163,8 @@ local function open_directory(request)
     and core.fs.exists(root .. "/" .. dir .. "/run.json") then
     dir = root .. "/" .. dir
   end
-  local directory = require("grpo.runs.directory").open(dir, request.force)
-  require("grpo.runs.events").check(directory, request.force)
+  local directory = rundir.open(dir, request.force)
+  events.check(directory, request.force)
   hub.check(directory.info.hub)
   local files, changed = inputs.changed(dir), {}
   if not request.force then inputs.refuse_elsewhere(dir, directory.info, files, "resume it") end
@@ -182,9 +195,9 @@ end
 -- Returns the script, modules and files on disk that are not as the run saved them last, as a list
 -- and in words, and the directory of the saved ones.
 local function edited(directory, path)
-  local source = directory.dir .. "/" .. require("grpo.runs.events").last_source(directory)
+  local source = directory.dir .. "/" .. events.last_source(directory)
   local text = path and core.fs.exists(path) and core.fs.read(path)
-  local list = require("grpo.scripts.modules").changed(source .. "/modules")
+  local list = script_modules.changed(source .. "/modules")
   for _, name in ipairs(script_files.changed(source .. "/files")) do list[#list + 1] = name end
   if text and text ~= core.fs.read(source .. "/main.lua") then table.insert(list, 1, path) end
   return list, ("%s %s changed since"):format(table.concat(list, #list == 2 and " and " or ", "),
@@ -208,7 +221,7 @@ local function take_edited(directory, path, at, stage)
   if #list > 0 then
     directory:remark(told .. ", and the run continues with what is on disk, because of --force")
   end
-  require("grpo.runs.events").take_files(directory, at, stage, path, list)
+  events.take_files(directory, at, stage, path, list)
 end
 
 -- Files that the script has loaded, and of which the run has no copy yet, get one.
@@ -222,7 +235,7 @@ end
 
 -- A run has its arguments from its beginning.
 local function refuse_args(directory, args)
-  for name, value in require "grpo.base.sorted"(args or {}) do
+  for name, value in sorted_pairs(args or {}) do
     local was = (directory.info.args or {})[name]
     if was ~= value then
       error(core.error("EARG", ("--arg %s=%s: %s began with %s, and a resume keeps it; leave --arg "
@@ -234,7 +247,7 @@ end
 
 -- A resume would train on other rows than the run that began.
 local function check_rows(directory, e, force)
-  local change = require("grpo.train.row_check").change(e, directory.info.rows)
+  local change = row_check.change(e, directory.info.rows)
   if not change then return end
   if not force then
     error(core.error("EARG", ("%s: %s, or resume with --force"):format(directory.dir, change)), 0)
@@ -267,10 +280,9 @@ local function resume(request, directory)
   check_rows(directory, e, request.force)
   keep_compute(e, info, request.force)
   return e, function(tr)
-    local events = require "grpo.runs.events"
     local at, saved = tr.step_count, tr.counters
     directory:set_state("running") -- run.json counts rows no more
-    local notes = require("grpo.runs.script_logs").cut(directory.dir, saved and at)
+    local notes = script_logs.cut(directory.dir, saved and at)
     directory:open_logs()
     for _, line in ipairs(notes) do directory:remark(line) end
     for _, line in ipairs(directory.remarks) do directory:remark(line) end
@@ -300,13 +312,11 @@ end
 
 -- A rank beside the first one has a trainer without a directory.  nil: the run is finished.
 local function follow(request)
-  local display = require "grpo.runs.display"
   local options, e, run = { view = display.silent() }
   if request.resume then
     local dir = ranks.of_first()
     if dir == "" then return nil end
-    local checkpoint = require "grpo.runs.checkpoint"
-    local info = require("grpo.runs.directory").read(dir, "run")
+    local info = rundir.read(dir, "run")
     e = script.of_run(dir, info, { overrides = request.overrides,
       script = request.force and request.script or nil, rewards = request.rewards })
     e.config.name = info.name
@@ -316,10 +326,10 @@ local function follow(request)
   end
   ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
-  local tr = require("grpo.train.trainer").new(e, options)
-  if not request.resume then require("grpo.train.preflight").run(tr) end
+  local tr = trainer.new(e, options)
+  if not request.resume then preflight.run(tr) end
   tr.step_limit = request.steps
-  tr.services = require("grpo.runs.services").of_ranks(tr, run)
+  tr.services = services.of_ranks(tr, run)
   return tr
 end
 
@@ -345,7 +355,6 @@ function start.trainer(request)
   local options = {}
   local directory, e, create
   if request.resume then
-    local checkpoint = require "grpo.runs.checkpoint"
     directory = open_directory(request)
     checkpoint.recover(directory.dir)
     lead(directory)
@@ -358,16 +367,15 @@ function start.trainer(request)
   options.view = request.view()
   ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
-  local tr = require("grpo.train.trainer").new(e, options)
+  local tr = trainer.new(e, options)
   local notes, rows = {}, nil
-  if not directory then notes, rows = require("grpo.train.preflight").run(tr) end
+  if not directory then notes, rows = preflight.run(tr) end
   tr.directory, tr.step_limit = create and create(tr, rows), request.steps
   for _, note in ipairs(notes) do
     core.notice("note: " .. note)
     if tr.directory then tr.directory:note(note) end
   end
   if tr.directory then
-    local services = require "grpo.runs.services"
     tr.services = ranks.size() == 1 and services.new(tr, request.attach)
       or services.of_ranks(tr, request.resume and directory)
   end

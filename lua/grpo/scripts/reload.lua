@@ -11,16 +11,19 @@
 local changed_files = require "grpo.scripts.changed_files"
 local context_fit = require "grpo.train.context_fit"
 local core = require "grpo.core"
-local option_rows = require "grpo.experiment.option_rows"
-local option_tree = require "grpo.experiment.option_tree"
 local errors = require "grpo.base.errors"
+local events = require "grpo.runs.events"
 local inspect = require "grpo.train.inspect"
 local live_options = require "grpo.experiment.live_options"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
+local option_rows = require "grpo.experiment.option_rows"
+local option_tree = require "grpo.experiment.option_tree"
+local schedule_check = require "grpo.train.schedule_check"
 local script = require "grpo.scripts.script"
 local settings = require "grpo.settings"
 local sorted_pairs = require "grpo.base.sorted"
+local test_runner = require "grpo.test"
 
 local fs, get = core.fs, option_tree.get
 local reload = {}
@@ -77,7 +80,7 @@ end
 
 local function run_tests(tr, path)
   local lines = {}
-  local ok, result = core.limited(patience(tr), path, require("grpo.test").run, { path },
+  local ok, result = core.limited(patience(tr), path, test_runner.run, { path },
     { write = function(s) lines[#lines + 1] = s end })
   if not ok then error(result, 0) end
   if result.failed > 0 then
@@ -276,7 +279,7 @@ end
 -- Do the schedules of the new script give values that their options can have?
 local function try_schedules(tr, e)
   for i = math.max(1, tr.stage_index), #e.stages do
-    local note = require("grpo.train.schedule_check").stage(e.stages[i])[1]
+    local note = schedule_check.stage(e.stages[i])[1]
     if note then tr.recorder:advise { note } end
   end
 end
@@ -297,7 +300,7 @@ local function attempt(self, stale, changed)
     news = files:news(stale)
     announce(tr, e, news, true)
     source = tr.directory:save_reload(self.path)
-    require("grpo.runs.events").add(tr, { kind = "reload", source = source, files = news })
+    events.add(tr, { kind = "reload", source = source, files = news })
   end)
   if not ok then
     undo()

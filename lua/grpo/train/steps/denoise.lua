@@ -199,7 +199,7 @@ end
 -- false: behind its prompt).
 function denoise.sample(tr, n)
   local config = tr.settings
-  local prompt = require("grpo.train.prompts").render(config, tr.tokenizer, config.data.train[1])
+  local prompt = prompts.render(config, tr.tokenizer, config.data.train[1])
   prompt.row = config.data.train[1]
   local row = example(config, tr.tokenizer, prompt)
   local ids = table.move(row.prompt, 1, #row.prompt, 1, {})
