@@ -269,7 +269,7 @@ describe("masked training", function()
 
   it("refuses options that contradict it", function()
     refused("rewards: have no say in a denoise stage", { rewards = { function() return 1 end } })
-    refused("eval.metric: has no say in a denoise stage", { eval = { metric = function()
+    refused("eval.metric: is not used by a denoise stage", { eval = { metric = function()
       return 1
     end } })
     refused("eval.group_size: has no say in a denoise stage", { eval = { group_size = 4 } })
