@@ -272,7 +272,7 @@ describe("masked training", function()
     refused("eval.metric: is not used by a denoise stage", { eval = { metric = function()
       return 1
     end } })
-    refused("eval.group_size: has no say in a denoise stage", { eval = { group_size = 4 } })
+    refused("eval.group_size: is not used by a denoise stage", { eval = { group_size = 4 } })
     refused("train.kl: a denoise stage measures no KL", { train = { kl = 0.1 } })
     refused("train.denoise.mask_ratio: got 0", { train = { denoise = { mask_ratio = 0 } } })
     refused("train.denoise.mask_ratio: want { low, high }",
