@@ -211,7 +211,7 @@ for _, name in ipairs(order) do
 end
 meta[#meta + 1] = '\n---@alias grpo.LossName "' .. table.concat(option_rows.losses, '"|"') .. '"'
 meta[#meta + 1] = "\n---@class grpo.Stage: grpo.Options"
-meta[#meta + 1] = '---@field kind "' .. table.concat(steps.names, '"|"') .. '"'
+meta[#meta + 1] = '---@field kind "' .. table.concat(steps.names(), '"|"') .. '"'
 
 -- ---- docs/from-trl.md -----------------------------------------------------------------------
 

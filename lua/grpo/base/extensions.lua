@@ -30,6 +30,8 @@
 --     train/ranks.lua, and what makes the ranks meet
 --   checks = { { "rewards run in a jail", function() -> lines }, ... }
 --     what `grpo check` says of the script that it has loaded
+--   stages = { { name = "dpo" }, ... }
+--     a kind of stage, the module grpo.train.steps.NAME; train/steps/init.lua says what it returns
 --   completers = { { at = function(text, env, classes) -> first, list } }
 --     the first of them completes the end of a line at the prompt: each text of the list can
 --     replace text:sub(first); env: the prompt's variables; classes: { tr = "grpo.Trainer" } for

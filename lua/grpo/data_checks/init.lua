@@ -121,7 +121,7 @@ local function one_dataset(job, field, out, findings)
   local watch = gold.watch(config, job.tokenizer)
   local result = scan.rows(config, job.tokenizer, dataset, n, { held_out = held_out,
     progress = progress_of(job.view, name), visit = watch.visit,
-    ends = job.kind == "denoise" and job.tokenizer.eos and 1 or 0 })
+    ends = steps[job.kind].leaves_out_end and job.tokenizer.eos and 1 or 0 })
   job.view:close()
   out("\n%s: %s", name, tostring(dataset))
   if #result.lengths > 0 then out("%s", length_line(result.lengths)) end

@@ -279,12 +279,12 @@ end
 -- A stage as the script wrote it; path is "stages[i]".
 function option_rules.check_stage(stage, path, complain)
   if not steps.is_kind(stage.kind) then
-    local quoted = {}
-    for i, name in ipairs(steps.names) do quoted[i] = ('"%s"'):format(name) end
+    local quoted, names = {}, steps.names()
+    for i, name in ipairs(names) do quoted[i] = ('"%s"'):format(name) end
     local last = table.remove(quoted)
     complain(path .. ".kind", "got %s, want %s or %s%s",
       type(stage.kind) == "string" and "'" .. stage.kind .. "'" or tostring(stage.kind),
-      table.concat(quoted, ", "), last, options.hint(stage.kind, steps.names))
+      table.concat(quoted, ", "), last, options.hint(stage.kind, names))
   end
   for _, option in ipairs(of_the_run) do
     if option_tree.get(stage, option) ~= nil then

@@ -11,7 +11,7 @@ local schedule_value = require "grpo.experiment.schedule_value"
 local sorted_pairs = require "grpo.base.sorted"
 
 local denoise = { title = "Masked training", about = "masked training, seeing both ways",
-  samples = false, masks = true, reads_text = true,
+  samples = false, masks = true, reads_text = true, leaves_out_end = true,
   schedules = { "train.denoise.mask_ratio" } }
 
 local MOST_ROWS = 4096 -- of data.train that are counted for the unigram entropy

@@ -17,6 +17,7 @@
 --   schedules          paths of options beside train.lr that may be functions of the step
 --   masks              a mask token is needed; the tokenizer and the model get one if they lack it
 --   reads_text         a row without data.prompt and data.target is read as row.text
+--   leaves_out_end     it does not learn the end token behind a target
 --   lengths(config)    longest prompt and completion, if they are not the options' own
 --   evaluate(tr, list, report)   replaces the usual evaluation: fills in the report for a list of
 --                      held-out prompts
@@ -27,13 +28,22 @@
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
 
+local extensions = require "grpo.base.extensions"
 local options = require "grpo.options"
 local truncated = require "grpo.train.truncated"
 
-local steps = { names = { "sft", "grpo", "ppo", "denoise" } }
+local steps = {}
+
+-- The names of all kinds: the core's, and those that extensions add.  They are read when they are
+-- asked for, because an extension may require modules that require this one.
+function steps.names()
+  local names = { "sft", "grpo", "ppo", "denoise" }
+  for _, row in ipairs(extensions.rows "stages") do names[#names + 1] = row.name end
+  return names
+end
 
 function steps.is_kind(name)
-  return options.among(name, steps.names)
+  return options.among(name, steps.names())
 end
 
 -- A kind is loaded, by its name, when it is first asked for.  So a run loads its own kinds only,
