@@ -23,6 +23,7 @@
 #include "kern/gemm_bf16.h"
 #include "kern/gemm_dw.h"
 #include "kern/gemm_quant.h"
+#include "kern/kernels.h"
 #include "kern/logits.h"
 #include "kern/norm_rope.h"
 #include "kern/optimizers.h"
@@ -344,14 +345,14 @@ static void attention_in(Bench *b, Compute compute) {
   static const struct {
     AttnShape s;
     int prompt, group, own;
-  } cases[] = {{{6, 6, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32}, 1, 4, 70},
-               {{8, 4, 32, 0.18f, 0, 0, false, 0, COMPUTE_F32}, 96, 8, 96},
-               {{9, 3, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32}, 128, 8, 64},
-               {{14, 2, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32}, 160, 8, 32},
-               {{16, 8, 128, 0.09f, 0, 0, false, 0, COMPUTE_F32}, 500, 8, 300},
-               {{4, 4, 40, 0.16f, 0, 0, false, 0, COMPUTE_F32}, 100, 4, 100},
-               {{8, 4, 32, 0.18f, 64, 0, false, 0, COMPUTE_F32}, 96, 8, 96},
-               {{8, 4, 32, 0.18f, 0, 30, false, 0, COMPUTE_F32}, 96, 8, 96}};
+  } cases[] = {{{6, 6, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32, NULL}, 1, 4, 70},
+               {{8, 4, 32, 0.18f, 0, 0, false, 0, COMPUTE_F32, NULL}, 96, 8, 96},
+               {{9, 3, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32, NULL}, 128, 8, 64},
+               {{14, 2, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32, NULL}, 160, 8, 32},
+               {{16, 8, 128, 0.09f, 0, 0, false, 0, COMPUTE_F32, NULL}, 500, 8, 300},
+               {{4, 4, 40, 0.16f, 0, 0, false, 0, COMPUTE_F32, NULL}, 100, 4, 100},
+               {{8, 4, 32, 0.18f, 64, 0, false, 0, COMPUTE_F32, NULL}, 96, 8, 96},
+               {{8, 4, 32, 0.18f, 0, 30, false, 0, COMPUTE_F32, NULL}, 96, 8, 96}};
   printf("compute %s\n", compute == COMPUTE_BF16 ? "bf16" : "f32");
   printf("%-28s %10s %10s %10s %12s %12s\n", "heads/kv x dim, prompt + own", "forward", "backward",
          "decode", "decode step", "store keys");
@@ -396,7 +397,7 @@ static double exponent(const double *seconds) {
 }
 
 static void context(Bench *b) {
-  static const AttnShape s = {9, 3, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32};
+  static const AttnShape s = {9, 3, 64, 0.125f, 0, 0, false, 0, COMPUTE_F32, NULL};
   static const char *const names[] = {"forward, one sequence", "backward", "decode, 1 alone",
                                       "decode, 8 of one prompt", "decode, 8 prompts"};
   double t[5][LENGTHS];
