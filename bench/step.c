@@ -96,8 +96,7 @@ static Times run(Pool *pool, const Config *c, int prompts, int group, int prompt
   printf(
       "%3d x %-3d rollout %8.1f  reference %8.1f  update %8.1f  arena %6.1f MiB (reserved %.1f)\n",
       prompts, group, 1e3 * best.rollout, 1e3 * best.reference, 1e3 * best.update,
-      (double)e->tape.arena.high / 1048576.0,
-      (double)needs.tape / 1048576.0);
+      (double)e->tape.arena.high / 1048576.0, (double)needs.tape / 1048576.0);
   engine_free(e);
   model_release(m);
   model_release(ref);

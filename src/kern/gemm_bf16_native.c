@@ -330,8 +330,8 @@ static Status run(const Ctx *cx, Bf16Product *q, const char *what) {
 typedef struct Operand {
   const KernelClass *cpu;
   int m, depth, rows, step; /* rows, step: those of the product */
-  int tiles, span; /* tiles and inner steps of a chunk that packs */
-  int parts;       /* into how many parts the tiles are cut */
+  int tiles, span;          /* tiles and inner steps of a chunk that packs */
+  int parts;                /* into how many parts the tiles are cut */
   const real *x;
   ptrdiff_t ldx;
   bool columns; /* x is [depth, m] */

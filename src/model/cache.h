@@ -26,7 +26,7 @@ typedef struct Cache {
 /* Segments have room for `tokens` keys behind a prefix of `before` keys; before -1: of any length,
  * and keys come one by one. */
 Status cache_new(Cache *c, const LayerCache *layer, int layers, int slots, int tokens, int before);
-void cache_free(Cache *c); /* a zeroed one is fine */
+void cache_free(Cache *c);  /* a zeroed one is fine */
 void cache_clear(Cache *c); /* all slots are unused, as in a new cache */
 int cache_take(Cache *c);   /* an empty slot; the caller knows that there is one */
 void cache_give(Cache *c, int slot);

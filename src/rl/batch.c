@@ -33,9 +33,9 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   b->target_logp = mem_alloc(tokens * sizeof *b->target_logp);
   b->ref_logp = parts & BATCH_REF ? mem_alloc(tokens * sizeof *b->ref_logp) : NULL;
   b->sampled = parts & BATCH_TURNS ? mem_alloc(tokens) : NULL;
-  if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->completion ||
-      !b->ids || !b->logp || !b->entropy || !b->target_logp ||
-      (parts & BATCH_REF && !b->ref_logp) || (parts & BATCH_TURNS && !b->sampled))
+  if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->completion || !b->ids || !b->logp ||
+      !b->entropy || !b->target_logp || (parts & BATCH_REF && !b->ref_logp) ||
+      (parts & BATCH_TURNS && !b->sampled))
     return fail(GRPO_ENOMEM,
                 "rollout: no memory for %d completions of %d tokens; lower "
                 "sampling.max_new_tokens or train.prompts_per_step",

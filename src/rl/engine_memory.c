@@ -221,8 +221,8 @@ static size_t sum(const EngineBytes *b) {
 
 /* Outlines of an engine's models. */
 typedef struct Outlines {
-  Model *base;      /* of a policy that is a view; else NULL */
-  Model *ref_base;  /* of a reference that is a view of another model; else NULL */
+  Model *base;     /* of a policy that is a view; else NULL */
+  Model *ref_base; /* of a reference that is a view of another model; else NULL */
   Model *policy, *reference;
 } Outlines;
 

@@ -41,6 +41,6 @@ Status unit_forward(Engine *e, Pack *p, bool full_kl, double temperature, Tensor
     try(reference_hidden(e, p, &ref_hidden));
   try(forward_hidden(e->policy, &e->tape, p, &hidden));
   if (value) try(critic_values(e->critic, &e->tape, p, hidden, value));
-  return forward_logp(e->policy, &e->tape, p, hidden, temperature,
-                      ref_hidden ? e->reference : NULL, ref_hidden, logp);
+  return forward_logp(e->policy, &e->tape, p, hidden, temperature, ref_hidden ? e->reference : NULL,
+                      ref_hidden, logp);
 }

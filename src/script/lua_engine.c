@@ -189,11 +189,16 @@ static void push_engine_bytes(lua_State *L, const EngineBytes *b) {
   const struct {
     const char *name;
     size_t bytes;
-  } rows[] = {{"total", b->total},         {"weights", b->weights},
-              {"reference", b->reference}, {"optimizer", b->optimizer},
-              {"critic", b->critic},       {"cache", b->cache},
-              {"batch", b->batch},         {"activations", b->activations},
-              {"kept", b->kept},           {"masks", b->masks},
+  } rows[] = {{"total", b->total},
+              {"weights", b->weights},
+              {"reference", b->reference},
+              {"optimizer", b->optimizer},
+              {"critic", b->critic},
+              {"cache", b->cache},
+              {"batch", b->batch},
+              {"activations", b->activations},
+              {"kept", b->kept},
+              {"masks", b->masks},
               {"held", b->held}};
   lua_createtable(L, 0, 11);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

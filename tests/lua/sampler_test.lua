@@ -349,7 +349,7 @@ describe("a run with a sampler", function()
 
   it("has rows of its own only while it trains: they cannot be made again to be scored", function()
     local saved_row = require "grpo.runs.saved_row"
-    local prompts, row_checksum = require "grpo.train.prompts", require "grpo.train.row_checksum"
+    local row_checksum = require "grpo.train.row_checksum"
     local config = experiment(with(walk)).stages[1].config
     local saved = { row = 5, row_index = 3, step = 1, prompt_index = 1,
       row_crc32c = row_checksum.of(prompts.row(config, 5, 3)) }

@@ -1,8 +1,8 @@
 /* Kernel classes side by side in one process: each engine gives the bits that it gives alone. */
-#include "os/file.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "kern/dispatch.h"
+#include "os/file.h"
 #include "tiny.h"
 
 enum { CLASSES = 8, STEPS = 3 };
