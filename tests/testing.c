@@ -53,9 +53,16 @@ const char *test_path(const char *fmt, ...) {
 
 static bool readable(const char *path) { return access(path, R_OK) == 0; }
 
+const char *test_oracle_path(const char *name, const char *file) {
+  const char *older = test_path("%s/oracles/models/%s", test_shared(), name);
+  const char *dir =
+      readable(older) ? older : test_path("%s/oracles/models2/%s", test_shared(), name);
+  return test_path("%s/%s", dir, file);
+}
+
 static const char *missing_weights(const char *name) {
   static char path[4096];
-  const char *dir = test_path("%s/oracles/models/%s/checkpoint", test_shared(), name);
+  const char *dir = test_oracle_path(name, "checkpoint");
   int shards = 0;
   snprintf(path, sizeof path, "%s/model.safetensors", dir);
   if (readable(path)) return NULL;

@@ -21,12 +21,16 @@ static const char prefix[] = "base_model.model.";
 /* ---- loading --------------------------------------------------------------------- */
 
 /* The parameter that a tensor's name means, with or without PEFT's prefix, the adapter's name
- * ("lora_A.default.weight") and the prefix of the causal model. */
+ * ("lora_A.default.weight") and the prefix of the causal model; or within a multimodal model. */
 static int param_of(const Lora *l, const char *name) {
   static const char *const own[] = {"", "model.", "transformer."};
+  static const char outer[] = "model.language_model.";
   char rest[NAME_BYTES], full[NAME_BYTES + 16];
   if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
-  if (snprintf(rest, sizeof rest, "%s", name) >= (int)sizeof rest) return -1;
+  const bool nested = strncmp(name, outer, sizeof outer - 1) == 0;
+  const char *after = nested ? name + sizeof outer - 1 : name;
+  if (snprintf(rest, sizeof rest, "%s%s", nested ? "model." : "", after) >= (int)sizeof rest)
+    return -1;
   char *named = strstr(rest, ".default");
   if (named) memmove(named, named + 8, strlen(named + 8) + 1);
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

@@ -178,13 +178,19 @@ void peft_config_free(PeftConfig *c) {
 
 /* ---- matching -------------------------------------------------------------------- */
 
+/* The path, or the path that it has within a multimodal model, matches. */
 static Status matches_whole(const PeftConfig *c, const char *pattern, const char *path, bool *yes) {
+  char nested[NAME_BYTES + 32];
   Regex *re;
   const size_t *bounds;
   *yes = false;
   if (regex_compile(&re, pattern, strlen(pattern), REGEX_ANCHORED_FULL) != GRPO_OK)
     return fail(GRPO_EFORMAT, "%s: '%.200s' is not a regular expression", c->where, pattern);
-  const Status s = regex_exec(re, path, strlen(path), 0, yes, &bounds);
+  Status s = regex_exec(re, path, strlen(path), 0, yes, &bounds);
+  if (s == GRPO_OK && !*yes && strncmp(path, "model.", 6) == 0) {
+    snprintf(nested, sizeof nested, "model.language_model.%s", path + 6);
+    s = regex_exec(re, nested, strlen(nested), 0, yes, &bounds);
+  }
   regex_free(re);
   return s;
 }

@@ -66,8 +66,7 @@ static bool starts_with(const char *s, const char *begin) {
 }
 
 /* Parts of a multimodal checkpoint beside the decoder. */
-static bool is_vision(const Config *c, const char *name) {
-  if (c->family != FAMILY_GEMMA3) return false;
+static bool is_vision(const char *name) {
   if (starts_with(name, "model.")) name += strlen("model.");
   return starts_with(name, "vision_tower.") || starts_with(name, "multi_modal_projector.");
 }
@@ -76,26 +75,25 @@ static bool is_vision(const Config *c, const char *name) {
  * stored again. */
 static bool ignored(const Config *c, const char *name) {
   if (c->tie_word_embeddings && ends_with(name, "lm_head.weight")) return true;
-  if (is_vision(c, name)) return true;
+  if (is_vision(name)) return true;
   return config_traits(c) & TRAIT_CONV1D
              ? ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")
-             : ends_with(name, ".rotary_emb.inv_freq");
+             : ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attention.bias") ||
+                   ends_with(name, ".attention.masked_bias");
 }
 
 /* The parameter of a tensor's name.  Some checkpoints use other names: without gpt2's prefix, or
  * within a multimodal model. */
 static int parameter_of(const Model *m, const char *name) {
   static const struct {
-    Family family;
     const char *from, *to;
-  } renames[] = {{FAMILY_GPT2, "", "transformer."},
-                 {FAMILY_GEMMA3, "language_model.", ""},
-                 {FAMILY_GEMMA3, "model.language_model.", "model."}};
+  } renames[] = {
+      {"", "transformer."}, {"language_model.", ""}, {"model.language_model.", "model."}};
   char full[128];
   int i = layout_index(m, name);
   for (size_t k = 0; i < 0 && k < sizeof renames / sizeof *renames; k++) {
     const char *from = renames[k].from;
-    if (renames[k].family != m->config.family || !starts_with(name, from)) continue;
+    if (!starts_with(name, from)) continue;
     const int n = snprintf(full, sizeof full, "%s%s", renames[k].to, name + strlen(from));
     if (n < (int)sizeof full) i = layout_index(m, full);
   }

@@ -15,10 +15,12 @@ typedef struct EmbeddingAttr {
   int tokens;
   const int32_t *ids, *pos; /* [tokens] */
   real scale;               /* 0: none */
+  int first_position;       /* the row of wpe for position 0 */
 } EmbeddingAttr;
 
 /* layernorm, rmsnorm: Attr.f[0] = eps; w may be one head wide: the norm is then per head.
- * rmsnorm: Attr.i[0] = 1: multiplies by 1 + w
+ * Attr.i[0] = 1: multiplies by 1 + w
+ * scale: Attr.f[0] = factor.  activate: Attr.i[0] = an Act of kern/elementwise.h
  * softcap: Attr.f[0] = cap: out = cap tanh(x / cap) */
 /* linear: Attr.i[0] = 1 when the weight is stored [in, out] (GPT-2's Conv1D) */
 
@@ -35,7 +37,8 @@ typedef struct RopeAttr {
   const int32_t *pos;             /* [tokens] */
   const real *cs;                 /* [positions, rotary / 2, 2] */
   int rotary;                     /* how much of a head turns: its first channels; 0: all */
-  int rest; /* channels after the heads that stay, whole heads: values beside queries and keys */
+  bool pairs; /* channels 2i and 2i + 1 turn together, not i and i + rotary / 2 */
+  int rest;   /* channels after the heads that stay, whole heads: values beside queries and keys */
 } RopeAttr;
 
 /* One run of consecutive rows of a packed batch.  It sees the whole prefix span (-1: none; a prefix

@@ -1,4 +1,5 @@
-/* op_mlp.c - elementwise: swiglu, silu(gate) * up; geglu, gelu(gate) * up; softcap. */
+/* op_mlp.c - elementwise: swiglu, silu(gate) * up; geglu, gelu(gate) * up; softcap; activate;
+ * scale. */
 #include "grad/ops.h"
 #include "kern/elementwise.h"
 
@@ -67,3 +68,40 @@ static Status softcap_back(const Ctx *cx, Node *nd) {
 }
 
 DEFINE_OP(softcap, softcap_shape, softcap_run, softcap_back);
+
+/* ---- activate: see Act in kern/elementwise.h ------------------------------------------- */
+
+static Status same_shape(const Node *nd, Tensor *out, size_t *saved) {
+  (void)saved;
+  return shape_as(nd->in[0], out);
+}
+
+static Status activate_run(const Ctx *cx, Node *nd) {
+  act_forward(cx, (Act)nd->attr.i[0], nd->out->n, nd->in[0]->data, nd->out->data);
+  return GRPO_OK;
+}
+
+static Status activate_back(const Ctx *cx, Node *nd) {
+  bool add;
+  real *dx = grad_into(nd->in[0], &add);
+  act_backward(cx, (Act)nd->attr.i[0], nd->out->n, nd->in[0]->data, nd->out->grad, dx, add);
+  return GRPO_OK;
+}
+
+DEFINE_OP(activate, same_shape, activate_run, activate_back);
+
+/* ---- scale: Attr.f[0] x ---------------------------------------------------------------- */
+
+static Status scale_run(const Ctx *cx, Node *nd) {
+  vec_scale(cx, nd->out->n, (real)nd->attr.f[0], nd->in[0]->data, nd->out->data, false);
+  return GRPO_OK;
+}
+
+static Status scale_back(const Ctx *cx, Node *nd) {
+  bool add;
+  real *dx = grad_into(nd->in[0], &add);
+  vec_scale(cx, nd->out->n, (real)nd->attr.f[0], nd->out->grad, dx, add);
+  return GRPO_OK;
+}
+
+DEFINE_OP(scale, same_shape, scale_run, scale_back);

@@ -32,9 +32,10 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
 static void turn(const Ctx *cx, const Node *nd, const real *x, bool inverse, real *y, bool add) {
   const RopeAttr *a = attr_of(nd);
   const int rows = nd->out->dim[0], ld = width(a), d = a->head_dim, at = a->heads * d;
-  rope_apply(cx, rows, a->heads, d, rotary(a), x, ld, a->pos, a->cs, inverse, y, ld, add);
+  rope_apply(cx, rows, a->heads, d, rotary(a), a->pairs, x, ld, a->pos, a->cs, inverse, y, ld, add);
   if (a->rest)
-    rope_apply(cx, rows, a->rest / d, d, 0, x + at, ld, a->pos, a->cs, inverse, y + at, ld, add);
+    rope_apply(cx, rows, a->rest / d, d, 0, false, x + at, ld, a->pos, a->cs, inverse, y + at, ld,
+               add);
 }
 
 static Status forward(const Ctx *cx, Node *nd) {

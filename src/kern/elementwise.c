@@ -1,5 +1,6 @@
 /* elementwise.c - operations on n independent elements, cut into pieces of one size for the
  * pool. */
+#include <math.h>
 #include <string.h>
 
 #include "base/pool.h"
@@ -17,6 +18,7 @@ struct Elements {
   const real *a, *b, *c;
   real *x, *y, *z;
   bool add_x, add_y, gelu;
+  Act act;
   real alpha;
 };
 
@@ -76,6 +78,46 @@ void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const re
   run(cx,
       &(Elements){
           .n = n, .run = run_softcap_grad, .a = y, .b = dy, .x = dx, .add_x = add, .alpha = cap});
+}
+
+static real act_of(Act act, real x) {
+  if (act == ACTIVATE_GELU) return (real)(0.5 * (double)x * (1 + erf((double)x * M_SQRT1_2)));
+  const real y = x > 0 ? x : 0;
+  return act == ACTIVATE_RELU2 ? y * y : y;
+}
+
+static real act_slope(Act act, real x) {
+  const double z = (double)x;
+  if (act == ACTIVATE_GELU)
+    return (real)(0.5 * (1 + erf(z * M_SQRT1_2)) + z * exp(-0.5 * z * z) / sqrt(2 * M_PI));
+  return x > 0 ? (act == ACTIVATE_RELU2 ? 2 * x : 1) : 0;
+}
+
+static void run_act(const Elements *e, size_t at, size_t n) {
+  for (size_t i = at; i < at + n; i++) e->x[i] = act_of(e->act, e->a[i]);
+}
+void act_forward(const Ctx *cx, Act act, size_t n, const real *x, real *y) {
+  run(cx, &(Elements){.n = n, .run = run_act, .act = act, .a = x, .x = y});
+}
+
+static void run_act_grad(const Elements *e, size_t at, size_t n) {
+  for (size_t i = at; i < at + n; i++) {
+    const real d = act_slope(e->act, e->a[i]) * e->b[i];
+    e->x[i] = e->add_x ? e->x[i] + d : d;
+  }
+}
+void act_backward(const Ctx *cx, Act act, size_t n, const real *x, const real *dy, real *dx,
+                  bool add) {
+  run(cx,
+      &(Elements){.n = n, .run = run_act_grad, .act = act, .a = x, .b = dy, .x = dx, .add_x = add});
+}
+
+static void run_scale(const Elements *e, size_t at, size_t n) {
+  for (size_t i = at; i < at + n; i++)
+    e->x[i] = e->add_x ? e->x[i] + e->alpha * e->a[i] : e->alpha * e->a[i];
+}
+void vec_scale(const Ctx *cx, size_t n, real factor, const real *x, real *y, bool add) {
+  run(cx, &(Elements){.n = n, .run = run_scale, .alpha = factor, .a = x, .x = y, .add_x = add});
 }
 
 static void run_gelu(const Elements *e, size_t at, size_t n) {

@@ -21,6 +21,14 @@ void softcap_forward(const Ctx *cx, size_t n, real cap, const real *x, real *y);
 /* dx (+)= dy (1 - (y / cap)^2); dx may be dy */
 void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const real *dy, real *dx,
                       bool add);
+/* Activations of feed-forward layers without a gate: gelu by the error function, max(x, 0), and its
+ * square. */
+typedef enum Act { ACTIVATE_GELU, ACTIVATE_RELU, ACTIVATE_RELU2 } Act;
+void act_forward(const Ctx *cx, Act act, size_t n, const real *x, real *y);
+void act_backward(const Ctx *cx, Act act, size_t n, const real *x, const real *dy, real *dx,
+                  bool add);
+/* y = factor x, or with `add` y += factor x */
+void vec_scale(const Ctx *cx, size_t n, real factor, const real *x, real *y, bool add);
 void vec_add(const Ctx *cx, size_t n, const real *a, const real *b, real *y);
 void vec_acc(const Ctx *cx, size_t n, const real *x, real *y); /* y += x */
 void vec_copy(const Ctx *cx, size_t n, const real *x, real *y);

@@ -209,10 +209,10 @@ typedef struct Kernels {
   void (*rmsnorm)(int c, const real *x, const real *w, real base, double eps, real *y, real *rstd);
   void (*rmsnorm_dx)(int c, const real *x, const real *w, real base, real rstd, const real *dy,
                      real *dx, bool add);
-  void (*layernorm)(int c, const real *x, const real *w, const real *b, double eps, real *y,
-                    real *mean, real *rstd);
-  void (*layernorm_dx)(int c, const real *x, const real *w, real mean, real rstd, const real *dy,
-                       real *dx, bool add);
+  void (*layernorm)(int c, const real *x, const real *w, const real *b, real base, double eps,
+                    real *y, real *mean, real *rstd);
+  void (*layernorm_dx)(int c, const real *x, const real *w, real base, real mean, real rstd,
+                       const real *dy, real *dx, bool add);
   /* dw += dy (x - mean) rstd, db += dy (NULL: none) */
   void (*norm_dw)(int c, const real *x, real mean, real rstd, const real *dy, real *dw, real *db);
   /* the first n pairs (x_i, x_{i+half}) of each head of a row; c and s [n]: cosines and sines */

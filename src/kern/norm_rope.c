@@ -35,7 +35,7 @@ static void norm_chunk(void *arg, int chunk, int worker) {
     const size_t at = (size_t)r * (size_t)j->c;
     real mean, rstd;
     if (j->layer)
-      kn->layernorm(j->c, j->x + at, j->w, j->b, j->eps, j->y + at, &mean, &rstd);
+      kn->layernorm(j->c, j->x + at, j->w, j->b, j->base, j->eps, j->y + at, &mean, &rstd);
     else
       kn->rmsnorm(j->c, j->x + at, j->w, j->base, j->eps, j->y + at, &rstd);
     if (j->layer && j->mean_out) j->mean_out[r] = mean;
@@ -56,16 +56,9 @@ void rmsnorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *
 }
 
 void layernorm_forward(const Ctx *cx, int rows, int c, const real *x, const real *w, const real *b,
-                       double eps, real *y, real *mean, real *rstd) {
-  Norm j = {.cpu = cx->cpu,
-            .layer = true,
-            .rows = rows,
-            .c = c,
-            .x = x,
-            .w = w,
-            .b = b,
-            .eps = eps,
-            .y = y};
+                       real base, double eps, real *y, real *mean, real *rstd) {
+  Norm j = {.cpu = cx->cpu, .layer = true, .rows = rows, .c = c, .x = x, .w = w, .b = b};
+  j.base = base, j.eps = eps, j.y = y;
   j.mean_out = mean, j.rstd_out = rstd;
   norm_forward(cx, &j);
 }
@@ -85,7 +78,7 @@ static void norm_grad_chunk(void *arg, int chunk, int worker) {
     if (!j->dx) continue;
     real *dx = j->dx + (size_t)r * c;
     if (j->layer)
-      kn->layernorm_dx(j->c, x, j->w, mean, rstd, dy, dx, j->add_dx);
+      kn->layernorm_dx(j->c, x, j->w, j->base, mean, rstd, dy, dx, j->add_dx);
     else
       kn->rmsnorm_dx(j->c, x, j->w, j->base, rstd, dy, dx, j->add_dx);
   }
@@ -118,17 +111,11 @@ Status rmsnorm_backward(const Ctx *cx, int rows, int c, const real *x, const rea
   return norm_backward(cx, &j, dw, NULL);
 }
 
-Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w,
+Status layernorm_backward(const Ctx *cx, int rows, int c, const real *x, const real *w, real base,
                           const real *mean, const real *rstd, const real *dy, real *dx, bool add_dx,
                           real *dw, real *db) {
-  Norm j = {.cpu = cx->cpu,
-            .layer = true,
-            .rows = rows,
-            .c = c,
-            .x = x,
-            .w = w,
-            .mean = mean,
-            .rstd = rstd};
+  Norm j = {.cpu = cx->cpu, .layer = true, .rows = rows, .c = c, .x = x, .w = w, .base = base};
+  j.mean = mean, j.rstd = rstd;
   j.dy = dy, j.dx = dx, j.add_dx = add_dx;
   return norm_backward(cx, &j, dw, db);
 }
@@ -168,7 +155,7 @@ typedef struct Rope {
   ptrdiff_t ldx, ldy;
   const int32_t *pos;
   real *y;
-  bool inverse, add;
+  bool inverse, add, pairs;
 } Rope;
 
 /* Copies the channels of each head that do not rotate. */
@@ -184,28 +171,49 @@ static void rope_rest(const Rope *j, int row) {
   }
 }
 
+static void halves_row(const Rope *j, int r) {
+  real c[ROPE_STEP], s[ROPE_STEP];
+  const int half = j->r / 2;
+  for (int at = 0; at < half; at += ROPE_STEP) {
+    const real *cs = j->cs + ((ptrdiff_t)j->pos[r] * half + at) * 2;
+    const int n = min_int(ROPE_STEP, half - at);
+    for (int i = 0; i < n; i++) {
+      c[i] = cs[2 * i];
+      s[i] = j->inverse ? -cs[2 * i + 1] : cs[2 * i + 1];
+    }
+    kernels(j->cpu)->rope(j->heads, j->d, half, n, j->x + r * j->ldx + at, c, s,
+                          j->y + r * j->ldy + at, j->add);
+  }
+}
+
 static void rope_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Rope *j = arg;
-  real c[ROPE_STEP], s[ROPE_STEP];
-  const int half = j->r / 2, end = min_int(j->rows, (chunk + 1) * j->run);
+  const RopePairs pairs = {.heads = j->heads,
+                           .r = j->r,
+                           .x = j->x,
+                           .ldx = j->ldx,
+                           .x_head = j->d,
+                           .y = j->y,
+                           .ldy = j->ldy,
+                           .y_head = j->d,
+                           .pos = j->pos,
+                           .cs = j->cs,
+                           .inverse = j->inverse,
+                           .add = j->add};
+  const int end = min_int(j->rows, (chunk + 1) * j->run);
   for (int r = chunk * j->run; r < end; r++) {
-    for (int at = 0; at < half; at += ROPE_STEP) {
-      const real *cs = j->cs + ((ptrdiff_t)j->pos[r] * half + at) * 2;
-      const int n = min_int(ROPE_STEP, half - at);
-      for (int i = 0; i < n; i++) {
-        c[i] = cs[2 * i];
-        s[i] = j->inverse ? -cs[2 * i + 1] : cs[2 * i + 1];
-      }
-      kernels(j->cpu)->rope(j->heads, j->d, half, n, j->x + r * j->ldx + at, c, s,
-                            j->y + r * j->ldy + at, j->add);
-    }
+    if (j->pairs)
+      pairs_row(&pairs, r);
+    else
+      halves_row(j, r);
     rope_rest(j, r);
   }
 }
 
-void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, const real *x, int ldx,
-                const int32_t *pos, const real *cs, bool inverse, real *y, int ldy, bool add) {
-  Rope j = {cx->cpu, rows, heads, d, r, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add};
+void rope_apply(const Ctx *cx, int rows, int heads, int d, int r, bool pairs, const real *x,
+                int ldx, const int32_t *pos, const real *cs, bool inverse, real *y, int ldy,
+                bool add) {
+  Rope j = {cx->cpu, rows, heads, d, r, run_of(rows), x, cs, ldx, ldy, pos, y, inverse, add, pairs};
   pool_run(cx->pool, ceil_div(rows, j.run), rope_chunk, &j);
 }

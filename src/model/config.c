@@ -1,5 +1,7 @@
 #include "model/config.h"
 
+#include <string.h>
+
 static const FamilyRow families[FAMILY_COUNT] = {
 #define FAMILY(name, type, architecture, activation_key, activation, traits)                       \
   [FAMILY_##name] = {type, architecture, activation_key, activation, traits},
@@ -10,8 +12,11 @@ const FamilyRow *config_family(Family f) { return &families[f]; }
 
 unsigned config_traits(const Config *c) {
   unsigned t = families[c->family].traits;
-  if (c->attention_bias) t |= TRAIT_QKV_BIAS | TRAIT_O_BIAS;
-  if (c->mlp_bias) t |= TRAIT_MLP_BIAS;
+  if (c->attention_bias) t |= TRAIT_QKV_BIAS;
+  if (c->o_bias || (c->attention_bias && !(t & TRAIT_NO_O_BIAS))) t |= TRAIT_O_BIAS;
+  if (c->mlp_bias || (c->attention_bias && t & TRAIT_MLP_BIAS_TOO)) t |= TRAIT_MLP_BIAS;
+  if (c->parallel_residual) t |= TRAIT_PARALLEL;
+  if (c->parallel_residual && c->family == FAMILY_STABLELM) t |= TRAIT_ONE_NORM;
   if (!c->tie_word_embeddings) t |= TRAIT_UNTIED;
   if (c->q_lora_rank && t & TRAIT_LATENT) t |= TRAIT_LOW_QUERY;
   return t;
@@ -45,7 +50,29 @@ int config_rotary_dim(const Config *c) {
 
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }
 
-bool config_has_local_rope(const Config *c) { return c->family == FAMILY_GEMMA3; }
+int config_first_position(const Config *c) { return config_traits(c) & TRAIT_LEARNED ? 2 : 0; }
+
+bool config_layer_rotates(const Config *c, int layer) {
+  return config_rotates(c) && config_layer_kind(c, layer) != LAYER_UNROTATED;
+}
+
+bool config_has_local_rope(const Config *c) {
+  return c->family == FAMILY_GEMMA3 || c->family == FAMILY_OLMO3;
+}
+
+Activation config_activation(const Config *c) {
+  static const struct {
+    const char *name;
+    Activation activation;
+  } rows[] = {{"silu", ACT_SILU}, {"gelu", ACT_GELU}, {"relu", ACT_RELU}, {"relu2", ACT_RELU2}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (strcmp(families[c->family].activation, rows[i].name) == 0) return rows[i].activation;
+  return ACT_GELU_TANH;
+}
+
+double config_logit_scale(const Config *c) {
+  return (c->logit_scale > 0 ? c->logit_scale : 1) / (c->logit_divisor > 0 ? c->logit_divisor : 1);
+}
 
 bool config_is_eos(const Config *c, int id) {
   for (int i = 0; i < c->num_eos; i++)

@@ -30,41 +30,73 @@ typedef enum LayerKind {
 /* The parts of layers.  Some traits come with the family, the others from its fields. */
 typedef enum Trait {
   TRAIT_CONV1D = 1,       /* weights [in, out], learned positions, LayerNorm with bias */
-  TRAIT_ROPE = 2,         /* rotary positions, RMSNorm */
-  TRAIT_GATED = 4,        /* act(gate) * up */
+  TRAIT_ROPE = 2,         /* rotary positions */
+  TRAIT_GATED = 4,        /* act(gate) * up; otherwise act(up) */
   TRAIT_GELU = 8,         /* the gate's activation is gelu (tanh), not silu */
-  TRAIT_PACKED = 16,      /* q, k, v in one matrix; so are gate and up */
+  TRAIT_PACKED = 16,      /* q, k, v in one matrix */
   TRAIT_QK_NORM = 32,     /* RMSNorm of each head of q and k before the rotation */
-  TRAIT_PLUS_ONE = 64,    /* RMSNorm multiplies by 1 + w; embeddings are scaled */
+  TRAIT_PLUS_ONE = 64,    /* norms multiply by 1 + w */
   TRAIT_POST_NORMS = 128, /* a branch is normed before it is added to the residual stream */
   TRAIT_QKV_BIAS = 256,
   TRAIT_O_BIAS = 512,
   TRAIT_MLP_BIAS = 1024,
   TRAIT_UNTIED = 2048,
-  TRAIT_LATENT = 4096,   /* keys and values from a common latent; some channels rotate, in pairs */
-  TRAIT_LOW_QUERY = 8192 /* queries come from a latent of their own */
+  TRAIT_LATENT = 4096,    /* keys and values from a common latent; some channels rotate, in pairs */
+  TRAIT_LOW_QUERY = 8192, /* queries come from a latent of their own */
+  TRAIT_LEARNED = 1 << 14,        /* learned positions; the table's first two rows are not used */
+  TRAIT_LAYERNORM = 1 << 15,      /* LayerNorm, not RMSNorm */
+  TRAIT_NORM_BIAS = 1 << 16,      /* norms of layers have a bias */
+  TRAIT_PACKED_MLP = 1 << 17,     /* gate and up in one matrix */
+  TRAIT_PACKED_BY_HEAD = 1 << 18, /* the rows of TRAIT_PACKED's matrix are q, k, v head by head */
+  TRAIT_NO_PRE_NORMS = 1 << 19,   /* branches read the residual stream without a norm */
+  TRAIT_WIDE_QK_NORM = 1 << 20,   /* RMSNorm of all heads of q, and of k, together */
+  TRAIT_QK_NORM_LAST = 1 << 21,   /* TRAIT_QK_NORM after the rotation */
+  TRAIT_PAIRS = 1 << 22,          /* neighbouring channels rotate together, not halves of a head */
+  TRAIT_PARALLEL = 1 << 23,       /* x + attention + feed-forward, both of x */
+  TRAIT_ONE_NORM = 1 << 24,       /* both branches of TRAIT_PARALLEL have one norm */
+  TRAIT_NO_O_BIAS = 1 << 25,      /* attention_bias is about q, k, v */
+  TRAIT_MLP_BIAS_TOO = 1 << 26    /* attention_bias is about feed-forward layers too */
 } Trait;
 
-typedef enum RopeScaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_LONG } RopeScaling;
+/* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
+typedef enum RopeScaling {
+  ROPE_PLAIN,
+  ROPE_LINEAR,
+  ROPE_LLAMA3,
+  ROPE_LONG,
+  ROPE_YARN,
+  ROPE_ALPHA
+} RopeScaling;
+
+typedef enum Activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_RELU, ACT_RELU2 } Activation;
 
 typedef struct Config {
   Family family;
   int vocab_size, hidden_size, intermediate_size, num_hidden_layers;
   int num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
   double norm_eps, initializer_range;
-  bool tie_word_embeddings, attention_bias, mlp_bias;
+  bool tie_word_embeddings, attention_bias, o_bias, mlp_bias, parallel_residual;
   double query_pre_attn_scalar;       /* 0: head_dim */
   double attn_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
   double embedding_scale;             /* 0: none */
+  double attention_scale;             /* of the scores; 0: 1 / sqrt(query_pre_attn_scalar) */
+  double residual_scale;              /* of every branch; 0: none */
+  double logit_scale, logit_divisor;  /* 0: none */
+  int no_rope_layer_interval;
   int q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim; /* latent */
   int first_k_dense_replace;
   bool use_sliding_window;
   int sliding_window, max_window_layers, sliding_window_pattern;
   uint8_t layer_kind[CONFIG_MAX_LAYERS]; /* as layer_types has it: see config_layer_kind */
-  /* Rotary positions; windowed layers of gemma3 have a base of their own and no scaling. */
+  /* Rotary positions; windowed layers of gemma3 and olmo3 have a base of their own and no
+   * scaling. */
   double rope_theta, rope_local_theta, partial_rotary_factor; /* 0: all of head_dim */
   RopeScaling rope_scaling;
   double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
+  double rope_beta_fast, rope_beta_slow; /* ROPE_YARN */
+  bool rope_truncate;                    /* ROPE_YARN: are the ends of its ramp whole numbers? */
+  /* Queries at position t are multiplied by 1 + beta ln(1 + floor(t / original length)); 0: not. */
+  double rope_query_beta;
   int rope_original_max_position_embeddings;
   /* ROPE_LONG: max_position_embeddings of the file; ours is the length that the chosen factors are
    * for. */
@@ -93,6 +125,10 @@ const char *config_layer_word(LayerKind k);    /* in layer_types: "full_attentio
 int config_window(const Config *c, int layer); /* 0: the layer sees everything before it */
 int config_rotary_dim(const Config *c);        /* of a head; the rest is not rotated */
 bool config_rotates(const Config *c);          /* are there rotary positions? */
-bool config_has_local_rope(const Config *c);   /* do windowed layers have a base of their own? */
+int config_first_position(const Config *c);    /* the row of a learned table that it has */
+bool config_layer_rotates(const Config *c, int layer);
+Activation config_activation(const Config *c);
+double config_logit_scale(const Config *c);  /* 1: none */
+bool config_has_local_rope(const Config *c); /* do windowed layers have a base of their own? */
 
 #endif

@@ -15,7 +15,7 @@ typedef enum FieldId {
 
 typedef struct FieldRow {
   Field field;
-  unsigned families;
+  Families families;
 } FieldRow;
 
 static const FieldRow field_rows[FIELD_COUNT] = {
@@ -79,7 +79,7 @@ void config_set(Config *c, const Field *f, double v) {
     *(double *)(void *)at = v;
 }
 
-bool config_has_layer_types(const Config *c) { return (QWENS | GEMMAS) >> c->family & 1; }
+bool config_has_layer_types(const Config *c) { return LAYER_TYPED >> c->family & 1; }
 
 /* ---- single values ----------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 /* ---- keys that are known -------------------------------------------------------------------- */
 
 typedef struct Others {
-  unsigned families;
+  Families families;
   const char *keys; /* separated by spaces */
 } Others;
 
@@ -73,7 +73,7 @@ static bool is_telling(const char *key) {
 /* Values of telling keys that say what the families compute anyway; keys and values are separated
  * by spaces.  Any other value is refused. */
 typedef struct Neutral {
-  unsigned families;
+  Families families;
   JsonType type;
   const char *values, *keys;
 } Neutral;
@@ -95,11 +95,14 @@ static const Neutral neutral[] = {
     /* normalisation */
     {ALL, JSON_BOOL, "true", "final_norm do_layer_norm_before"},
     {ALL, JSON_BOOL, "false", "apply_residual_connection_post_layernorm"},
-    {ALL & ~IN(QWEN3) & ~IN(GEMMA3), JSON_BOOL, "false", "qk_norm use_qk_norm qk_layernorm"},
+    {ALL & ~QK_NORMED, JSON_BOOL, "false", "qk_norm use_qk_norm qk_layernorm"},
+    {IN(HUNYUAN), JSON_BOOL, "true", "use_qk_norm"},
     {ROPED, JSON_BOOL, "true", "use_rms_norm"},
     {ALL & ~ROPED, JSON_BOOL, "false", "use_rms_norm"},
-    {ROPED, JSON_STRING, "rms rmsnorm rms_norm RMSNorm", "norm_type layer_norm_type"},
-    {ALL & ~ROPED, JSON_STRING, "layernorm layer_norm LayerNorm", "norm_type layer_norm_type"},
+    {ROPED & ~LAYERNORMED, JSON_STRING, "rms rmsnorm rms_norm RMSNorm",
+     "norm_type layer_norm_type"},
+    {(ALL & ~ROPED) | LAYERNORMED, JSON_STRING, "layernorm layer_norm LayerNorm",
+     "norm_type layer_norm_type"},
     {GEMMAS, JSON_NUMBER, "1", "rms_norm_offset"},
     {ALL & ~GEMMAS, JSON_NUMBER, "0", "rms_norm_offset"},
     /* biases */

@@ -1,6 +1,7 @@
 #include "model/config_read.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,15 @@ static Status read_field(const Field *f, const Json *v, const char *key, const c
   return config_read_num(v, key, f->lo, f->hi, what, out);
 }
 
+/* "LLLG": three windowed layers, then a full one, and so on. */
+static bool is_pattern(const Field *f, const Json *v, double *length) {
+  const char *s = json_string(v);
+  const size_t n = s && f->at == offsetof(Config, sliding_window_pattern) ? strspn(s, "L") : 0;
+  if (!n || strcmp(s + n, "G") != 0) return false;
+  *length = (double)n + 1;
+  return true;
+}
+
 static Status read_fields(Config *c, const Json *j, const char *what) {
   for (int i = 0; i < config_num_fields(); i++) {
     const Field f = config_field(c->family, i);
@@ -40,7 +50,7 @@ static Status read_fields(Config *c, const Json *j, const char *what) {
     if (*key && !v && (v = json_get(j, f.common_key)) != NULL) key = f.common_key;
     if (v && json_type(v) == JSON_NULL) {
       if (f.nullable) value = 0;
-    } else if (v) {
+    } else if (v && !is_pattern(&f, v, &value)) {
       try(read_field(&f, v, key, what, &value));
     }
     config_set(c, &f, value);
@@ -70,7 +80,7 @@ static Status derive(Config *c, const char *dtype, const char *what) {
                   c->hidden_size, c->num_attention_heads);
     c->head_dim = c->hidden_size / c->num_attention_heads;
   }
-  if (config_traits(c) & TRAIT_PLUS_ONE && c->embedding_scale == 0)
+  if (GEMMAS >> c->family & 1 && c->embedding_scale == 0)
     c->embedding_scale = scale_of_embeddings(c, dtype);
   return GRPO_OK;
 }
@@ -81,7 +91,7 @@ typedef enum Must { MUST_BE_FALSE, MUST_BE_TRUE, MUST_BE_NULL, MUST_BE_ONE } Mus
 typedef struct Refusal {
   const char *key;
   Must must;
-  unsigned families;
+  Families families;
 } Refusal;
 
 static const Refusal refusals[] = {
@@ -94,7 +104,11 @@ static const Refusal refusals[] = {
     {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
-    {"partial_rotary_factor", MUST_BE_ONE, ALL & ~IN(PHI3)},
+    {"do_layer_norm_before", MUST_BE_TRUE, IN(OPT)},
+    {"enable_bias", MUST_BE_TRUE, IN(OPT)},
+    {"layer_norm_elementwise_affine", MUST_BE_TRUE, IN(OPT)},
+    {"_remove_final_layer_norm", MUST_BE_FALSE, IN(OPT)},
+    {"partial_rotary_factor", MUST_BE_ONE, ALL & ~PARTLY_ROPED},
 };
 
 static Status check_refusals(const Config *c, const Json *j, const char *what) {
@@ -114,13 +128,16 @@ static Status check_refusals(const Config *c, const Json *j, const char *what) {
 }
 
 static Status check_activation(const Config *c, const Json *j, const char *what) {
-  static const char *const silu[] = {"silu", "swish", NULL};
-  static const char *const gelu[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
+  static const char *const names[][3] = {[ACT_SILU] = {"silu", "swish"},
+                                         [ACT_GELU_TANH] = {"gelu_new", "gelu_pytorch_tanh"},
+                                         [ACT_GELU] = {"gelu"},
+                                         [ACT_RELU] = {"relu"},
+                                         [ACT_RELU2] = {"relu2"}};
   const FamilyRow *f = config_family(c->family);
   const Json *v = json_get(j, f->activation_key);
   if (config_absent(v)) return GRPO_OK;
   const char *s = json_string(v);
-  for (const char *const *a = strcmp(f->activation, "silu") == 0 ? silu : gelu; *a; a++)
+  for (const char *const *a = names[config_activation(c)]; *a; a++)
     if (s && strcmp(s, *a) == 0) return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: %s '%s' is not supported (%s models use %s)", what,
               f->activation_key, s ? s : "?", f->type, f->activation);
@@ -138,6 +155,15 @@ static Status check_dense(Config *c, const Json *j, const char *what) {
       "%s: the layers from first_k_dense_replace = %d on are mixtures of experts, which are not "
       "supported; it would have to be num_hidden_layers = %d",
       what, c->first_k_dense_replace, c->num_hidden_layers);
+}
+
+/* OPT of 350M projects between embeddings and layers of another width. */
+static Status check_width(const Config *c, const Json *j, const char *what) {
+  const Json *width = json_get(j, "word_embed_proj_dim");
+  if (c->family != FAMILY_OPT || config_absent(width) || json_number(width) == c->hidden_size)
+    return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: word_embed_proj_dim is supported only as hidden_size = %d", what,
+              c->hidden_size);
 }
 
 static bool is_true(const Json *j, const char *key) {
@@ -175,12 +201,20 @@ static Status check_quantization(const Json *q, const char *what) {
 
 /* ---- kinds of layers ----------------------------------------------------------- */
 
+/* A full layer of families whose windowed layers alone have rotary positions is unrotated. */
+static LayerKind full_kind(const Config *c) {
+  const bool has_window = c->sliding_window && c->use_sliding_window;
+  return has_window && UNROTATED >> c->family & 1 ? LAYER_UNROTATED : LAYER_FULL;
+}
+
 static LayerKind kind_by_rule(const Config *c, int layer) {
-  const int pattern = c->sliding_window_pattern;
+  const int pattern = c->sliding_window_pattern, every = c->no_rope_layer_interval;
+  if (every && c->family == FAMILY_SMOLLM3)
+    return (layer + 1) % every ? LAYER_FULL : LAYER_UNROTATED;
   if (!c->sliding_window || !c->use_sliding_window) return LAYER_FULL;
   const bool windowed =
       layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
-  return windowed ? LAYER_WINDOWED : LAYER_FULL;
+  return windowed ? LAYER_WINDOWED : full_kind(c);
 }
 
 static Status layer_type(const Json *t, const char *what, LayerKind *kind) {
@@ -209,6 +243,7 @@ static Status read_layer_types(Config *c, const Json *types, const char *what) {
     LayerKind kind;
     try(layer_type(t, what, &kind));
     if (n >= c->num_hidden_layers) continue;
+    if (kind == LAYER_FULL) kind = full_kind(c);
     if (kind != kind_by_rule(c, n) && !can_choose(c, kind))
       return fail(GRPO_EFORMAT, "%s: layer_types says %s for layer %d, but the other keys do not",
                   what, config_layer_word(kind), n);
@@ -220,6 +255,20 @@ static Status read_layer_types(Config *c, const Json *types, const char *what) {
   return GRPO_OK;
 }
 
+/* no_rope_layers of smollm3: 1 for a layer that HAS rotary positions. */
+static Status read_unrotated(Config *c, const Json *list, const char *what) {
+  int n = 0, rotates;
+  for (const Json *v = json_child(list); v; v = json_next(v), n++) {
+    try(config_read_int(v, "no_rope_layers", 0, 1, what, &rotates));
+    if (n < c->num_hidden_layers)
+      c->layer_kind[n] = (uint8_t)(rotates ? LAYER_FULL : LAYER_UNROTATED);
+  }
+  if (n && n != c->num_hidden_layers)
+    return fail(GRPO_EFORMAT, "%s: no_rope_layers lists %d layers, but there are %d", what, n,
+                c->num_hidden_layers);
+  return GRPO_OK;
+}
+
 static Status read_windows(Config *c, const Json *j, const char *what) {
   const Json *use = json_get(j, "use_sliding_window"), *w = json_get(j, "sliding_window");
   const bool off = !config_absent(use) && json_type(use) == JSON_BOOL && !json_bool(use);
@@ -227,7 +276,9 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
     return fail(GRPO_EFORMAT, "%s: sliding_window is not supported for %s models (set it to null)",
                 what, config_model_type(c));
   for (int i = 0; i < c->num_hidden_layers; i++) c->layer_kind[i] = (uint8_t)kind_by_rule(c, i);
-  const Json *types = json_get(j, "layer_types");
+  const Json *types = json_get(j, "layer_types"), *unrotated = json_get(j, "no_rope_layers");
+  if (c->family == FAMILY_SMOLLM3)
+    return config_absent(unrotated) ? GRPO_OK : read_unrotated(c, unrotated, what);
   return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
 }
 
@@ -273,22 +324,26 @@ Status config_read_generation(Config *c, const Json *j, const char *what) {
 static Status read_family(Config *c, const Json *j, const char *what) {
   const Json *v = json_get(j, "model_type");
   const char *type = v ? json_string(v) : NULL;
-  char known[192] = "";
+  char known[512] = "";
   for (int f = 0, at = 0; f < FAMILY_COUNT; f++) {
     c->family = (Family)f;
     if (type && strcmp(type, config_family((Family)f)->type) == 0) return GRPO_OK;
-    at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", f ? ", " : "",
-                   config_family((Family)f)->type);
+    if (at < (int)sizeof known)
+      at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", f ? ", " : "",
+                     config_family((Family)f)->type);
   }
   if (!type) return fail(GRPO_EFORMAT, "%s: model_type is missing; %s are supported", what, known);
   return fail(GRPO_EFORMAT, "%s: model_type '%s' is not supported (%s are)", what, type, known);
 }
 
-/* The part that describes the decoder; files of multimodal gemma3 nest it. */
+/* The part that describes the decoder; files of multimodal models nest it. */
 static const Json *text_part(const Json *j) {
+  static const char *const nesting[] = {"gemma3", "mistral3"};
   const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
   const char *s = type ? json_string(type) : NULL;
-  return s && strcmp(s, "gemma3") == 0 && text && json_type(text) == JSON_OBJECT ? text : j;
+  for (size_t i = 0; s && i < sizeof nesting / sizeof *nesting; i++)
+    if (strcmp(s, nesting[i]) == 0 && json_type(text) == JSON_OBJECT) return text;
+  return j;
 }
 
 static const char *dtype_of(const Json *j) {
@@ -309,6 +364,7 @@ Status config_read(Config *out, const Json *j, const char *what) {
   try(check_activation(&c, text, what));
   try(read_fields(&c, text, what));
   try(check_dense(&c, text, what));
+  try(check_width(&c, text, what));
   try(derive(&c, dtype, what));
   try(read_windows(&c, text, what));
   try(config_read_rope(&c, text, what));

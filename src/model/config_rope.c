@@ -77,6 +77,56 @@ static Status read_long(Config *c, const Json *r, const Json *j, const char *wha
   return GRPO_OK;
 }
 
+/* ---- YaRN ---- */
+
+/* A number of r, or `otherwise` where it is missing or null. */
+static Status read_or(const Json *r, const char *key, double lo, double hi, double otherwise,
+                      const char *what, double *out) {
+  const Json *v = json_get(r, key);
+  *out = otherwise;
+  return config_absent(v) ? GRPO_OK : config_read_num(v, key, lo, hi, what, out);
+}
+
+static double yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+static Status read_yarn(Config *c, const Json *r, const char *what) {
+  const char *const key = "original_max_position_embeddings";
+  const Json *len = json_get(r, key), *truncate = json_get(r, "truncate");
+  double mscale, all;
+  if (LATENTS >> c->family & 1)
+    return fail(GRPO_EFORMAT, "%s: rope type 'yarn' is not supported for %s models", what,
+                config_model_type(c));
+  c->rope_original_max_position_embeddings = c->max_position_embeddings;
+  if (!config_absent(len))
+    try(config_read_int(len, key, 2, 1 << 24, what, &c->rope_original_max_position_embeddings));
+  try(read_or(r, "beta_fast", 1e-3, 1e6, 32, what, &c->rope_beta_fast));
+  try(read_or(r, "beta_slow", 1e-3, 1e6, 1, what, &c->rope_beta_slow));
+  c->rope_truncate = true;
+  if (!config_absent(truncate))
+    try(config_read_bool(truncate, "truncate", what, &c->rope_truncate));
+  try(read_or(r, "mscale", 0, 1e3, 0, what, &mscale));
+  try(read_or(r, "mscale_all_dim", 0, 1e3, 0, what, &all));
+  const double usual = mscale > 0 && all > 0
+                           ? yarn_mscale(c->rope_factor, mscale) / yarn_mscale(c->rope_factor, all)
+                           : yarn_mscale(c->rope_factor, 1);
+  return read_or(r, "attention_factor", 1e-3, 1e3, usual, what, &c->rope_attention_factor);
+}
+
+/* HunYuan's "dynamic" has a fixed base; that of others depends on the length of a row, which grows
+ * while it is sampled. */
+static Status read_alpha(Config *c, const Json *r, const char *what) {
+  const Json *alpha = json_get(r, "alpha");
+  if (c->family != FAMILY_HUNYUAN || config_absent(alpha) || json_number(alpha) == 0)
+    return fail(GRPO_EFORMAT,
+                "%s: rope type 'dynamic' without alpha is not supported, because its frequencies "
+                "change while a row grows; set it to null for rows within max_position_embeddings",
+                what);
+  c->rope_scaling = ROPE_ALPHA;
+  return config_read_num(alpha, "alpha", 1, 1e6, what, &c->rope_factor);
+}
+
 /* ---- any kind ---- */
 
 static const char *rope_type(const Json *r) {
@@ -93,25 +143,32 @@ static Status read_scaling(Config *c, const Json *r, const Json *j, const char *
   if (!config_absent(theta))
     try(config_read_num(theta, "rope_theta", 1, 1e12, what, &c->rope_theta));
   if (!config_absent(part)) {
-    if (c->family != FAMILY_PHI3 && json_number(part) != 1)
+    if (!(PARTLY_ROPED >> c->family & 1) && json_number(part) != 1)
       return fail(GRPO_EFORMAT, "%s: partial_rotary_factor is supported only as 1", what);
     try(config_read_num(part, "partial_rotary_factor", 1e-3, 1, what, &c->partial_rotary_factor));
   }
+  try(read_or(r, "llama_4_scaling_beta", 0, 1e3, 0, what, &c->rope_query_beta));
+  if (c->rope_query_beta != 0 && c->family != FAMILY_MINISTRAL3)
+    return fail(GRPO_EFORMAT, "%s: llama_4_scaling_beta is not supported for %s models", what,
+                config_model_type(c));
   if (type && strcmp(type, "default") == 0) return GRPO_OK;
+  if (type && strcmp(type, "dynamic") == 0) return read_alpha(c, r, what);
   if (type && (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)) {
     c->rope_scaling = ROPE_LONG;
     return read_long(c, r, j, what);
   }
   if (type && strcmp(type, "linear") == 0) c->rope_scaling = ROPE_LINEAR;
   if (type && strcmp(type, "llama3") == 0) c->rope_scaling = ROPE_LLAMA3;
+  if (type && strcmp(type, "yarn") == 0) c->rope_scaling = ROPE_YARN;
   if (c->rope_scaling == ROPE_PLAIN)
     return fail(GRPO_EFORMAT,
-                "%s: rope type '%s' is not supported (default, linear, llama3, longrope are)", what,
-                type ? type : "?");
+                "%s: rope type '%s' is not supported (default, linear, llama3, longrope, yarn are)",
+                what, type ? type : "?");
   const Json *factor = json_get(r, "factor");
   if (config_absent(factor))
     return fail(GRPO_EFORMAT, "%s: rope scaling '%s' needs a factor", what, type);
   try(config_read_num(factor, "rope scaling factor", 1e-3, 1e6, what, &c->rope_factor));
+  if (c->rope_scaling == ROPE_YARN) return read_yarn(c, r, what);
   return c->rope_scaling == ROPE_LLAMA3 ? read_llama3(c, r, what) : GRPO_OK;
 }
 
@@ -128,6 +185,7 @@ static Status read_local(Config *c, const Json *r, const char *what) {
 
 Status config_read_rope(Config *c, const Json *j, const char *what) {
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+  bool has_local = c->family == FAMILY_GEMMA3;
   c->rope_factor = 1;
   for (int i = 0; i < 2 && config_rotates(c); i++) {
     const Json *r = json_get(j, keys[i]);
@@ -136,12 +194,16 @@ Status config_read_rope(Config *c, const Json *j, const char *what) {
     if (!config_has_local_rope(c) && (full || local))
       return fail(GRPO_EFORMAT, "%s: %s for each type of layer is not supported for %s models",
                   what, keys[i], config_model_type(c));
-    if (!config_absent(local)) try(read_local(c, local, what));
+    if (!config_absent(local)) {
+      try(read_local(c, local, what));
+      has_local = c->rope_local_theta > 0;
+    }
     if (!config_absent(full))
       try(read_scaling(c, full, j, what));
     else if (!local)
       try(read_scaling(c, r, j, what));
   }
+  if (!has_local) c->rope_local_theta = c->rope_theta;
   return GRPO_OK;
 }
 
@@ -158,6 +220,16 @@ static void put_factors(Buf *b, const char *before, const double *v, int n) {
   buf_putc(b, ']');
 }
 
+static void put_yarn(Buf *b, const Config *c) {
+  put_number(b, "{\"rope_type\": \"yarn\", \"factor\": ", c->rope_factor);
+  put_number(b, ", \"beta_fast\": ", c->rope_beta_fast);
+  put_number(b, ", \"beta_slow\": ", c->rope_beta_slow);
+  put_number(b, ", \"attention_factor\": ", c->rope_attention_factor);
+  if (c->rope_query_beta != 0) put_number(b, ", \"llama_4_scaling_beta\": ", c->rope_query_beta);
+  buf_printf(b, ", \"truncate\": %s, \"original_max_position_embeddings\": %d}",
+             c->rope_truncate ? "true" : "false", c->rope_original_max_position_embeddings);
+}
+
 static void put_long(Buf *b, const Config *c) {
   buf_puts(b, "{\"type\": \"longrope\"");
   put_factors(b, ", \"short_factor\": ", c->rope_short, c->rope_nfactors);
@@ -169,8 +241,7 @@ static void put_long(Buf *b, const Config *c) {
   buf_printf(b, "%d", c->rope_original_max_position_embeddings);
 }
 
-void config_put_rope(Buf *b, const Config *c) {
-  config_put_key(b, "rope_scaling");
+static void put_scaling(Buf *b, const Config *c) {
   switch (c->rope_scaling) {
   case ROPE_PLAIN:
     buf_puts(b, "null");
@@ -189,5 +260,36 @@ void config_put_rope(Buf *b, const Config *c) {
   case ROPE_LONG:
     put_long(b, c);
     break;
+  case ROPE_YARN:
+    put_yarn(b, c);
+    break;
+  case ROPE_ALPHA:
+    put_number(b, "{\"rope_type\": \"dynamic\", \"factor\": 1, \"alpha\": ", c->rope_factor);
+    buf_putc(b, '}');
+    break;
   }
+}
+
+/* Olmo3's windowed layers have a base of their own and no scaling. */
+static void put_by_layer_type(Buf *b, const Config *c) {
+  config_put_key(b, "rope_parameters");
+  put_number(b, "{\"full_attention\": {\"rope_theta\": ", c->rope_theta);
+  const size_t at = b->len;
+  put_scaling(b, c); /* an object, which becomes the rest of this one, or null */
+  if (c->rope_scaling == ROPE_PLAIN)
+    b->len = at, buf_puts(b, ", \"rope_type\": \"default\"}");
+  else if (b->len > at)
+    b->data[at] = ',';
+  put_number(b, ", \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": ",
+             c->rope_local_theta);
+  buf_puts(b, "}}");
+}
+
+void config_put_rope(Buf *b, const Config *c) {
+  if (c->family == FAMILY_OLMO3) {
+    put_by_layer_type(b, c);
+    return;
+  }
+  config_put_key(b, "rope_scaling");
+  put_scaling(b, c);
 }

@@ -36,6 +36,14 @@ static void put_layer_types(Buf *b, const Config *c) {
   buf_putc(b, ']');
 }
 
+/* 1 for a layer that HAS rotary positions, as smollm3 writes it */
+static void put_unrotated(Buf *b, const Config *c) {
+  config_put_key(b, "no_rope_layers");
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    buf_printf(b, "%s%d", i ? ", " : "[", config_layer_rotates(c, i));
+  buf_putc(b, ']');
+}
+
 static void put_field(Buf *b, const Config *c, const Field *f) {
   double v = config_get(c, f);
   if (c->rope_scaling == ROPE_LONG && f->at == offsetof(Config, max_position_embeddings))
@@ -57,6 +65,7 @@ void config_write(Buf *b, const Config *c) {
     const Field f = config_field(c->family, i);
     if (*f.key) put_field(b, c, &f);
   }
+  if (c->family == FAMILY_SMOLLM3) put_unrotated(b, c);
   if (config_has_layer_types(c) && c->use_sliding_window && c->sliding_window)
     put_layer_types(b, c);
   if (config_rotates(c)) config_put_rope(b, c);

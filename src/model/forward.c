@@ -51,10 +51,19 @@ static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor 
 }
 
 static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
+  const unsigned traits = config_traits(&p->m->config);
   Tensor *in[] = {x, w, b};
-  const Attr a = {.f = {p->m->config.norm_eps},
-                  .i = {(config_traits(&p->m->config) & TRAIT_PLUS_ONE) != 0}};
-  return tape_apply(p->t, b ? OP_layernorm : OP_rmsnorm, in, &a, y);
+  const Attr a = {.f = {p->m->config.norm_eps}, .i = {(traits & TRAIT_PLUS_ONE) != 0}};
+  const bool layer = traits & (TRAIT_CONV1D | TRAIT_LAYERNORM);
+  return tape_apply(p->t, layer ? OP_layernorm : OP_rmsnorm, in, &a, y);
+}
+
+/* y = factor x; 0 and 1: y is x.  A product or a norm made x. */
+static Status scaled(Pass *p, Tensor *x, double factor, Tensor **y) {
+  const Attr a = {.f = {factor}};
+  *y = x;
+  return factor == 0 || factor == 1 ? GRPO_OK
+                                    : tape_apply_over(p->t, OP_scale, (Tensor *[]){x}, &a, 0, y);
 }
 
 static Status slice(Pass *p, Tensor *x, int from, int n, Tensor **y) {
@@ -91,7 +100,8 @@ static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int
                               .rotary = config_rotary_dim(c),
                               .positions = rope_positions(m->rope),
                               .pos = r->pos,
-                              .cs = rope_table(m->rope, windowed)};
+                              .pairs = (config_traits(c) & TRAIT_PAIRS) != 0,
+                              .cs = rope_table(m->rope, windowed ? ROPE_LOCAL : ROPE_FULL)};
   Heads k = {.rope_q = rope_attr,
              .rope_k = rope_attr,
              .rope_packed = rope_attr,
@@ -105,6 +115,8 @@ static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int
                         .positions = rope_attr.positions,
                         .pos = rope_attr.pos,
                         .cs = rope_attr.cs}};
+  if (!config_layer_rotates(c, layer)) k.rope_q.cs = k.rope_k.cs = k.rope_packed.cs = NULL;
+  if (c->rope_query_beta != 0) k.rope_q.cs = rope_table(m->rope, ROPE_QUERY);
   k.rope_q.heads = c->num_attention_heads;
   k.rope_k.heads = c->num_key_value_heads;
   k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
@@ -121,25 +133,44 @@ static Status new_heads(Pass *p, int layer, const Heads **out) {
   return GRPO_OK;
 }
 
+/* Columns q, k, v head by head become all q, all k, all v. */
+static Status unpack_heads(Pass *p, const AttnShape *s, Tensor *x, Tensor **y) {
+  const int rows = x->dim[0], columns = x->dim[1];
+  const Attr apart = {.i = {4, rows, s->heads, 3, s->head_dim}}, swap = {.i = {1, 2}};
+  const Attr flat = {.i = {2, rows, columns}};
+  try(tape_apply(p->t, OP_reshape, (Tensor *[]){x}, &apart, y));
+  try(tape_apply(p->t, OP_transpose, (Tensor *[]){*y}, &swap, y));
+  return tape_apply(p->t, OP_reshape, (Tensor *[]){*y}, &flat, y);
+}
+
+static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor **qkv) {
+  try(linear(p, l, L_QKV_W, h, qkv));
+  if (config_traits(&p->m->config) & TRAIT_PACKED_BY_HEAD)
+    try(unpack_heads(p, &k->attention.shape, *qkv, qkv));
+  return k->rope_packed.cs ? rope(p, *qkv, &k->rope_packed, qkv) : GRPO_OK;
+}
+
+static Status norm_heads(Pass *p, const Layer *l, Tensor *qk[2]) {
+  if (!l->t[L_QNORM_W]) return GRPO_OK;
+  try(norm(p, qk[0], l->t[L_QNORM_W], NULL, &qk[0]));
+  return norm(p, qk[1], l->t[L_KNORM_W], NULL, &qk[1]);
+}
+
 /* Queries, keys and values: one tensor where one weight makes them (then qkv[1] is NULL), or
  * three. */
 static Status make_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qkv[3]) {
-  const bool rotates = k->rope_q.cs != NULL;
+  const bool norm_last = config_traits(&p->m->config) & TRAIT_QK_NORM_LAST;
   qkv[1] = qkv[2] = NULL;
-  if (l->t[L_QKV_W]) {
-    try(linear(p, l, L_QKV_W, h, &qkv[0]));
-    return rotates ? rope(p, qkv[0], &k->rope_packed, &qkv[0]) : GRPO_OK;
-  }
+  if (l->t[L_QKV_W]) return packed_qkv(p, l, k, h, &qkv[0]);
   try(linear(p, l, L_Q_W, h, &qkv[0]));
   try(linear(p, l, L_K_W, h, &qkv[1]));
   try(linear(p, l, L_V_W, h, &qkv[2]));
-  if (l->t[L_QNORM_W]) {
-    try(norm(p, qkv[0], l->t[L_QNORM_W], NULL, &qkv[0]));
-    try(norm(p, qkv[1], l->t[L_KNORM_W], NULL, &qkv[1]));
+  if (!norm_last) try(norm_heads(p, l, qkv));
+  if (k->rope_q.cs) {
+    try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
+    try(rope(p, qkv[1], &k->rope_k, &qkv[1]));
   }
-  if (!rotates) return GRPO_OK;
-  try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
-  return rope(p, qkv[1], &k->rope_k, &qkv[1]);
+  return norm_last ? norm_heads(p, l, qkv) : GRPO_OK;
 }
 
 /* The norm of the compressed states has its own eps, like that of transformers' DeepseekV2. */
@@ -249,6 +280,7 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
   switch (config_layer_kind(&p->m->config, layer)) {
   case LAYER_FULL:
   case LAYER_WINDOWED:
+  case LAYER_UNROTATED:
     return attention(p, layer, h, o);
   case LAYER_LATENT:
     return latent_attention(p, layer, h, o);
@@ -258,12 +290,19 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
   return fail(GRPO_EARG, "model: layer %d has no kind", layer);
 }
 
-static Status mixer(Pass *p, int layer, Tensor *x, Tensor **y) {
+/* Makes the input of a branch: x, normed where the layer has this norm. */
+static Status normed(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  *y = x;
+  return l->t[slot] ? norm(p, x, l->t[slot], l->t[slot + 1], y) : GRPO_OK;
+}
+
+static Status mixer(Pass *p, int layer, Tensor *h, Tensor **y) {
   const Layer *l = &p->m->layer[layer];
-  Tensor *h, *o;
-  try(norm(p, x, l->t[L_NORM1_W], l->t[L_NORM1_B], &h));
+  Tensor *o;
   try(mix(p, layer, h, &o));
-  return linear(p, l, L_O_W, o, y);
+  try(linear(p, l, L_O_W, o, y));
+  if (l->t[L_POST1_W]) try(norm(p, *y, l->t[L_POST1_W], NULL, y));
+  return scaled(p, *y, p->m->config.residual_scale, y);
 }
 
 static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]) {
@@ -283,28 +322,51 @@ static Status gated(Pass *p, Tensor *const in[2], Tensor **act) {
   return (p->in_place ? tape_apply : tape_apply_transient)(p->t, op, in, NULL, act);
 }
 
-static Status mlp(Pass *p, const Layer *l, Tensor *x, Tensor **y) {
-  const unsigned traits = config_traits(&p->m->config);
-  Tensor *h, *in[2], *act;
-  try(norm(p, x, l->t[L_NORM2_W], l->t[L_NORM2_B], &h));
-  if (traits & TRAIT_GATED) {
+static Status activated(Pass *p, Tensor *x, Tensor **act) {
+  static const Act acts[] = {
+      [ACT_GELU] = ACTIVATE_GELU, [ACT_RELU] = ACTIVATE_RELU, [ACT_RELU2] = ACTIVATE_RELU2};
+  const Activation kind = config_activation(&p->m->config);
+  if (kind == ACT_GELU_TANH) return tape_apply(p->t, OP_gelu, (Tensor *[]){x}, NULL, act);
+  const Attr a = {.i = {acts[kind]}};
+  return tape_apply(p->t, OP_activate, (Tensor *[]){x}, &a, act);
+}
+
+static Status mlp(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
+  Tensor *in[2], *act;
+  if (config_traits(&p->m->config) & TRAIT_GATED) {
     try(gate_and_up(p, l, h, in));
     try(gated(p, in, &act));
   } else {
     try(linear(p, l, L_UP_W, h, &in[0]));
-    try(tape_apply(p->t, OP_gelu, in, NULL, &act));
+    try(activated(p, in[0], &act));
   }
-  return linear(p, l, L_DOWN_W, act, y);
+  try(linear(p, l, L_DOWN_W, act, y));
+  if (l->t[L_POST2_W]) try(norm(p, *y, l->t[L_POST2_W], NULL, y));
+  return scaled(p, *y, p->m->config.residual_scale, y);
+}
+
+/* x + attention + feed-forward, which both read x. */
+static Status parallel_block(Pass *p, int layer, Tensor *x, Tensor **out) {
+  const Layer *l = &p->m->layer[layer];
+  Tensor *h, *h2, *branch[2];
+  try(normed(p, l, L_NORM1_W, x, &h));
+  h2 = h;
+  if (l->t[L_NORM2_W]) try(normed(p, l, L_NORM2_W, x, &h2));
+  try(mixer(p, layer, h, &branch[0]));
+  try(mlp(p, l, h2, &branch[1]));
+  try(tape_apply_over(p->t, OP_add, branch, NULL, 0, &branch[0]));
+  return add(p, x, branch[0], out);
 }
 
 static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
   const Layer *l = &p->m->layer[layer];
-  Tensor *branch, *mid;
-  try(mixer(p, layer, x, &branch));
-  if (l->t[L_POST1_W]) try(norm(p, branch, l->t[L_POST1_W], NULL, &branch));
+  Tensor *h, *branch, *mid;
+  if (config_traits(&p->m->config) & TRAIT_PARALLEL) return parallel_block(p, layer, x, out);
+  try(normed(p, l, L_NORM1_W, x, &h));
+  try(mixer(p, layer, h, &branch));
   try(add(p, x, branch, &mid));
-  try(mlp(p, l, mid, &branch));
-  if (l->t[L_POST2_W]) try(norm(p, branch, l->t[L_POST2_W], NULL, &branch));
+  try(normed(p, l, L_NORM2_W, mid, &h));
+  try(mlp(p, l, h, &branch));
   return add(p, mid, branch, out);
 }
 
@@ -326,7 +388,8 @@ static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
               .t = t,
               .rows = r,
               .lora = lora_active(m),
-              .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale}};
+              .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale,
+                            config_first_position(&m->config)}};
   *out = p;
   return GRPO_OK;
 }
@@ -404,7 +467,8 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
 
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
   Pass p = {.m = m, .t = t};
-  return norm(&p, x, m->t[M_NORM_W], m->t[M_NORM_B], out);
+  try(norm(&p, x, m->t[M_NORM_W], m->t[M_NORM_B], out));
+  return scaled(&p, *out, config_logit_scale(&m->config), out); /* the logits are linear in it */
 }
 
 /* ---- the forward pass of training ----------------------------------------------------------- */

@@ -10,7 +10,7 @@ AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
   return (AttnShape){.heads = c->num_attention_heads,
                      .kv_heads = c->num_key_value_heads,
                      .head_dim = c->head_dim,
-                     .scale = (real)(1 / sqrt(by)),
+                     .scale = (real)(c->attention_scale > 0 ? c->attention_scale : 1 / sqrt(by)),
                      .window = config_window(c, layer),
                      .softcap = (real)c->attn_softcap,
                      .v_dim = latent ? c->kv_lora_rank : 0,
@@ -31,6 +31,7 @@ LayerCache layer_cache(const Config *c, int layer, Compute compute, const Kernel
   case LAYER_FULL:
   case LAYER_WINDOWED:
   case LAYER_LATENT:
+  case LAYER_UNROTATED:
     return (LayerCache){.shape = layer_attention_shape(c, layer, compute, cpu)};
   case LAYER_KINDS:
     break;

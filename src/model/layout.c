@@ -1,6 +1,7 @@
 #include "model/layout.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -30,7 +31,7 @@ enum { MAX_DIMS = 3 };
 /* Kinds of layers, as bits. */
 enum {
   ANY = 0,
-  SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED,
+  SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED | 1 << LAYER_UNROTATED,
   LOW = 1 << LAYER_LATENT /* attention by a latent of low rank */
 };
 
@@ -88,13 +89,15 @@ static const ParamRow gpt2_end[] = {
     {0},
 };
 
-/* Every other family. */
+/* Every other family; NAME rows of config.def say where one has other names. */
 static const ParamRow llama_begin[] = {
     {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0, ANY, 0, 0},
+    {M_POSITION, "model.embed_positions.weight", {POSITIONS, HIDDEN}, 0, ANY, TRAIT_LEARNED, 0},
     {0},
 };
 static const ParamRow llama_layer[] = {
     {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, SELF, TRAIT_PACKED, 0},
+    {L_QKV_B, "self_attn.qkv_proj.bias", {QKV}, BIAS, SELF, TRAIT_PACKED | TRAIT_QKV_BIAS, 0},
     LATENT_ROWS("self_attn."),
     {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
     {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
@@ -107,22 +110,57 @@ static const ParamRow llama_layer[] = {
     {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, SELF | LOW, TRAIT_O_BIAS, 0},
     {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
     {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
-    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, ANY, TRAIT_PACKED, 0},
-    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, ANY, 0, TRAIT_PACKED},
-    {L_GATE_B, "mlp.gate_proj.bias", {FFN}, BIAS, ANY, TRAIT_MLP_BIAS, TRAIT_PACKED},
-    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, ANY, 0, TRAIT_PACKED},
-    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, ANY, TRAIT_MLP_BIAS, TRAIT_PACKED},
+    {L_QNORM_W, "self_attn.q_norm.weight", {HEADS}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
+    {L_KNORM_W, "self_attn.k_norm.weight", {KV}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
+    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, ANY, TRAIT_PACKED_MLP, 0},
+    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, ANY, TRAIT_GATED, TRAIT_PACKED_MLP},
+    {L_GATE_B,
+     "mlp.gate_proj.bias",
+     {FFN},
+     BIAS,
+     ANY,
+     TRAIT_GATED | TRAIT_MLP_BIAS,
+     TRAIT_PACKED_MLP},
+    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, ANY, 0, TRAIT_PACKED_MLP},
+    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, ANY, TRAIT_MLP_BIAS, TRAIT_PACKED_MLP},
     {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0, ANY, 0, 0},
     {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS, ANY, TRAIT_MLP_BIAS, 0},
-    {L_NORM1_W, "input_layernorm.weight", {HIDDEN}, NORM, ANY, 0, 0},
-    {L_NORM2_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, ANY, 0, TRAIT_POST_NORMS},
+    {L_NORM1_W, "input_layernorm.weight", {HIDDEN}, NORM, ANY, 0, TRAIT_NO_PRE_NORMS},
+    {L_NORM1_B,
+     "input_layernorm.bias",
+     {HIDDEN},
+     NORM | BIAS,
+     ANY,
+     TRAIT_NORM_BIAS,
+     TRAIT_NO_PRE_NORMS},
+    {L_NORM2_W,
+     "post_attention_layernorm.weight",
+     {HIDDEN},
+     NORM,
+     ANY,
+     0,
+     TRAIT_POST_NORMS | TRAIT_ONE_NORM},
+    {L_NORM2_B,
+     "post_attention_layernorm.bias",
+     {HIDDEN},
+     NORM | BIAS,
+     ANY,
+     TRAIT_NORM_BIAS,
+     TRAIT_POST_NORMS | TRAIT_ONE_NORM},
     {L_POST1_W, "post_attention_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
-    {L_NORM2_W, "pre_feedforward_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
+    {L_NORM2_W,
+     "pre_feedforward_layernorm.weight",
+     {HIDDEN},
+     NORM,
+     ANY,
+     TRAIT_POST_NORMS,
+     TRAIT_NO_PRE_NORMS},
     {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
     {0},
 };
 static const ParamRow llama_end[] = {
     {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, ANY, 0, 0},
+    {M_NORM_B, "model.norm.bias", {HIDDEN}, NORM | BIAS, ANY, TRAIT_NORM_BIAS, 0},
     {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, ANY, TRAIT_UNTIED, 0},
     {0},
 };
@@ -142,7 +180,7 @@ static int size_of(const Config *c, Dim d) {
   case VOCAB:
     return c->vocab_size;
   case POSITIONS:
-    return c->max_position_embeddings;
+    return c->max_position_embeddings + config_first_position(c);
   case HIDDEN:
     return c->hidden_size;
   case QKV:
@@ -200,12 +238,33 @@ static Tensor shape_of(const Config *c, const ParamRow *r) {
   return tensor_view(NULL, ndim, dim);
 }
 
+/* Parts of names that families write in another way, applied in this order. */
+static const struct Rename {
+  Family family;
+  const char *ours, *theirs;
+} renames[] = {
+#define NAME(family, ours, theirs) {FAMILY_##family, ours, theirs},
+#include "model/config.def"
+};
+
+static void name_of(const Config *c, const char *prefix, const char *ours, char *name) {
+  char rest[NAME_MAX_BYTES];
+  snprintf(name, NAME_MAX_BYTES, "%.32s%.46s", prefix, ours);
+  for (size_t i = 0; i < sizeof renames / sizeof *renames; i++) {
+    const struct Rename *r = &renames[i];
+    char *at = r->family == c->family ? strstr(name, r->ours) : NULL;
+    if (!at) continue;
+    snprintf(rest, sizeof rest, "%s", at + strlen(r->ours));
+    snprintf(at, (size_t)(name + NAME_MAX_BYTES - at), "%s%s", r->theirs, rest);
+  }
+}
+
 static void add_rows(Model *m, int layer, const ParamRow *r, const char *prefix, Tensor **slots,
                      uint64_t *in_out) {
   for (; r->name; r++) {
     if (!present(&m->config, layer, r)) continue;
     char *name = m->names + (size_t)m->nparams * NAME_MAX_BYTES;
-    snprintf(name, NAME_MAX_BYTES, "%.32s%.46s", prefix, r->name);
+    name_of(&m->config, prefix, r->name, name);
     Param *p = &m->param[m->nparams++];
     *p = (Param){.name = name,
                  .t = shape_of(&m->config, r),

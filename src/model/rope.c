@@ -16,6 +16,22 @@ static double llama3_frequency(const Config *c, double f) {
   return (1 - s) * f / c->rope_factor + s * f;
 }
 
+/* YaRN: the pair of channels that turns n times within the original length. */
+static double yarn_pair(const Config *c, double n) {
+  const double turns = c->rope_original_max_position_embeddings / (2 * M_PI * n);
+  return config_rotary_dim(c) * log(turns) / (2 * log(c->rope_theta));
+}
+
+/* YaRN (2309.00071): fast pairs stay, slow ones are interpolated, with a ramp between. */
+static double yarn_frequency(const Config *c, int i, double f) {
+  double low = yarn_pair(c, c->rope_beta_fast), high = yarn_pair(c, c->rope_beta_slow);
+  if (c->rope_truncate) low = floor(low), high = ceil(high);
+  low = fmax(low, 0), high = fmin(high, config_rotary_dim(c) - 1);
+  if (low == high) high += 0.001;
+  const double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
+  return f * (1 - ramp) + f / c->rope_factor * ramp;
+}
+
 static double scaled_frequency(const Config *c, int i, double f) {
   switch (c->rope_scaling) {
   case ROPE_LINEAR:
@@ -24,24 +40,34 @@ static double scaled_frequency(const Config *c, int i, double f) {
     return llama3_frequency(c, f);
   case ROPE_LONG:
     return f / (c->use_long_rope ? c->rope_long : c->rope_short)[i];
+  case ROPE_YARN:
+    return yarn_frequency(c, i, f);
+  case ROPE_ALPHA:
   case ROPE_PLAIN:
     break;
   }
   return f;
 }
 
+static double base_of(const Config *c, bool local) {
+  const double d = config_rotary_dim(c);
+  if (local) return c->rope_local_theta;
+  if (c->rope_scaling != ROPE_ALPHA) return c->rope_theta;
+  return c->rope_theta * pow(c->rope_factor, d / (d - 2));
+}
+
 void rope_frequencies(const Config *c, bool local, double *inv_freq) {
   const int d = config_rotary_dim(c);
   for (int i = 0; i < d / 2; i++) {
-    const double f = pow(local ? c->rope_local_theta : c->rope_theta, -2.0 * i / d);
+    const double f = pow(base_of(c, local), -2.0 * i / d);
     inv_freq[i] = local ? f : scaled_frequency(c, i, f);
   }
 }
 
-/* longrope multiplies cosines and sines by this, so that scores grow with the length of the
+/* longrope and YaRN multiply cosines and sines by this, so that scores grow with the length of the
  * context. */
 static double attention_factor(const Config *c, bool local) {
-  if (local || c->rope_scaling != ROPE_LONG) return 1;
+  if (local || (c->rope_scaling != ROPE_LONG && c->rope_scaling != ROPE_YARN)) return 1;
   if (c->rope_attention_factor > 0) return c->rope_attention_factor;
   if (c->rope_factor <= 1) return 1;
   return sqrt(1 + log(c->rope_factor) / log(c->rope_original_max_position_embeddings));
@@ -54,12 +80,12 @@ enum { MIN_POSITIONS = 1024 };
 /* Tables that became too short; a tape may still point into them. */
 typedef struct Outgrown {
   struct Outgrown *next;
-  real *cs[2];
+  real *cs[ROPE_TABLES];
 } Outgrown;
 
 struct Rope {
-  int positions; /* of the tables; 0: no tables yet */
-  real *cs[2];   /* [positions, rotary dim / 2, 2]; the second is local, or NULL */
+  int positions;         /* of the tables; 0: no tables yet */
+  real *cs[ROPE_TABLES]; /* [positions, rotary dim / 2, 2]; NULL: the model needs none */
   Outgrown *outgrown;
 };
 
@@ -68,18 +94,24 @@ Status rope_new(Rope **out) {
   return *out ? GRPO_OK : fail(GRPO_ENOMEM, "model: no memory for rotary positions");
 }
 
+static void free_tables(real *const cs[ROPE_TABLES]) {
+  for (int i = 0; i < ROPE_TABLES; i++) mem_free_aligned(cs[i]);
+}
+
 void rope_free(Rope *r) {
   if (!r) return;
   for (Outgrown *o = r->outgrown, *next; o; o = next) {
     next = o->next;
-    for (int i = 0; i < 2; i++) mem_free_aligned(o->cs[i]);
+    free_tables(o->cs);
     mem_free(o);
   }
-  for (int i = 0; i < 2; i++) mem_free_aligned(r->cs[i]);
+  free_tables(r->cs);
   mem_free(r);
 }
 
-const real *rope_table(const Rope *r, bool local) { return r->cs[local && r->cs[1]]; }
+const real *rope_table(const Rope *r, RopeTable table) {
+  return r->cs[r->cs[table] ? table : ROPE_FULL];
+}
 int rope_positions(const Rope *r) { return r->positions; }
 
 static int new_positions(const Config *c, int old, int want) {
@@ -92,36 +124,60 @@ static size_t table_reals(const Config *c, int positions) {
   return (size_t)positions * (size_t)config_rotary_dim(c);
 }
 
-static real *make_table(const Config *c, bool local, int positions) {
+static bool has_table(const Config *c, RopeTable table) {
+  return table == ROPE_FULL || (table == ROPE_LOCAL && config_has_local_rope(c)) ||
+         (table == ROPE_QUERY && c->rope_query_beta != 0);
+}
+
+/* The factor of a query at this position (Llama 4's temperature). */
+static double query_factor(const Config *c, size_t pos) {
+  const double blocks = floor((double)pos / c->rope_original_max_position_embeddings);
+  return 1 + c->rope_query_beta * log(1 + blocks);
+}
+
+static real *make_table(const Config *c, RopeTable table, int positions) {
+  const bool local = table == ROPE_LOCAL;
   const size_t half = (size_t)config_rotary_dim(c) / 2;
-  const double factor = attention_factor(c, local);
   double inv_freq[512]; /* head_dim is at most 1024 */
   real *cs = mem_alloc_aligned(table_reals(c, positions) * sizeof *cs);
   if (!cs) return NULL;
   if (mem_measuring()) return cs;
   rope_frequencies(c, local, inv_freq);
-  for (size_t pos = 0; pos < (size_t)positions; pos++)
+  for (size_t pos = 0; pos < (size_t)positions; pos++) {
+    const double of_query = table == ROPE_QUERY ? query_factor(c, pos) : 1;
+    const double factor = attention_factor(c, local) * of_query;
     for (size_t i = 0; i < half; i++) {
       cs[(pos * half + i) * 2] = (real)(factor * cos((double)pos * inv_freq[i]));
       cs[(pos * half + i) * 2 + 1] = (real)(factor * sin((double)pos * inv_freq[i]));
     }
+  }
   return cs;
+}
+
+static bool make_tables(const Config *c, int positions, real *cs[ROPE_TABLES]) {
+  bool all = true;
+  for (int i = 0; i < ROPE_TABLES; i++) {
+    cs[i] = has_table(c, (RopeTable)i) ? make_table(c, (RopeTable)i, positions) : NULL;
+    all = all && (cs[i] || !has_table(c, (RopeTable)i));
+  }
+  return all;
 }
 
 Status rope_reserve(Rope *r, const Config *c, int positions) {
   if (positions > c->max_position_embeddings) positions = c->max_position_embeddings;
   if (positions <= r->positions || !config_rotates(c)) return GRPO_OK;
   const int n = new_positions(c, r->positions, positions);
-  const bool local = config_has_local_rope(c);
   Outgrown *old = r->positions ? mem_alloc(sizeof *old) : NULL;
-  real *cs[2] = {make_table(c, false, n), local ? make_table(c, true, n) : NULL};
-  if (!cs[0] || (local && !cs[1]) || (r->positions && !old)) {
+  real *cs[ROPE_TABLES];
+  const bool made = make_tables(c, n, cs);
+  if (!made || (r->positions && !old)) {
     mem_free(old);
-    for (int i = 0; i < 2; i++) mem_free_aligned(cs[i]);
+    free_tables(cs);
     return fail(GRPO_ENOMEM, "model: no memory for a table of %d rotary positions", n);
   }
   if (old) {
-    *old = (Outgrown){r->outgrown, {r->cs[0], r->cs[1]}};
+    old->next = r->outgrown;
+    memcpy(old->cs, r->cs, sizeof old->cs);
     r->outgrown = old;
   }
   memcpy(r->cs, cs, sizeof r->cs);

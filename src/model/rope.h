@@ -21,6 +21,10 @@ void rope_free(Rope *r); /* NULL is fine */
 /* Makes tables of at least `positions` positions, within the model's context. */
 Status rope_reserve(Rope *r, const Config *c, int positions);
 int rope_positions(const Rope *r);
-const real *rope_table(const Rope *r, bool local); /* [positions, rotary dim / 2, 2]; NULL: none */
+/* ROPE_LOCAL: of windowed layers, where they have a base of their own; ROPE_QUERY: of queries that
+ * are scaled by their position. */
+typedef enum RopeTable { ROPE_FULL, ROPE_LOCAL, ROPE_QUERY, ROPE_TABLES } RopeTable;
+const real *rope_table(const Rope *r,
+                       RopeTable table); /* [positions, rotary dim / 2, 2]; NULL: none */
 
 #endif

@@ -375,10 +375,10 @@ TEST(rotary_tables_grow_with_the_positions_in_use) {
   CHECK(rope_positions(m->rope) == 0);
   logits_of(m, x);
   CHECK(rope_positions(m->rope) == 1024);
-  const real *table = rope_table(m->rope, false);
+  const real *table = rope_table(m->rope, ROPE_FULL);
   const real at_900 = table[900 * 16 + 3];
   OK(model_reserve_positions(view, 1500));
-  CHECK(rope_positions(m->rope) == 2048 && rope_table(m->rope, false)[900 * 16 + 3] == at_900);
+  CHECK(rope_positions(m->rope) == 2048 && rope_table(m->rope, ROPE_FULL)[900 * 16 + 3] == at_900);
   CHECK(table[900 * 16 + 3] == at_900); /* a tape may still use it */
   logits_of(view, y);
   CHECK(!memcmp(x, y, sizeof x));

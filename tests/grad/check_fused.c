@@ -1,5 +1,6 @@
 /* check_fused.c - the operations that a transformer and its head are made of. */
 #include "check.h"
+#include "kern/elementwise.h"
 #include "kern/kv.h"
 #include "kern/quant.h"
 #include "kern/token_set.h"
@@ -22,11 +23,11 @@ static void release(Tensor *t) { quant_free((QuantWeight *)t->quant); }
 
 void check_embedding(void) {
   static const int32_t ids[] = {3, 0, 3, 1, 4, 3}, pos[] = {0, 1, 2, 0, 1, 2};
-  EmbeddingAttr attr = {6, ids, pos, 0};
+  EmbeddingAttr attr = {.tokens = 6, .ids = ids, .pos = pos};
   Tensor *wte = LEAF(-1, 1, 5, 3), *wpe = LEAF(-1, 1, 4, 3);
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, wpe}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, NULL}), (&(Attr){.p = &attr}));
-  EmbeddingAttr scaled = {6, ids, pos, (real)2.5};
+  EmbeddingAttr scaled = {.tokens = 6, .ids = ids, .pos = pos, .scale = (real)2.5};
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wte, wpe}), (&(Attr){.p = &scaled}));
   Tensor *wide = LEAF(-1, 1, 5, 70); /* more than one chunk of columns */
   CHECK_GRADIENTS(OP_embedding, ((Tensor *[]){wide, NULL}), (&(Attr){.p = &attr}));
@@ -59,6 +60,8 @@ void check_linear(void) {
   }
 }
 
+static const Attr plus_one = {.f = {1e-6}, .i = {1}};
+
 void check_layernorm(void) {
   const Attr attr = {.f = {1e-5}};
   CHECK_GRADIENTS(OP_layernorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5), LEAF(-1, 1, 5)}),
@@ -69,9 +72,8 @@ void check_layernorm(void) {
                   ((Tensor *[]){LEAF(-2, 2, 3, 5), check_constant(LEAF(-1, 1, 5)),
                                 check_constant(LEAF(-1, 1, 5))}),
                   &attr);
+  CHECK_GRADIENTS(OP_layernorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5), NULL}), &plus_one);
 }
-
-static const Attr plus_one = {.f = {1e-6}, .i = {1}};
 
 static void check_rmsnorm_plus_one(void) {
   CHECK_GRADIENTS(OP_rmsnorm, ((Tensor *[]){LEAF(-2, 2, 3, 5), LEAF(-1, 1, 5)}), &plus_one);
@@ -100,11 +102,13 @@ void check_rope(void) {
       cs[p * DIM + 2 * i] = (real)cos(p / pow(10, i));
       cs[p * DIM + 2 * i + 1] = (real)sin(p / pow(10, i));
     }
-  RopeAttr attr = {HEADS, DIM, POSITIONS, pos, cs, 0, 0};
+  RopeAttr attr = {.heads = HEADS, .head_dim = DIM, .positions = POSITIONS, .pos = pos, .cs = cs};
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
   attr.rotary = 2; /* the other half of each head stays */
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, HEADS * DIM)}, (&(Attr){.p = &attr}));
   attr.rest = 2 * DIM;
+  CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, (HEADS + 2) * DIM)}, (&(Attr){.p = &attr}));
+  attr.pairs = true;
   CHECK_GRADIENTS(OP_rope, (Tensor *[]){LEAF(-1, 1, 5, (HEADS + 2) * DIM)}, (&(Attr){.p = &attr}));
 }
 
@@ -214,6 +218,16 @@ void check_geglu(void) { gated_of(OP_geglu); }
 void check_softcap(void) {
   CHECK_GRADIENTS(OP_softcap, ((Tensor *[]){LEAF(-3, 3, 3, 5)}), (&(Attr){.f = {1.5}}));
   CHECK_GRADIENTS(OP_softcap, ((Tensor *[]){LEAF(-300, 300, 9)}), (&(Attr){.f = {30}}));
+}
+
+void check_activate(void) {
+  CHECK_GRADIENTS(OP_activate, ((Tensor *[]){LEAF(-3, 3, 3, 5)}), (&(Attr){.i = {ACTIVATE_GELU}}));
+  CHECK_GRADIENTS(OP_activate, ((Tensor *[]){LEAF(0.1, 3, 9)}), (&(Attr){.i = {ACTIVATE_RELU}}));
+  CHECK_GRADIENTS(OP_activate, ((Tensor *[]){LEAF(-3, 3, 9)}), (&(Attr){.i = {ACTIVATE_RELU2}}));
+}
+
+void check_scale(void) {
+  CHECK_GRADIENTS(OP_scale, ((Tensor *[]){LEAF(-3, 3, 3, 5)}), (&(Attr){.f = {-0.7}}));
 }
 
 /* Rows repeat (a prompt's last row feeds every completion), some rows feed none. */

@@ -154,7 +154,7 @@ TEST(shape_errors_say_what_and_where_and_record_nothing) {
   const TokenLogpAttr token = {ids, 1};
   refused(OP_token_logp, a, NULL, NULL, &(Attr){.p = &token}, GRPO_EARG,
           "token_logp: target 1 is token 7, outside the vocabulary of 3");
-  const EmbeddingAttr embedding = {2, ids, NULL, 0};
+  const EmbeddingAttr embedding = {.tokens = 2, .ids = ids};
   refused(OP_embedding, a, NULL, NULL, &(Attr){.p = &embedding}, GRPO_EARG,
           "embedding: token 7 at token 1 is outside the table's 0 .. 1");
   tape_free(&tape);
@@ -179,7 +179,7 @@ static size_t head_step(Pool *pool, int outputs, real *result, real *grads) {
   static int32_t ids[TOKENS], rows[OUTPUTS], targets[OUTPUTS];
   for (int i = 0; i < TOKENS; i++) ids[i] = i * 37 % WORDS;
   for (int i = 0; i < OUTPUTS; i++) rows[i] = i * 11 % TOKENS, targets[i] = i * 7 % WORDS;
-  const EmbeddingAttr embedding = {TOKENS, ids, NULL, 0};
+  const EmbeddingAttr embedding = {.tokens = TOKENS, .ids = ids};
   const LogheadAttr head = {.n = outputs, .rows = rows, .targets = targets, .inv_temp = 1};
   CHECK(tape_init(&tape, pool) == GRPO_OK);
   Tensor *wte = leaf(WORDS, WIDTH, -1), *w = leaf(WIDTH, WIDTH, -1), *norm = NULL;
@@ -224,7 +224,7 @@ static void small_step(void) {
   static const PackSpan pack[] = {{0, 1, -1}, {1, 1, 0}, {2, 1, 0}};
   const AttentionAttr attention = {.shape = {2, 1, 2, (real).7, 0}, .npack = 3, .pack = pack};
   const LogheadAttr head = {.n = 4, .rows = rows, .targets = targets, .inv_temp = 1};
-  const EmbeddingAttr embedding = {3, ids, NULL, 0};
+  const EmbeddingAttr embedding = {.tokens = 3, .ids = ids};
   const Attr eps = {.f = {1e-6}};
   tape_reset(&tape);
   Tensor *wte = leaf(4, 4, 0), *wq = leaf(4, 4, 1), *wk = leaf(2, 4, 0), *wv = leaf(2, 4, -1);

@@ -63,7 +63,7 @@ TEST(operations_on_quantised_weights_have_the_bits_of_their_values) {
     Tensor *w, *plain;
     QuantWeight *m = make(type, &w, &plain);
     compare(OP_linear, leaf(M, K), NULL, 1, w, plain, NULL);
-    EmbeddingAttr e = {M, ids, ids, 0};
+    EmbeddingAttr e = {.tokens = M, .ids = ids, .pos = ids};
     compare(OP_embedding, leaf(M, K), NULL, 0, w, plain, &(Attr){.p = &e});
     LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1};
     compare(OP_loghead, leaf(M, K), NULL, 1, w, plain, &(Attr){.p = &h});

@@ -58,8 +58,8 @@ TEST(norms_agree_with_double) {
       float dw[C] = {0}, db[C] = {0};
       double wdw[C] = {0}, wdb[C] = {0};
       if (layer) {
-        layernorm_forward(&cx, rows, C, x, w, b, 1e-5, y, mean, rstd);
-        CHECK(!layernorm_backward(&cx, rows, C, x, w, mean, rstd, dy, dx, false, dw, db));
+        layernorm_forward(&cx, rows, C, x, w, b, 0, 1e-5, y, mean, rstd);
+        CHECK(!layernorm_backward(&cx, rows, C, x, w, 0, mean, rstd, dy, dx, false, dw, db));
       } else {
         rmsnorm_forward(&cx, rows, C, x, w, 0, 1e-5, y, rstd);
         CHECK(!rmsnorm_backward(&cx, rows, C, x, w, 0, rstd, dy, dx, false, dw));
@@ -92,7 +92,7 @@ TEST(norms_keep_their_head_on_strange_rows) {
     rmsnorm_forward(&cx, 1, C, in, w, 0, 1e-6, y, &rstd);
     CHECK_NEAR(y[C - 1], w[C - 1], 1e-5);
     for (int i = 0; i < C; i++) in[i] = 1e15f * x[i];
-    layernorm_forward(&cx, 1, C, in, w, b, 1e-5, y, &mean, &rstd);
+    layernorm_forward(&cx, 1, C, in, w, b, 0, 1e-5, y, &mean, &rstd);
     CHECK_NEAR(distance(y, norm(x, dy, true, 0).y, C), 0, 5e-6);
     for (int i = 0; i < C; i++) in[i] = 1e-42f;
     rmsnorm_forward(&cx, 1, C, in, w, 0, 1e-6, y, &rstd);
@@ -106,7 +106,7 @@ TEST(rope_rotates_and_its_inverse_undoes_it) {
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Ctx cx = {.arena = &arena};
     float y[ROWS * H * D], z[ROWS * H * D];
-    rope_apply(&cx, ROWS, H, D, D, x, H * D, pos, cs, false, y, H * D, false);
+    rope_apply(&cx, ROWS, H, D, D, false, x, H * D, pos, cs, false, y, H * D, false);
     for (int r = 0; r < ROWS; r++)
       for (int h = 0; h < H; h++)
         for (int i = 0; i < D / 2; i++) {
@@ -117,9 +117,9 @@ TEST(rope_rotates_and_its_inverse_undoes_it) {
           CHECK_NEAR(y[at + 19], (double)x[at + 19] * c + (double)x[at] * s, 1e-6);
         }
     memcpy(z, x, sizeof z);
-    rope_apply(&cx, ROWS, H, D, D, y, H * D, pos, cs, true, z, H * D, true);
+    rope_apply(&cx, ROWS, H, D, D, false, y, H * D, pos, cs, true, z, H * D, true);
     for (int i = 0; i < ROWS * H * D; i++) CHECK_NEAR(z[i], 2 * x[i], 3e-6);
-    rope_apply(&cx, ROWS, H, D, D, y, H * D, pos, cs, true, y, H * D, false); /* in place */
+    rope_apply(&cx, ROWS, H, D, D, false, y, H * D, pos, cs, true, y, H * D, false); /* in place */
     for (int i = 0; i < ROWS * H * D; i++) CHECK_NEAR(y[i], x[i], 3e-6);
   }
   kern_select(NULL);
@@ -230,14 +230,14 @@ static void run_rows(const Ctx *cx, int kind, int at, int rows, float *y) {
   const float *xr = x + at * C;
   const size_t n = (size_t)(rows * C);
   if (kind == 0) rmsnorm_forward(cx, rows, C, xr, w, 0, 1e-5, y, t);
-  if (kind == 1) layernorm_forward(cx, rows, C, xr, w, b, 1e-5, y, t, u);
-  if (kind == 2) rope_apply(cx, rows, 2, 38, 38, xr, C, pos + at, cs, false, y, C, false);
+  if (kind == 1) layernorm_forward(cx, rows, C, xr, w, b, 0, 1e-5, y, t, u);
+  if (kind == 2) rope_apply(cx, rows, 2, 38, 38, false, xr, C, pos + at, cs, false, y, C, false);
   if (kind == 3) gated_forward(cx, GATE_SILU, n, xr, up + at * C, y);
   if (kind == 4) gelu_forward(cx, n, xr, y);
   if (kind == 5) kernels(NULL)->exp(n, xr, y);
   if (kind == 6) gelu_backward(cx, n, xr, dy + at * C, y, false);
   if (kind == 7) rmsnorm_forward(cx, rows, C, xr, w, 1, 1e-5, y, t);
-  if (kind == 8) rope_apply(cx, rows, 2, 38, 12, xr, C, pos + at, cs, false, y, C, false);
+  if (kind == 8) rope_apply(cx, rows, 2, 38, 12, false, xr, C, pos + at, cs, false, y, C, false);
   if (kind == 9) gated_forward(cx, GATE_GELU, n, xr, up + at * C, y);
   if (kind == 10) softcap_forward(cx, n, 1.5f, xr, y);
   if (kind == 11) vec_add(cx, n, xr, dy + at * C, y);
@@ -267,8 +267,8 @@ static void every_kind(const Ctx *cx, float *out, void *arg) {
 static void backwards(const Ctx *cx, float *out, void *arg) {
   (void)arg;
   float mean[MAX_ROWS], rstd[MAX_ROWS], *dw = out + 2 * MAX_ROWS * C;
-  layernorm_forward(cx, MAX_ROWS, C, x, w, b, 1e-5, out, mean, rstd);
-  CHECK(!layernorm_backward(cx, MAX_ROWS, C, x, w, mean, rstd, dy, out, false, dw, dw + C));
+  layernorm_forward(cx, MAX_ROWS, C, x, w, b, 0, 1e-5, out, mean, rstd);
+  CHECK(!layernorm_backward(cx, MAX_ROWS, C, x, w, 0, mean, rstd, dy, out, false, dw, dw + C));
   CHECK(
       !rmsnorm_backward(cx, MAX_ROWS, C, x, w, 0, rstd, dy, out + MAX_ROWS * C, false, dw + 2 * C));
 }

@@ -33,8 +33,8 @@ static void rmsnorm_dx(int c, const real *x, const real *w, real base, real rstd
   }
 }
 
-static void layernorm(int c, const real *x, const real *w, const real *b, double eps, real *y,
-                      real *mean, real *rstd) {
+static void layernorm(int c, const real *x, const real *w, const real *b, real base, double eps,
+                      real *y, real *mean, real *rstd) {
   vec s = v_set(0), q = v_set(0);
   for (int i = 0; i < c; i += LANES) s += v_get(x + i, c - i);
   const real mu = (real)((double)v_sum(s) / c);
@@ -44,25 +44,26 @@ static void layernorm(int c, const real *x, const real *w, const real *b, double
   }
   const real r = (real)(1 / sqrt((double)v_sum(q) / c + eps));
   for (int i = 0; i < c; i += LANES) {
-    vec n = (v_get(x + i, c - i) - mu) * r * v_get(w + i, c - i);
+    vec n = (v_get(x + i, c - i) - mu) * r * (v_get(w + i, c - i) + base);
     v_put(y + i, c - i, b ? n + v_get(b + i, c - i) : n);
   }
   *mean = mu;
   *rstd = r;
 }
 
-/* dx = r (g - mean(g) - n mean(g n)), g = dy w, n = (x - mean) r */
-static void layernorm_dx(int c, const real *x, const real *w, real mean, real rstd, const real *dy,
-                         real *dx, bool add) {
+/* dx = r (g - mean(g) - n mean(g n)), g = dy (base + w), n = (x - mean) r */
+static void layernorm_dx(int c, const real *x, const real *w, real base, real mean, real rstd,
+                         const real *dy, real *dx, bool add) {
   vec sg = v_set(0), sn = v_set(0);
   for (int i = 0; i < c; i += LANES) {
-    vec g = v_get(dy + i, c - i) * v_get(w + i, c - i);
+    vec g = v_get(dy + i, c - i) * (v_get(w + i, c - i) + base);
     sg += g;
     sn = v_fma(g, (v_get(x + i, c - i) - mean) * rstd, sn);
   }
   const real mg = (real)((double)v_sum(sg) / c), mn = (real)((double)v_sum(sn) / c);
   for (int i = 0; i < c; i += LANES) {
-    vec g = v_get(dy + i, c - i) * v_get(w + i, c - i), n = (v_get(x + i, c - i) - mean) * rstd;
+    vec g = v_get(dy + i, c - i) * (v_get(w + i, c - i) + base);
+    vec n = (v_get(x + i, c - i) - mean) * rstd;
     put_or_add(dx + i, c - i, add, (g - mg - n * mn) * rstd);
   }
 }
