@@ -21,11 +21,11 @@ static Status check_context(const Config *c, const EngineOptions *o) {
   return GRPO_OK;
 }
 
-static Status check_bigram(const Config *policy, const Model *reference, const Bigram *b) {
+static Status check_source(const Config *policy, const Model *reference, int vocab) {
   if (reference)
-    return fail(GRPO_EARG, "engine: a model and a bigram cannot both be the reference");
-  if (bigram_vocab(b) != policy->vocab_size)
-    return fail(GRPO_EARG, "reference: a bigram of %d tokens, the policy has %d", bigram_vocab(b),
+    return fail(GRPO_EARG, "engine: a model and rows of logits cannot both be the reference");
+  if (vocab != policy->vocab_size)
+    return fail(GRPO_EARG, "reference: its rows have %d tokens, the policy has %d", vocab,
                 policy->vocab_size);
   return GRPO_OK;
 }
@@ -47,7 +47,7 @@ Status engine_new(Engine **out, Pool *pool, Model *policy, Model *reference, con
   try(engine_options_check(o, lora_dropout(policy)));
   try(check_context(model_config(policy), o));
   if (reference) try(check_reference(model_config(policy), model_config(reference)));
-  if (o->bigram) try(check_bigram(model_config(policy), reference, o->bigram));
+  if (o->source.of) try(check_source(model_config(policy), reference, o->source.vocab));
   EngineNeeds needs;
   try(engine_measure(pool, policy, reference, o, NULL, &needs));
   return engine_build(out, pool, policy, reference, tok, &needs, &needs.bytes);

@@ -1,11 +1,11 @@
 /* engine.h - the step API: everything a training loop needs, and nothing of Lua.
  *
- * An Engine ties a policy, a frozen reference (a model or a bigram), a tokenizer, a decoder and an
- * optimizer together and owns the memory of a step.  A step is: roll out,
- * reference log-probabilities where a KL is wanted, advantages (advantage.h),
- * update.  engine_new() takes the memory for the longest prompts and
- * completions that its options allow: later steps take none, whatever their
- * lengths.
+ * An Engine ties a policy, a frozen reference (a model or a
+ * ReferenceSource), a tokenizer, a decoder and an optimizer together and
+ * owns the memory of a step.  A step is: roll out, reference
+ * log-probabilities where a KL is wanted, advantages (advantage.h), update.
+ * engine_new() takes the memory for the longest prompts and completions that
+ * its options allow: later steps take none, whatever their lengths.
  *
  * Results are a function of weights, batch and options: the same bits for any
  * number of threads and any micro_batch_tokens.

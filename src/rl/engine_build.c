@@ -39,7 +39,7 @@ static size_t step_bytes(const EngineOptions *o) {
   const size_t texts =
       corrupt_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
   const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
-  const size_t row = o->bigram ? (size_t)bigram_vocab(o->bigram) * sizeof(real) : 0;
+  const size_t row = o->source.of ? (size_t)o->source.vocab * sizeof(real) : 0;
   return max_size(o->examples ? max_size(texts, plan) : plan, row) + values;
 }
 
@@ -136,7 +136,7 @@ Status engine_build(Engine **out, Pool *pool, Model *policy, Model *reference, c
   Engine *e = mem_zalloc(sizeof *e);
   if (!e) return fail(GRPO_ENOMEM, "engine");
   e->o = needs->options;
-  if (e->o.bigram) bigram_retain(e->o.bigram);
+  if (e->o.source.of) e->o.source.retain(e->o.source.of);
   e->pool = pool;
   e->policy = model_retain(policy);
   e->reference = reference ? model_retain(reference) : NULL;
@@ -168,7 +168,7 @@ void engine_unbuild(Engine *e) {
   mem_free(e->request);
   model_release(e->policy);
   model_release(e->reference);
-  bigram_free(e->o.bigram);
+  if (e->o.source.of) e->o.source.free(e->o.source.of);
   tokenizer_free(e->tok);
   mem_free(e);
 }

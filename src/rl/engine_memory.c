@@ -77,8 +77,7 @@ static Status forward(Engine *e, const Texts *x, bool replay, InMemory *out) {
   p->dropout = key;
   if (replay) try(add_replay(e, p));
   *out = (InMemory){0};
-  return unit_forward(e, p, e->reference || e->o.bigram, 1, shared ? &out->value : NULL,
-                      &out->logp);
+  return unit_forward(e, p, engine_has_reference(e), 1, shared ? &out->value : NULL, &out->logp);
 }
 
 static Status seed_of(Tape *t, const Tensor *out, real **seed) {
@@ -309,8 +308,8 @@ static Status outline_all(const Model *policy, const Model *reference, const Eng
   try(outline_policy(policy, form, m, &b->weights));
   if (reference)
     try(outline_reference(policy, reference, form && form->lora, m, &b->reference));
-  else if (o->bigram)
-    b->reference = bigram_bytes(o->bigram);
+  else if (o->source.of)
+    b->reference = o->source.bytes(o->source.of);
   return GRPO_OK;
 }
 

@@ -3,8 +3,8 @@
 #define GRPO_RL_ENGINE_OPTIONS_H
 
 #include "model/optimizer.h"
-#include "rl/bigram.h"
 #include "rl/critic.h"
+#include "rl/reference_source.h"
 
 /* Are the rollout's activations recorded for the first iteration's forward?  Results are the same.
  * REUSE_AUTO: when they take at most a quarter of the machine's memory and half of what is free
@@ -25,7 +25,7 @@ typedef struct EngineOptions {
   bool turns;                 /* tokens may be injected while sampling; the batches record which */
   bool examples; /* take memory for engine_sft and engine_nll at once, not when first called */
   OptimizerOptions optimizer;
-  Bigram *bigram; /* the reference, in place of a model; the engine holds it too; NULL: none */
+  ReferenceSource source; /* the reference, in place of a model; the engine holds it too */
 } EngineOptions;
 extern const OptionSet engine_option_set;
 void engine_options_init(EngineOptions *o); /* the rows' initial values, without a critic */

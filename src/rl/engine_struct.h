@@ -33,6 +33,8 @@ typedef struct Engine {
   bool told_large_unit;           /* the notice about micro_batch_tokens is given once */
 } Engine;
 
+static inline bool engine_has_reference(const Engine *e) { return e->reference || e->o.source.of; }
+
 /* The random numbers of an adapter's dropout for one unit; they do not depend on the units
  * beside it. */
 static inline RngKey dropout_key(uint64_t seed, uint64_t step, int unit, int iteration) {

@@ -63,8 +63,7 @@ Status reference_rows(Engine *e, Model *m, Batch *b, float *logp, float *entropy
 }
 
 /* row [vocab]: scratch memory */
-static void bigram_reference(const Ctx *cx, const Bigram *bigram, Batch *b, real *row) {
-  const int v = bigram_vocab(bigram);
+static void source_reference(const Ctx *cx, const ReferenceSource *source, Batch *b, real *row) {
   const real inv_temp = (real)(1 / b->temperature);
   for (int i = 0; i < batch_size(b); i++) {
     const Completion *c = &b->completion[i];
@@ -73,8 +72,8 @@ static void bigram_reference(const Ctx *cx, const Bigram *bigram, Batch *b, real
     for (int t = 0; t < c->len; t++) {
       const int32_t prev = t ? c->ids[t - 1] : prompt[n - 1];
       LogitsRow sums;
-      bigram_row(bigram, prev, row);
-      logits_row(cx->cpu, v, row, inv_temp, &sums);
+      source->row(source->of, prev, row);
+      logits_row(cx->cpu, source->vocab, row, inv_temp, &sums);
       b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t] =
           logits_row_logp(&sums, row[c->ids[t]], inv_temp);
     }
@@ -84,15 +83,15 @@ static void bigram_reference(const Ctx *cx, const Bigram *bigram, Batch *b, real
 
 Status engine_reference(Engine *e, Batch *b) {
   try(engine_check_policy(e));
-  if (!e->reference && !e->o.bigram) return fail(GRPO_EARG, "reference: the engine has none");
+  if (!engine_has_reference(e)) return fail(GRPO_EARG, "reference: the engine has none");
   if (!b->ref_logp)
     return fail(GRPO_EARG, "reference: this batch keeps no reference log-probabilities");
-  if (e->o.bigram) {
+  const ReferenceSource *source = &e->o.source;
+  if (source->of) {
     arena_reset(&e->step);
-    const int v = bigram_vocab(e->o.bigram);
-    real *row = arena_alloc(&e->step, (size_t)v * sizeof *row);
-    if (!row) return fail(GRPO_ENOMEM, "reference: a row of %d tokens", v);
-    bigram_reference(&e->tape.cx, e->o.bigram, b, row);
+    real *row = arena_alloc(&e->step, (size_t)source->vocab * sizeof *row);
+    if (!row) return fail(GRPO_ENOMEM, "reference: a row of %d tokens", source->vocab);
+    source_reference(&e->tape.cx, source, b, row);
     return GRPO_OK;
   }
   const Status s = reference_rows(e, e->reference, b, b->ref_logp, NULL);

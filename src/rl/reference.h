@@ -1,4 +1,4 @@
-/* reference.h - log-probabilities of a batch under the frozen reference: a model, or a bigram. */
+/* reference.h - log-probabilities of a batch under the frozen reference: a model or rows. */
 #ifndef GRPO_RL_REFERENCE_H
 #define GRPO_RL_REFERENCE_H
 

@@ -181,7 +181,7 @@ static void begin_keeping(Engine *e, int prompts, int group) {
 
 /* An evaluation measures the KL where there is something to measure it against. */
 static bool wants_reference(const Engine *e, BatchSlot slot) {
-  return slot == BATCH_SAMPLE || e->reference || e->o.bigram;
+  return slot == BATCH_SAMPLE || engine_has_reference(e);
 }
 
 Status rollout_begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,

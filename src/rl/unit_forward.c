@@ -4,10 +4,6 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 
-static void fill_bigram_row(const void *bigram, int32_t prev, real *logits) {
-  bigram_row(bigram, prev, logits);
-}
-
 /* The reference model's final hidden states of the pack's outputs, [nout, hidden_size].  They stay
  * in the tape's arena; the rest of the reference's forward is released. */
 static Status reference_hidden(Engine *e, const Pack *p, real **out) {
@@ -35,8 +31,8 @@ Status unit_forward(Engine *e, Pack *p, bool full_kl, double temperature, Tensor
                     Tensor **logp) {
   Tensor *hidden;
   real *ref_hidden = NULL;
-  if (full_kl && e->o.bigram)
-    p->ref_rows = (ReferenceRows){fill_bigram_row, e->o.bigram};
+  if (full_kl && e->o.source.of)
+    p->ref_rows = (ReferenceRows){e->o.source.row, e->o.source.of};
   else if (full_kl)
     try(reference_hidden(e, p, &ref_hidden));
   try(forward_hidden(e->policy, &e->tape, p, &hidden));

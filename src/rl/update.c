@@ -350,7 +350,7 @@ Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions
 static Status check_kl(const Engine *e, const Batch *b, const UpdateOptions *o) {
   const LossOptions *l = &o->loss;
   if (!o->loss_fn) try(loss_options_check(l));
-  if (l->kl != 0 && !(e->reference || e->o.bigram))
+  if (l->kl != 0 && !engine_has_reference(e))
     return fail(GRPO_EARG, "train.kl: %g needs a reference, and the trainer has none", l->kl);
   if (l->kl != 0 && l->kl_estimator != KL_FULL && !b->has_ref)
     return fail(

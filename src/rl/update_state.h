@@ -97,9 +97,7 @@ static inline void update_store_gradient(const Tensor *x, real *to) {
     memset(to, 0, x->n * sizeof *to);
 }
 
-static inline bool update_has_reference(const Update *u) {
-  return u->e->reference || u->e->o.bigram;
-}
+static inline bool update_has_reference(const Update *u) { return engine_has_reference(u->e); }
 
 /* Is the KL over the whole vocabulary measured, which needs the reference in each forward? */
 static inline bool update_wants_full_kl(const Update *u) {

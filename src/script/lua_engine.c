@@ -12,11 +12,11 @@
 #include "model/sampler.h"
 #include "os/comm.h"
 #include "rl/engine_memory.h"
-#include "script/lua_bigram.h"
 #include "script/lua_model.h"
 #include "script/lua_tensor.h"
 #include "script/lua_tokenizer.h"
 #include "script/read_options.h"
+#include "script/reference_type.h"
 
 enum { EVAL_SEQUENCES = 1024 }; /* completions of one rollout of an evaluation */
 
@@ -126,7 +126,7 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
 static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) {
   static const OptionSet *const sets[] = {&engine_option_set, NULL};
   static const char *const others[] = {
-      "storage",  "lora",  "model",         "tokenizer",      "reference",   "bigram", "optimizer",
+      "storage",  "lora",  "model",         "tokenizer",      "reference",   "optimizer",
       "examples", "turns", "reuse_rollout", "max_new_tokens", "mask_tokens", NULL};
   engine_options_init(o);
   check_table(L, 1);
@@ -137,19 +137,29 @@ static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) 
   lua_pop(L, 1);
 }
 
-/* engine{ model=, tokenizer=, reference= or bigram=, ... } */
+/* Pushes the field reference of the table at 1, and returns it if it is a model.  What a type of
+ * reference_type.h knows becomes o->source. */
+static Model *read_reference(lua_State *L, EngineOptions *o) {
+  lua_getfield(L, 1, "reference");
+  const int arg = lua_gettop(L);
+  if (!lua_toboolean(L, arg)) return NULL;
+  for (const ReferenceType *t = reference_type_first(); t; t = t->next) {
+    if (!luaL_testudata(L, arg, t->name)) continue;
+    o->source = t->check(L, arg);
+    return NULL;
+  }
+  return check_model(L, arg);
+}
+
+/* engine{ model=, tokenizer=, reference=, ... } */
 static int l_engine(lua_State *L) {
   EngineOptions o;
   lua_settop(L, 1);
   check_engine_options(L, false, &o);
   lua_getfield(L, 1, "model");
-  lua_getfield(L, 1, "reference");
+  Model *policy = check_model(L, 2), *reference = read_reference(L, &o);
   lua_getfield(L, 1, "tokenizer");
-  Model *policy = check_model(L, 2);
-  Model *reference = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
   const Tokenizer *tok = lua_toboolean(L, 4) ? check_tokenizer(L, 4) : NULL;
-  lua_getfield(L, 1, "bigram");
-  if (lua_toboolean(L, 5)) o.bigram = check_bigram(L, 5);
   EngineHandle *h = new_object(L, sizeof *h, 0);
   *h = (EngineHandle){0};
   luaL_setmetatable(L, ENGINE_TYPE);
@@ -246,10 +256,7 @@ static int l_engine_estimate(lua_State *L) {
   lua_settop(L, 1);
   check_engine_options(L, true, &o);
   lua_getfield(L, 1, "model");
-  lua_getfield(L, 1, "reference");
-  lua_getfield(L, 1, "bigram");
-  const Model *m = check_model(L, 2), *r = lua_toboolean(L, 3) ? check_model(L, 3) : NULL;
-  if (lua_toboolean(L, 4)) o.bigram = check_bigram(L, 4);
+  const Model *m = check_model(L, 2), *r = read_reference(L, &o);
   want_ok(L, engine_options_check(&o, lora_dropout(m)));
   read_form(L, &asked);
   want_ok(L, engine_measure(script_pool(L), m, r, &o, &asked.form, &needs));

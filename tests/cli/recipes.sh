@@ -109,17 +109,17 @@ result "tool calls: a LoRA, and the loss of plain text before and after" "$(sett
 recipe "smollm2, all weights" ../smollm2 --arg full=1 "${letters[@]}"
 
 # No more than few samples and steps; all other numbers are the preset's.
-few=(--arg size=tiny --arg pretrain=2 --arg batch_size=2)
+few=(--arg size=tiny --arg reference=random --arg pretrain=2 --arg batch_size=2)
 recipe characters characters "${few[@]}" --arg steps=2
 result "the settings of characters, grpo" "$(settings characters/shakespeare-grpo-001 sampling.group_size 4 sampling.max_new_tokens 70 \
-  data.max_prompt_tokens 1 reference bigram 2>&1)"
+  data.max_prompt_tokens 1 2>&1)"
 result "its KL rises by four samples of two windows of 70 characters of 800,000, to 0.001" "$(
   grep '"kind": "grpo"' characters/*/metrics.jsonl | grep -o '"beta": [-0-9.e]*' | cut -d' ' -f2 |
     awk '{ if (($1 - 0.001 * 560 * (NR - 1) / 800000) ^ 2 > 1e-20) print NR ": " $1 } END { if (NR != 2) print NR " steps" }')"
 recipe taught characters "${few[@]}" --arg program=taught --arg steps=1 --arg K=3
 result "rewards of characters taught before have a part of the log-probability" \
   "$(grep -q '"rewards/partial/mean"' taught/*/metrics.jsonl || tail -n 1 taught/*/metrics.jsonl)"
-recipe ppo characters --arg size=tiny --arg program=ppo --arg batch_size=4 --arg steps=1
+recipe ppo characters --arg size=tiny --arg program=ppo --arg reference=random --arg batch_size=4 --arg steps=1
 result "the settings of characters, ppo" "$(settings ppo/shakespeare-ppo-001 sampling.group_size 1 sampling.max_new_tokens 32 2>&1
   grep -q '"loss/value_avg"' ppo/*/metrics.jsonl || tail -n 1 ppo/*/metrics.jsonl)"
 recipe denoise characters --arg size=tiny --arg program=denoise --arg steps=2
@@ -143,7 +143,8 @@ LUA
 mkdir big; "$GRPO" repl <big.lua
 for arguments in "notebook --arg model=small --arg data=big data.max_prompt_tokens=500" \
   "guide --arg model=small --arg data=big data.max_prompt_tokens=600 sampling.max_new_tokens=64" demo \
-  "characters --arg size=tiny" "characters --arg size=tiny --arg program=taught" "characters --arg size=tiny --arg program=ppo" \
+  "characters --arg size=tiny --arg reference=random" "characters --arg size=tiny --arg reference=random --arg program=taught" \
+  "characters --arg size=tiny --arg reference=random --arg program=ppo" \
   "characters --arg size=tiny --arg program=denoise" "characters --arg size=tiny --arg program=latent"; do
   # shellcheck disable=SC2086
   set -- $arguments

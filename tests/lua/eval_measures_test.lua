@@ -100,11 +100,6 @@ describe("an evaluation of a stage that samples", function()
     report = run(function(t) t.data.target = nil end):evaluate()
     assert.is_nil(report["eval/loss"])
   end)
-
-  it("measures the KL from a bigram too", function()
-    local report = run(function(t) t.reference = "bigram" end):evaluate()
-    assert.is_true(report["eval/kl"] > 0)
-  end)
 end)
 
 describe("bits a character", function()

@@ -1,4 +1,4 @@
-/* Targets that completions are compared with, and the bigram as a reference. */
+/* Targets that completions are compared with, and a reference that is not a model. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +6,6 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/model_copy.h"
-#include "rl/bigram.h"
 #include "tiny.h"
 
 /* ---- targets ------------------------------------------------------------------------- */
@@ -86,137 +85,39 @@ TEST(a_target_outside_the_vocabulary_is_refused) {
   tiny_close(&t);
 }
 
-/* ---- the bigram ---------------------------------------------------------------------- */
+/* ---- a reference that is not a model ---------------------------------------------------- */
 
-/* Every row of b is log((count + 1) / (sum + vocab)) of these counts, to the last bit. */
-static void check_rows(const Bigram *b, int v, const uint32_t *count) {
-  real *row = malloc((size_t)v * sizeof *row);
-  for (int i = 0; i < v; i++) {
-    double total = (double)v;
-    for (int j = 0; j < v; j++) total += count[i * v + j];
-    bigram_row(b, i, row);
-    for (int j = 0; j < v; j++) CHECK(row[j] == (real)log((count[i * v + j] + 1.0) / total));
+/* log P(next | prev): eight tokens are likely, and the one after prev is. */
+static void source_row(const void *of, int32_t prev, real *logits) {
+  double total = 0;
+  (void)of;
+  for (int j = 0; j < TINY_VOCAB; j++) {
+    const double count = 1 + (j < 8 ? 20 : 0) + (j == (prev + 1) % TINY_VOCAB ? 60 : 0);
+    logits[j] = (real)log(count);
+    total += count;
   }
-  free(row);
+  for (int j = 0; j < TINY_VOCAB; j++) logits[j] -= (real)log(total);
 }
 
-TEST(a_bigram_counts_with_one_added) {
-  Bigram *b;
-  CHECK(!bigram_new(&b, 3));
-  check_rows(b, 3, (uint32_t[9]){0});
-  const int32_t text[] = {0, 1, 1, 0, 1}, more[] = {2, 2};
-  CHECK(!bigram_count(b, 5, text));
-  CHECK(!bigram_count(b, 2, more));
-  CHECK(!bigram_count(b, 0, NULL));
-  CHECK(!bigram_update(b));
-  check_rows(b, 3, (uint32_t[]){0, 2, 0, 1, 1, 0, 0, 0, 1});
-  CHECK(bigram_pairs(b) == 4);
-  CHECK(bigram_count(b, 1, (int32_t[]){3}) == GRPO_EARG);
-  bigram_free(bigram_retain(b));
-  CHECK(bigram_vocab(b) == 3);
-  bigram_free(b);
+static size_t source_bytes(const void *held) { return sizeof *(const int *)held; }
+static void source_retain(void *held) { ++*(int *)held; }
+static void source_free(void *held) { --*(int *)held; }
+
+/* A reference that counts in *held who holds it. */
+static ReferenceSource source_of(int *held, int vocab) {
+  return (ReferenceSource){held, vocab, source_row, source_bytes, source_retain, source_free};
 }
 
-/* Tokens whose frequency falls as in texts. */
-static int32_t skewed(uint64_t i, int vocab) {
-  const uint64_t h = (i + 1) * 0x9e3779b97f4a7c15u;
-  const double u = (double)((h ^ h >> 29) * 0xbf58476d1ce4e5b9u >> 11) / 9007199254740992.0;
-  return (int32_t)(pow(vocab, u) - 1);
-}
+static int held;
 
-TEST(a_bigram_has_the_logits_of_a_dense_table) {
-  enum { V = 97, N = 300, TEXTS = 90 };
-  static uint32_t count[V * V];
-  int32_t text[N];
-  Bigram *b;
-  REQUIRE(bigram_new(&b, V));
-  for (uint64_t k = 0; k < TEXTS; k++) { /* more pairs than may wait */
-    for (uint64_t i = 0; i < N; i++) text[i] = skewed(k * N + i, V);
-    for (int i = 1; i < N; i++) count[text[i - 1] * V + text[i]]++;
-    OK(bigram_count(b, N, text));
-    if (k % 40 == 7) OK(bigram_update(b)); /* between the texts, too */
-  }
-  OK(bigram_update(b));
-  check_rows(b, V, count);
-  size_t seen = 0;
-  for (int i = 0; i < V * V; i++) seen += count[i] > 0;
-  CHECK(bigram_pairs(b) == seen);
-  bigram_free(b);
-}
-
-TEST(a_bigram_of_a_large_vocabulary_takes_memory_for_what_was_seen) {
-  enum { V = 50257, N = 200000 };
-  const size_t live = mem_live_bytes();
-  int32_t *text = malloc(N * sizeof *text);
-  real *row = malloc(V * sizeof *row);
-  Bigram *b;
-  for (uint64_t i = 0; i < N; i++) text[i] = skewed(i, V);
-  REQUIRE(bigram_new(&b, V));
-  OK(bigram_count(b, N, text));
-  OK(bigram_update(b));
-  const size_t bytes = mem_live_bytes() - live;
-  CHECK(bigram_pairs(b) > 50000 && bigram_pairs(b) < N);
-  CHECK(bigram_bytes(b) <= 12 * bigram_pairs(b) + 12 * (V + 1) + 256);
-  CHECK(bytes >= bigram_bytes(b) && bytes <= bigram_bytes(b) + 512);
-  for (int32_t prev = 0; prev < V; prev += 1777) {
-    double sum = 0;
-    bigram_row(b, prev, row);
-    for (int j = 0; j < V; j++) sum += exp((double)row[j]);
-    CHECK_NEAR(sum, 1, 1e-5);
-  }
-  bigram_free(b);
-  free(text);
-  free(row);
-  CHECK(mem_live_bytes() == live);
-}
-
-TEST(a_bigram_without_memory_is_refused_and_stays_what_it_was) {
-  enum { V = 8, N = 9000 };
-  static uint32_t count[V * V];
-  Bigram *b;
-  int32_t text[N];
-  for (uint64_t n = 1; n <= 4; n++) {
-    const size_t live = mem_live_bytes();
-    mem_fail_after(n);
-    CHECK(bigram_new(&b, V) == GRPO_ENOMEM && !b);
-    mem_fail_after(0);
-    CHECK(mem_live_bytes() == live);
-  }
-  for (uint64_t i = 0; i < N; i++) text[i] = skewed(i, V);
-  for (int i = 1; i < N; i++) count[text[i - 1] * V + text[i]]++;
-  REQUIRE(bigram_new(&b, V));
-  mem_fail_after(1);
-  CHECK(bigram_count(b, N, text) == GRPO_ENOMEM);
-  mem_fail_after(0);
-  check_rows(b, V, (uint32_t[V * V]){0});
-  OK(bigram_count(b, N, text));
-  mem_fail_after(1);
-  CHECK(bigram_update(b) == GRPO_ENOMEM);
-  mem_fail_after(0);
-  OK(bigram_update(b));
-  check_rows(b, V, count);
-  bigram_free(b);
-}
-
-static Bigram *counted(void) {
-  Bigram *b;
-  int32_t text[4000];
-  CHECK(!bigram_new(&b, TINY_VOCAB));
-  for (int i = 0; i < 4000; i++) text[i] = (i * i / 7 + 3 * i) % 256;
-  CHECK(!bigram_count(b, 4000, text));
-  CHECK(!bigram_update(b));
-  return b;
-}
-
-/* A tiny engine whose reference is a bigram. */
-static void open_bigram(Tiny *t, int threads, int micro_batch_tokens) {
+/* A tiny engine whose reference is not a model. */
+static void open_source(Tiny *t, int threads, int micro_batch_tokens) {
   *t = (Tiny){0};
   tiny_options(&t->o);
   t->o.micro_batch_tokens = micro_batch_tokens;
-  t->o.bigram = counted();
+  t->o.source = source_of(&held, TINY_VOCAB);
   tiny_models(t, threads, NULL, false);
   tiny_engine(t);
-  bigram_free(t->o.bigram);
 }
 
 static void step_once(Tiny *t, uint32_t step, KlEstimator kl, double beta, double lr,
@@ -233,7 +134,7 @@ static void step_once(Tiny *t, uint32_t step, KlEstimator kl, double beta, doubl
   OK(engine_update(t->engine, b, &o, m));
 }
 
-/* By hand and in double: KL(policy || bigram) at every token of the batch, and log P(token). */
+/* By hand and in double: KL(policy || reference) at every token of the batch, and log P(token). */
 static double full_kl_by_hand(Tiny *t, double *ref_sum) {
   Engine *e = t->engine;
   const Batch *b = engine_batch(e, BATCH_SAMPLE);
@@ -258,7 +159,7 @@ static double full_kl_by_hand(Tiny *t, double *ref_sum) {
     CHECK(!forward_logits(t->model, &e->tape, &p, &logits));
     for (int k = 0; k < len; k++, tokens++) {
       const real *z = logits->data + (size_t)(n - 1 + k) * TINY_VOCAB;
-      bigram_row(e->o.bigram, ids[n - 1 + k], ref);
+      source_row(NULL, ids[n - 1 + k], ref);
       double total = 0;
       for (int j = 0; j < TINY_VOCAB; j++) total += exp((double)z[j]);
       for (int j = 0; j < TINY_VOCAB; j++) {
@@ -271,11 +172,11 @@ static double full_kl_by_hand(Tiny *t, double *ref_sum) {
   return sum / tokens;
 }
 
-TEST(the_full_divergence_from_a_bigram_is_the_sum_over_the_vocabulary) {
+TEST(the_full_divergence_from_rows_of_logits_is_the_sum_over_the_vocabulary) {
   StepMetrics m;
   Tiny t;
   double ref_sum, recorded = 0;
-  open_bigram(&t, 2, 0);
+  open_source(&t, 2, 0);
   CHECK(model_config(t.model)->vocab_size == TINY_VOCAB);
   step_once(&t, 1, KL_FULL, 0.3, 0, &m);
   CHECK(m.ratio_max_deviation == 0);
@@ -290,7 +191,7 @@ TEST(the_full_divergence_from_a_bigram_is_the_sum_over_the_vocabulary) {
   tiny_close(&t);
 }
 
-TEST_BOTH(steps_with_a_bigram_are_the_same_bits_however_cut) {
+TEST_BOTH(steps_with_rows_of_logits_are_the_same_bits_however_cut) {
   for (int kl = KL_K3; kl <= KL_FULL; kl++) {
     static const int how[][2] = {{1, 0}, {2, 0}, {2, 1}, {2, 100000}};
     Model *first = NULL;
@@ -298,7 +199,7 @@ TEST_BOTH(steps_with_a_bigram_are_the_same_bits_however_cut) {
     for (int k = 0; k < 4; k++) {
       StepMetrics m;
       Tiny t;
-      open_bigram(&t, how[k][0], how[k][1]);
+      open_source(&t, how[k][0], how[k][1]);
       for (uint32_t s = 1; s <= 3; s++) step_once(&t, s, (KlEstimator)kl, 0.2, 1e-3, &m);
       CHECK(m.ratio_max_deviation == 0 && isfinite(m.kl) && m.kl > 0);
       if (k == 0) {
@@ -312,11 +213,11 @@ TEST_BOTH(steps_with_a_bigram_are_the_same_bits_however_cut) {
   }
 }
 
-TEST(the_divergence_from_a_bigram_falls_when_it_is_all_that_is_learned_from) {
+TEST(the_divergence_from_rows_of_logits_falls_when_it_is_all_that_is_learned_from) {
   StepMetrics m;
   Tiny t;
   double first = 0;
-  open_bigram(&t, 2, 0);
+  open_source(&t, 2, 0);
   for (uint32_t s = 0; s < 40; s++) {
     UpdateOptions o;
     double adv[64] = {0};
@@ -333,11 +234,11 @@ TEST(the_divergence_from_a_bigram_falls_when_it_is_all_that_is_learned_from) {
   tiny_close(&t);
 }
 
-TEST(a_steady_step_with_targets_and_a_bigram_takes_no_memory) {
+TEST(a_steady_step_with_targets_and_rows_of_logits_takes_no_memory) {
   StepMetrics m;
   uint64_t before = 0;
   Tiny t;
-  open_bigram(&t, 2, 0);
+  open_source(&t, 2, 0);
   for (uint32_t s = 0; s < 12; s++) {
     if (s == 2) before = mem_allocations();
     rollout_with_targets(&t, s, 1);
@@ -347,17 +248,24 @@ TEST(a_steady_step_with_targets_and_a_bigram_takes_no_memory) {
   tiny_close(&t);
 }
 
-TEST(a_bigram_of_another_vocabulary_or_beside_a_model_is_refused) {
+TEST(rows_of_another_vocabulary_or_beside_a_model_are_refused) {
   EngineOptions eo;
   Engine *e;
   Tiny t;
   tiny_options(&eo);
   tiny_open(&t, 1, &eo);
-  CHECK(!bigram_new(&eo.bigram, TINY_VOCAB - 1));
+  eo.source = source_of(&held, TINY_VOCAB - 1);
   CHECK(engine_new(&e, t.pool, t.model, NULL, t.tok, &eo) == GRPO_EARG);
-  bigram_free(eo.bigram);
-  eo.bigram = counted();
+  eo.source = source_of(&held, TINY_VOCAB);
   CHECK(engine_new(&e, t.pool, t.model, t.reference, t.tok, &eo) == GRPO_EARG);
-  bigram_free(eo.bigram);
   tiny_close(&t);
+}
+
+TEST(an_engine_holds_its_reference_until_it_is_freed) {
+  Tiny t;
+  held = 0;
+  open_source(&t, 1, 0);
+  CHECK(held == 1);
+  tiny_close(&t);
+  CHECK(held == 0);
 }

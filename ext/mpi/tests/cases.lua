@@ -107,7 +107,7 @@ local cases = {
     base.train.prompts_per_step, base.rewards, base.hooks = 60, nil, nil
   end,
   dense = function()
-    with { reference = "bigram", train = { kl = 0.1, kl_estimator = "full" },
+    with { reference = "random", train = { kl = 0.1, kl_estimator = "full" },
       rewards = { { name = "match", token_fn = dense.match() },
         { name = "partial", weight = 0.1, token_fn = dense.logprob() },
         { name = "digits", fn = digits } } }

@@ -32,6 +32,10 @@
 --     what `grpo check` says of the script that it has loaded
 --   stages = { { name = "dpo" }, ... }
 --     a kind of stage, the module grpo.train.steps.NAME; train/steps/init.lua says what it returns
+--   references = { { name = "bigram", make = function(config, tokenizer, model) -> rows } }
+--     reference = "bigram": no model, but an object that gives the logits after a token, whose type
+--     core.engine takes (script/reference_type.h); rows:logprobs(id): log P(next | id) of every
+--     token. A checkpoint does not hold it: a resume makes it again
 --   completers = { { at = function(text, env, classes) -> first, list } }
 --     the first of them completes the end of a line at the prompt: each text of the list can
 --     replace text:sub(first); env: the prompt's variables; classes: { tr = "grpo.Trainer" } for

@@ -92,8 +92,8 @@ engine "model."
 
 add {
   { "reference", "string|boolean",
-    "the model that KL is measured against: initial, bigram (counted on data.train), random, "
-    .. "a model's path, or false", default = "initial" },
+    "the model that KL is measured against: initial, random, a model's path, false, or a name "
+    .. "that an extension adds", default = "initial" },
 
   { "data.train", "dataset", "the training rows" },
   { "data.eval", "dataset", "held-out rows" },

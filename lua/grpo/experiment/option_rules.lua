@@ -14,6 +14,7 @@ local jinja = require "grpo.jinja"
 local model_paths = require "grpo.models.paths"
 local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
+local reference_names = require "grpo.experiment.reference_names"
 local reward_factory = require "grpo.train.reward_factory"
 local row_sampler = require "grpo.train.row_sampler"
 local sorted_pairs = require "grpo.base.sorted"
@@ -98,12 +99,12 @@ local function check_kl(config, complain)
   if train.sync_reference and config.reference ~= "initial" and adapted(config.model) then
     complain("train.sync_reference", "with an adapter only reference = \"initial\" can move")
   end
-  if train.sync_reference and config.reference == "bigram" then
-    complain("train.sync_reference", "moves a model; a bigram stays what was counted")
+  if train.sync_reference and reference_names.added[config.reference] then
+    complain("train.sync_reference",
+      ("moves a model; reference = %q is none"):format(config.reference))
   end
   if config.reference == true then
-    complain("reference",
-      "got true, want \"initial\", \"bigram\", \"random\", a model's path or false")
+    complain("reference", "got true, want " .. reference_names.wanted)
   end
   if config.reference == false and on then
     complain("train.kl", "a KL needs a reference; reference is false")

@@ -8,7 +8,7 @@
 ---@field compute? "f32"|"bf16" how products with weights, and attention, are computed: in float32, or with operands rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions for it (default "f32")
 ---@field extends? string a file of settings (docs/settings.md), merged below this table
 ---@field model? grpo.Options.model
----@field reference? string|boolean the model that KL is measured against: initial, bigram (counted on data.train), random, a model's path, or false (default "initial")
+---@field reference? string|boolean the model that KL is measured against: initial, random, a model's path, false, or a name that an extension adds (default "initial")
 ---@field data? grpo.Options.data
 ---@field sampling? grpo.Options.sampling
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, weight=, fn= }; as a list or by name

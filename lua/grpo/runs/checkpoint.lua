@@ -13,6 +13,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local ranks = require "grpo.train.ranks"
+local reference_names = require "grpo.experiment.reference_names"
 local schema = require "grpo.runs.schema"
 local script_logs = require "grpo.runs.script_logs"
 
@@ -172,7 +173,7 @@ end
 -- and whether a checkpoint holds it.
 function checkpoint.reference(tr, dir)
   local saved, stage = dir .. "/reference", tr.stage
-  if stage.config.reference == "bigram" then return stage.reference, false end -- counted again
+  if reference_names.added[stage.config.reference] then return stage.reference, false end
   if not tr.about.adapter then
     if not fs.isdir(saved) then
       errors.raise_plain("EARG", "%s: it has no reference, because the run measured no KL until "

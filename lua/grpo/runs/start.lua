@@ -15,6 +15,7 @@ local inputs = require "grpo.runs.inputs"
 local model_paths = require "grpo.models.paths"
 local preflight = require "grpo.train.preflight"
 local ranks = require "grpo.train.ranks"
+local reference_names = require "grpo.experiment.reference_names"
 local row_check = require "grpo.train.row_check"
 local rundir = require "grpo.runs.directory"
 local schedule = require "grpo.schedule"
@@ -82,10 +83,9 @@ end
 -- The paths of models that the options name.
 local function models_of(e)
   local paths = { e.config.model.path }
-  local kinds = preflight.references
   for _, spec in ipairs(e.stages) do
     local reference = spec.config.reference
-    if type(reference) == "string" and not among(reference, kinds) then
+    if type(reference) == "string" and not among(reference, reference_names.list) then
       paths[#paths + 1] = reference
     end
   end

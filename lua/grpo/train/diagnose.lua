@@ -1,6 +1,7 @@
 -- Patterns in the metrics that a user should hear about: what is seen, what it means, what to try.
 
 local note_entry = require "grpo.base.note_entry"
+local reference_names = require "grpo.experiment.reference_names"
 local statistics = require "grpo.statistics"
 
 local diagnose = {}
@@ -12,7 +13,7 @@ local AGAIN = 100 -- steps before a note whose pattern had gone away may be show
 local SHORT = 16
 
 -- Bounds of the KL in nats a token: from a model that the policy began as, and from one that it may
--- be far from at the first step (a bigram, random weights).
+-- be far from at the first step (random weights, a reference that is not a model).
 local KL_BOUND, FAR_KL_BOUND = 0.5, 10
 
 -- Each rule: a name, a test on one step's metrics, and a line.
@@ -183,7 +184,7 @@ function Watcher:reward_is_no_higher()
 end
 
 function Watcher:kl_bound()
-  local far = self.reference == "bigram" or self.reference == "random"
+  local far = self.reference == "random" or reference_names.added[self.reference]
   return far and FAR_KL_BOUND or KL_BOUND
 end
 

@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local option_rows = require "grpo.experiment.option_rows"
+local reference_names = require "grpo.experiment.reference_names"
 local reward_entries = require "grpo.experiment.reward_entries"
 local script = require "grpo.scripts.script"
 local scoring = require "grpo.train.scoring"
@@ -54,8 +55,9 @@ local function lists_of(tr, cs)
   return l
 end
 
--- Returns a bigram's log P(token | token before) for these tokens, at the temperature of sampling.
-local function bigram_logprobs(bigram, prompts, completions, temperature)
+-- Returns what a reference that is not a model gives as log P(token | token before) for these
+-- tokens, at the temperature of sampling.
+local function row_logprobs(reference, prompts, completions, temperature)
   local places, result = {}, {} -- places[token before]: a list of { index in result, token }
   for i, ids in ipairs(completions) do
     local before = prompts[i][#prompts[i]]
@@ -67,7 +69,7 @@ local function bigram_logprobs(bigram, prompts, completions, temperature)
     end
   end
   for before, list in pairs(places) do
-    local row, sum = bigram:logprobs(before), 0.0
+    local row, sum = reference:logprobs(before), 0.0
     for _, logp in ipairs(row) do sum = sum + math.exp(logp / temperature) end
     for _, place in ipairs(list) do
       result[place[1]] = row[place[2] + 1] / temperature - math.log(sum)
@@ -126,8 +128,8 @@ local function whole_step(tr)
     core.tensor(l.mask)
   if #l.ref_logp == #l.old_logp then
     t.ref_logp = core.tensor(l.ref_logp)
-  elseif stage.reference and stage.config.reference == "bigram" then
-    t.ref_logp = core.tensor(bigram_logprobs(stage.reference, l.prompts, l.ids, temperature))
+  elseif stage.reference and reference_names.added[stage.config.reference] then
+    t.ref_logp = core.tensor(row_logprobs(stage.reference, l.prompts, l.ids, temperature))
   elseif type(stage.reference) == "userdata" then -- a step with KL coefficient 0 does not record it
     t.ref_logp = stage.reference:score(l.prompts, l.ids, { temperature = temperature }).logp
   end

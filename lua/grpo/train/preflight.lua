@@ -12,12 +12,12 @@ local options = require "grpo.options"
 local planned_steps = require "grpo.train.planned_steps"
 local prompt_notes = require "grpo.train.prompt_notes"
 local prompts = require "grpo.train.prompts"
+local reference_names = require "grpo.experiment.reference_names"
 local row_check = require "grpo.train.row_check"
 local schedule_check = require "grpo.train.schedule_check"
 local steps = require "grpo.train.steps"
 
--- references: the kinds of one that is not a model's path.
-local preflight = { references = { "initial", "bigram", "random" } }
+local preflight = {}
 
 -- A length as a message names it: a default is not found in the script.
 local function length(config, path, value)
@@ -49,7 +49,7 @@ end
 -- likely a misspelt name, which is said in any case.
 local function check_reference(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
-  if type(path) ~= "string" or options.among(path, preflight.references) then return end
+  if type(path) ~= "string" or options.among(path, reference_names.list) then return end
   if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
   if core.hub_is_name(path) and path:find("/", 1, true) then
     local ok, err = pcall(hub.place, path, true) -- which notes its commit for the run
@@ -58,9 +58,8 @@ local function check_reference(method, config)
       err.message or tostring(err))
   end
   errors.raise_at(origins.position(config, "reference"), "ENOENT",
-    "reference: %s: no such model directory%s; give "
-    .. "\"initial\", \"bigram\", \"random\", a model's path or false", path,
-    options.hint(path, preflight.references))
+    "reference: %s: no such model directory%s; give %s", path,
+    options.hint(path, reference_names.list), reference_names.wanted)
 end
 
 -- A sampler must choose the same rows again.

@@ -1,7 +1,6 @@
 -- One stage of a run: its engine, its reference, its source of prompts.  What a step does is in
 -- train/steps/KIND.lua.
 
-local bigram_reference = require "grpo.train.bigram_reference"
 local core = require "grpo.core"
 local eval_names = require "grpo.train.eval_names"
 local loading = require "grpo.models.loading"
@@ -11,6 +10,7 @@ local outcomes = require "grpo.train.outcomes"
 local planned_steps = require "grpo.train.planned_steps"
 local preflight = require "grpo.train.preflight"
 local prompts = require "grpo.train.prompts"
+local reference_names = require "grpo.experiment.reference_names"
 local steps = require "grpo.train.steps"
 local turns = require "grpo.dialogue.turns"
 
@@ -35,9 +35,8 @@ local function make_reference(tr, config, seed)
     return core.model_new(table_config, { seed = seed + 1, compute = tr.model.compute }),
       not adapter
   end
-  if reference == "bigram" then
-    return bigram_reference.of(config, tr.tokenizer, tr.model), false
-  end
+  local added = reference_names.added[reference]
+  if added then return added.make(config, tr.tokenizer, tr.model), false end
   return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }),
     not adapter
 end
@@ -75,10 +74,8 @@ end
 
 function Stage:build_engine()
   local config, tr = self.config, self.tr
-  local is_bigram = self.reference and config.reference == "bigram"
   local options = Stage.engine_options(tr, self)
-  options.reference = not is_bigram and self.reference or nil
-  options.bigram = is_bigram and self.reference or nil
+  options.reference = self.reference
   memory_advice.check(self.kind, config, options)
   self.engine = core.engine(options)
   self.engine:reserve()

@@ -3,6 +3,7 @@
 local context_fit = require "grpo.train.context_fit"
 local core = require "grpo.core"
 local loading = require "grpo.models.loading"
+local reference_names = require "grpo.experiment.reference_names"
 local Stage = require "grpo.train.stage"
 local start = require "grpo.runs.start"
 local steps = require "grpo.train.steps"
@@ -58,7 +59,7 @@ function memory.of(e)
   for _, spec in ipairs(e.stages) do
     local options = Stage.engine_options(loaded, spec)
     local method, config = steps[spec.kind], spec.config
-    if method.samples and config.reference and config.reference ~= "bigram"
+    if method.samples and config.reference and not reference_names.added[config.reference]
         and method.needs_reference(config) then
       -- a model of its own has the policy's shape, as a rule
       local shared = loaded.about.adapter == "fresh" and not config.train.sync_reference

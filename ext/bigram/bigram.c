@@ -1,4 +1,4 @@
-#include "rl/bigram.h"
+#include "bigram/bigram.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  * order, and a row of logits is made when it is asked for.  Memory grows with the pairs that were
  * seen and with the vocabulary, not with its square.
  */
-#ifndef GRPO_RL_BIGRAM_H
-#define GRPO_RL_BIGRAM_H
+#ifndef GRPO_BIGRAM_BIGRAM_H
+#define GRPO_BIGRAM_BIGRAM_H
 
 #include <stddef.h>
 #include <stdint.h>

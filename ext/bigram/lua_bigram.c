@@ -1,12 +1,12 @@
 /* lua_bigram.c - core.bigram: a bigram model counted from token ids, as a reference of
  * core.engine. */
-#include "script/lua_bigram.h"
-
+#include "bigram/bigram.h"
 #include "script/binding.h"
+#include "script/reference_type.h"
 
 #define BIGRAM_TYPE "grpo.Bigram"
 
-Bigram *check_bigram(lua_State *L, int arg) {
+static Bigram *check_bigram(lua_State *L, int arg) {
   Bigram *b = check_handle(L, arg, BIGRAM_TYPE, "the bigram is closed");
   want_ok(L, bigram_update(b));
   return b;
@@ -52,7 +52,24 @@ static int l_tostring(lua_State *L) {
   return 1;
 }
 
-CORE_PART(bigram) {
+/* ---- the reference of an engine ---------------------------------------------------------- */
+
+static void fill_row(const void *b, int32_t prev, real *logits) { bigram_row(b, prev, logits); }
+static size_t bytes(const void *b) { return bigram_bytes(b); }
+static void retain(void *b) { bigram_retain(b); }
+static void release(void *b) { bigram_free(b); }
+
+static ReferenceSource source_of(lua_State *L, int arg) {
+  Bigram *b = check_bigram(L, arg);
+  return (ReferenceSource){b, bigram_vocab(b), fill_row, bytes, retain, release};
+}
+
+EXTENSION(bigram_reference) {
+  static ReferenceType type = {.name = BIGRAM_TYPE, .check = source_of};
+  reference_type_add(&type);
+}
+
+EXTENSION_PART(bigram) {
   static const luaL_Reg methods[] = {FN(count), FN(logprobs), {NULL, NULL}};
   static const luaL_Reg meta[] = {META(gc), META(tostring), {NULL, NULL}};
   make_type(L, BIGRAM_TYPE, meta, methods);

@@ -1,0 +1,7 @@
+-- The extension bigram: reference = "bigram".
+
+return {
+  references = { { name = "bigram", make = function(config, tokenizer, model)
+    return require("grpo.train.bigram_reference").of(config, tokenizer, model)
+  end } },
+}
