@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Faults planted in rewards, and who finds them; first steps that go astray, and what they are told.  TAP on stdout.
+# Faults planted in rewards; first steps that go astray, and what they are told.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
@@ -23,33 +23,9 @@ planted() {
 
 # ---- faults in rewards -----------------------------------------------------------------------------------------------------
 planted good 'function(text, row) return text == row.answer end'
-says "a good reward: no finding" 0 '^demonstrations ' "$GRPO" check good.lua
-result "check shows what demonstrations get, and what they get beside another row" \
-  "$(grep -qE '^  correct +1 +0(\.[0-9]+)?$' out || show out)"
-planted loop 'function(text, row) while text:find("+", 1, true) do text = text:gsub("^%+", "") end return text == row.answer end'
-says "check ends although a reward does not" 1 '^finding: reward correct .*used up its 50000000 instructions: a loop that does not end\?' \
-  "$GRPO" check loop.lua
-planted number 'function(text, row) return text == row.answer end'
-sed -i 's/answer = tostring(a + b)/answer = a + b/; s/, target = function(row) return row.answer end//; s/{ kind = "sft"[^}]*} },//' number.lua
-says "check: an answer that is a number, compared with a text" 1 \
-  '^finding: reward correct gives 0 to everything: .*; row\.answer is a number, which no text equals: compare tostring\(row\.answer\)' "$GRPO" check number.lua
 planted leaves 'function() os.exit(3) end'
 says "a call that rewards may not make is no loop" 1 'os\.exit is not available in rewards, schedules and hooks \(completion' \
   "$GRPO" run leaves.lua --quiet
-planted changes 'function(text, row) local a = row.answer row.answer = "0" .. a return text == a end'
-says "check: a reward that changes its row" 1 '^finding: reward correct changes the row' "$GRPO" check changes.lua
-says "test --fuzz: the same" 1 '^FAILED .*rewards\.correct changes the row' "$GRPO" test --fuzz changes.lua
-planted first '(function() local one return function(text, row) one = one or row return text == one.answer end end)()'
-says "check: a reward that does not look at the row" any '^note: .*correct.* whatever the row' "$GRPO" check first.lua
-planted memo '(function() local seen = {} return function(text, row)
-    if seen[text] == nil then seen[text] = text == row.answer end return seen[text] end end)()'
-says "check: a reward that remembers texts" any '^note: .*correct.* whatever the row' "$GRPO" check memo.lua
-planted silent 'function(text, row) if text == row.answer then return 1 end end'
-says "check: nil for what is wrong" 1 '^finding: reward correct gives nil .* return 0 or false' "$GRPO" check silent.lua
-planted random 'function(text, row) return (text == row.answer and 1 or 0) + math.random() end'
-says "test --fuzz: a random reward" 1 '^FAILED .*rewards\.correct gives .*, then ' "$GRPO" test --fuzz random.lua
-planted global 'function(text, row) best = math.max(best or 0, #text) return #text / best end'
-says "test --fuzz: an undefined global, as in a run" 1 "undefined global 'best'" "$GRPO" test --fuzz global.lua
 
 # ---- math.random wherever a script may call it ------------------------------------------------------------------------------
 cat >chance.lua <<'LUA'
@@ -169,9 +145,6 @@ sed 's/train = grpo.data.list(rows):take(90)/train = "openai\/gsm8k"/' good.lua 
 says "a name as data.train" 2 "data.train: got 'openai/gsm8k', want a dataset; write grpo.data.load\(\"openai/gsm8k\"\)$" "$GRPO" check named.lua
 says "run --seed" 2 "unknown flag --seed; options are written seed=VALUE; see" "$GRPO" run good.lua --seed 3
 says "run --config" 2 "unknown flag --config; a file of settings is given in place of SCRIPT; see" "$GRPO" run --config x.yaml
-sed 's/prompt = ("%d+%d="):format(a, b)/question = ""/' good.lua >column.lua
-says "a column of another name" any "^finding: data.train: data.prompt fails on 90 rows" "$GRPO" check column.lua
-result "is no matter of slow rewards" "$(none 'because they are slow' out)"
 mkdir here && cd here || exit 1
 says "init here" 0 '^next: grpo check experiment\.lua && grpo run experiment\.lua$' "$GRPO" init
 cd ..

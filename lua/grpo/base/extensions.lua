@@ -28,8 +28,17 @@
 --   ranks = { { functions = function() -> list, start = function(kind) } }
 --     connects the processes that a launcher has started: functions in the place of those of
 --     train/ranks.lua, and what makes the ranks meet
---   checks = { { "rewards run in a jail", function() -> lines }, ... }
---     what `grpo check` says of the script that it has loaded
+--   flags = { { command = "test", before = "count", flags = { ... }, about = { ... },
+--               notes = { ... }, summary = text }, ... }
+--     flags of a command that extends itself (cli/flags.lua), before one of its own (nil: last),
+--     further paragraphs of its help, and its summary in the place of the core's
+--   checks = { { name = "rewards run in a jail", lines = function() -> lines }, ... }
+--     what `grpo check` says of the script that it has loaded; start(check) in the place of what
+--     the start of a run tries, stage(check, i) after a stage has begun, finish(check) at the end:
+--     cli/check.lua
+--   rank_costs = { { load = function() -> module }, ... }
+--     a module with of(sums, n), which says what a step costs on n ranks, and size_text(bytes), for
+--     `grpo bench --ranks`
 --   stages = { { name = "dpo" }, ... }
 --     a kind of stage, the module grpo.train.steps.NAME; train/steps/init.lua says what it returns
 --   references = { { name = "bigram", make = function(config, tokenizer, model) -> rows } }

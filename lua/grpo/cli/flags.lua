@@ -15,6 +15,7 @@
 --   repeated   true: it may be given several times, and its value is a list
 --   default    the value when the flag is not given
 --   instead_of names of other programs, which are refused with this one
+--   run        a function of an extension's flag: what the command does with it, run(o) -> status
 --   doc        what the flag does, beginning with a verb; completions show the words before the
 --              first of ";", ":", "(" and "."
 -- A command's field `elsewhere` says of further names of other programs what to do instead.
@@ -22,7 +23,27 @@
 --   optional   true: it may be left out; unless = NAME: it may be left out with the flag NAME
 --   repeated   true: there may be several
 
+local extensions = require "grpo.base.extensions"
+
 local flags = {}
+
+-- Adds what extensions say of a command (the kind `flags`), and returns it.
+function flags.extend(command)
+  for _, row in ipairs(extensions.rows "flags") do
+    if row.command == command.name then
+      command.summary = row.summary or command.summary
+      local at = #command.flags + 1
+      for i, flag in ipairs(command.flags) do at = flag.name == row.before and i or at end
+      table.move(command.flags, at, #command.flags, at + #row.flags)
+      table.move(row.flags, 1, #row.flags, at, command.flags)
+      for _, part in ipairs { "about", "notes" } do
+        local texts = row[part] or {}
+        table.move(texts, 1, #texts, #command[part] + 1, command[part])
+      end
+    end
+  end
+  return command
+end
 
 -- A shared declaration with some fields changed.
 function flags.with(flag, changes)

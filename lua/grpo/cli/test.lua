@@ -1,9 +1,8 @@
-local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 
-local command = {
+local command = flags.extend {
   name = "test",
   summary = "run the tests of rewards (files NAME_test.lua)",
   arguments = {
@@ -18,14 +17,8 @@ local command = {
       doc = "print a test file made of N completions of RUN; it holds the rewards of the run's "
         .. "script to the values that they gave in the run. Save it as NAME_test.lua beside the "
         .. "script" },
-    { name = "fuzz", type = "script",
-      doc = "call the rewards of SCRIPT with degenerate and random text; SCRIPT is an experiment "
-        .. "or returns rewards. The texts come with the first rows of the dataset in turn. Prints "
-        .. "once for each line of code what fails, what answers differently when it is called "
-        .. "again, and what changes its row" },
     { name = "count", type = "integer", min = 0, instead_of = { "n" },
-      doc = "set the number of completions of --record (default: 20) or of random texts of --fuzz "
-        .. "(default: 200)" },
+      doc = "set the number of completions of --record (default: 20)" },
     flags.arg,
   },
   about = {
@@ -47,20 +40,15 @@ local function record(o)
   core.err(("%d cases, with the rewards of %s\n"):format(count, here))
 end
 
-local function fuzz(o)
-  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.count or 200, o)
-  for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
-  core.out(("%s, %s, %s\n"):format(counted(result.rewards, "reward"), counted(result.texts, "text"),
-    counted(#result.failures, "failure")))
-  return #result.failures > 0 and 1 or 0
-end
-
 function command.run(o)
-  if o.flags.record and o.flags.fuzz then
-    fail("EARG", "--record and --fuzz cannot be combined; choose one")
+  for _, flag in ipairs(command.flags) do
+    local run = flag.run and o.flags[flag.name] and flag.run
+    if run and o.flags.record then
+      fail("EARG", "--record and --%s cannot be combined; choose one", flag.name)
+    end
+    if run then return run(o) end
   end
   if o.flags.record then return record(o) end
-  if o.flags.fuzz then return fuzz(o) end
   local runner = require "grpo.test"
   package.path = "./?.lua;./lua/?.lua;" .. package.path
   local paths = #o.words > 0 and o.words or { core.fs.isdir("rewards") and "rewards" or "." }

@@ -1,10 +1,11 @@
 -- The cost of a step on n ranks: `grpo bench --ranks`.  Nothing runs but the rates of this machine;
--- the seconds of arithmetic are the floor at these rates, and the rest is the formula of
--- docs/machines.md (grpo.train.rank_cost).
+-- the seconds of arithmetic are the floor at these rates, and the rest is a formula that an
+-- extension has (the kind `rank_costs`).
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local extensions = require "grpo.base.extensions"
 local floor = require "grpo.bench.floor"
-local rank_cost = require "grpo.train.rank_cost"
 local workloads = require "grpo.bench.workloads"
 
 local ranks = {}
@@ -22,7 +23,7 @@ local list = {
     blocks = 1024 },
 }
 
--- The sums, as rank_cost takes them, of model w at the rates of this machine.
+-- The sums, as the estimate takes them, of model w at the rates of this machine.
 local function sums_of(w, rates)
   local s = workloads.sizes(workloads.config(w), w.lora and w.lora.rank)
   local bytes = floor.bytes[w.weights]
@@ -47,6 +48,10 @@ local function out(format, ...) core.out(format:format(...) .. "\n") end
 
 -- Prints tables for 1, 2, 4 ... n ranks.
 function ranks.show(n, rates)
+  local row = extensions.rows("rank_costs")[1] or errors.raise_plain("EARG", "bench: --ranks: this "
+    .. "grpo was built without the extension that estimates what ranks cost; build with all "
+    .. "extensions")
+  local rank_cost = row.load()
   out("arithmetic at %.0f GFLOP/s in bf16 and %.1f GB/s of memory for each rank; a step of %d "
     .. "prompts of %d tokens, %d completions of %d each", rates.bf16 / 1e9, rates.read / 1e9,
     step.prompts, step.prompt, step.group, step.new)

@@ -11,5 +11,5 @@ local function maker() return require("grpo.jail").problem() or "bubblewrap" end
 return {
   names = { { name = "jail", load = function() return require "grpo.jail" end } },
   machine = { { "jail for code", maker } },
-  checks = { { "rewards run in a jail", programs } },
+  checks = { { name = "rewards run in a jail", lines = programs } },
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `grpo check` continues whatever fails: each fault is a finding, and the summary comes.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 
 # finds NAME PATTERN FILE [WORD...] : exit status 1, a finding that matches, the one figure for memory, and the summary
 finds() {

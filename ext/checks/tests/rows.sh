@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Faults planted in rows, and how `grpo check` names each.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 
 # 6,000 rows, so that every third row and the last one would be missed by looking at every third, or at the first
 # thousands; the faults are at rows that no stride shares.

@@ -42,6 +42,10 @@ local cost = rank_cost.of({ groups = prompts, blocks = 0, numbers = numbers, div
 print(("%d ranks, %d groups: %d bytes sent, formula %d"):format(n, prompts, most, cost.sent // 1))
 os.exit((most >= cost.sent and most <= cost.sent * 1.05 + 8000) and 0 or 1)
 LUA
+"$GRPO" bench --workload smoke --ranks 4 >out 2>err; status=$?
+result "bench --ranks shows what steps of three models cost on 1, 2 and 4 ranks" "$(
+  [ $status = 0 ] && [ "$(grep -cE '^ +[124] +[0-9.]+ .*%$' out)" = 9 ] || show out err)"
+
 kind=openmpi
 has $kind || kind=mpich
 if ! has $kind; then
