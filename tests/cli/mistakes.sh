@@ -114,8 +114,6 @@ says "an argument that has the name of an option" 2 '^grpo: --arg prompt=1: asks
 "$GRPO" run <(sed 's/return grpo.experiment {/&\n  hooks = { on_start = function() return grpo.args.late end },/' good.lua) --quiet --steps 1 --as late --arg late=x >out 2>err
 result "an argument for which a hook asks is taken" "$(grep 'asks for no such' err; ls runs | grep -q late || show err)"
 says "reward = { function }" 2 "did you mean 'rewards'" "$GRPO" check <(sed 's/rewards = {.*/reward = { function() return 1 end },/' good.lua)
-says "a row without a prompt: what it has" 1 '^finding: .*row\.prompt is (nil|nothing) for a row \(it has answer, question\)' \
-  "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)
 says "help of an option" 0 '^option train\.lr ' "$GRPO" help train.lr
 says "help of a section: an option in one line" 0 '^  sampling\.top_k  sample from the k most probable tokens$' "$GRPO" help sampling
 says "help of a section in a section" 0 '^options of train\.ppo ' "$GRPO" help train.ppo

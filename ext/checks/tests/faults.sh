@@ -46,6 +46,8 @@ says "test --fuzz: a random reward" 1 '^FAILED .*rewards\.correct gives .*, then
 planted global 'function(text, row) best = math.max(best or 0, #text) return #text / best end'
 says "test --fuzz: an undefined global, as in a run" 1 "undefined global 'best'" "$GRPO" test --fuzz global.lua
 
+says "a row without a prompt: what it has" 1 '^finding: .*row\.prompt is (nil|nothing) for a row \(it has answer, question\)' \
+  "$GRPO" check <(sed 's/{ prompt = /{ question = /' good.lua)
 sed 's/prompt = ("%d+%d="):format(a, b)/question = ""/' good.lua >column.lua
 says "a column of another name" any "^finding: data.train: data.prompt fails on 90 rows" "$GRPO" check column.lua
 result "is no matter of slow rewards" "$(none 'because they are slow' out)"

@@ -37,18 +37,18 @@ local command = flags.extend {
 local Check = {}
 Check.__index = Check
 
-function Check:out(format, ...)
+function Check.out(format, ...)
   core.out(format:format(...) .. "\n")
 end
 
 -- Shows what is being done, which may take long.
-function Check:say(format, ...)
+function Check.say(format, ...)
   core.err(("check: " .. format .. "\n"):format(...))
 end
 
 -- Calls f; what it raises becomes a finding.  Returns whether it raised nothing.  Ctrl-C ends the
 -- check.
-function Check:attempt(findings, what, f, ...)
+function Check.attempt(findings, what, f, ...)
   local ok, err = core.protected(f, ...)
   if not ok and core.signal_waits() then error(err, 0) end
   if not ok then
@@ -57,9 +57,9 @@ function Check:attempt(findings, what, f, ...)
   return ok, err
 end
 
--- Calls f as Check:attempt does; a wrong option that it raises is raised again after the check.
+-- Calls f as Check.attempt does; a wrong option that it raises is raised again after the check.
 function Check:attempt_start(findings, what, f, ...)
-  local ok, err = self:attempt(findings, what, f, ...)
+  local ok, err = self.attempt(findings, what, f, ...)
   if not ok and type(err) == "table" and core.status_exit(err) == 2 then
     findings.wrong_option, findings[#findings] = findings.wrong_option or err, nil
   end
@@ -68,7 +68,7 @@ end
 
 -- Begins a stage; what stops it is a finding.
 function Check:begin_stage(index, findings)
-  self:say("taking the memory of stage %d", index)
+  self.say("taking the memory of stage %d", index)
   return self:attempt_start(findings, "stage " .. index, self.tr.begin_stage, self.tr, index)
 end
 
@@ -90,7 +90,7 @@ local function show_prompts(check)
       return prompts.render(config, tr.tokenizer, dataset[i], i - 1)
     end)
     if ok then
-      check:out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text))
+      check.out("\nprompt %d (%d tokens):\n%s", i, #prompt.ids, display.clean(prompt.text))
     end
   end
 end
@@ -99,7 +99,7 @@ end
 local function show_others(check)
   for _, row in ipairs(extensions.rows "checks") do
     for _, line in ipairs(row.lines and row.lines() or {}) do
-      check:out("%s: %s", row.name, line)
+      check.out("%s: %s", row.name, line)
     end
   end
 end
@@ -122,9 +122,9 @@ local function show_memory(check, list)
   if #list == 0 then return end
   local most = 0
   for _, one in ipairs(list) do most = math.max(most, one.bytes) end
-  check:out("\npeak memory: %d MiB of %d MiB that are available; it is an estimate for a run with "
+  check.out("\npeak memory: %d MiB of %d MiB that are available; it is an estimate for a run with "
     .. "the longest prompts and completions:", most >> 20, check.available >> 20)
-  for _, one in ipairs(list) do check:out("%s", one.line) end
+  for _, one in ipairs(list) do check.out("%s", one.line) end
 end
 
 -- Returns notes about training on completions that the stage samples.
@@ -145,7 +145,7 @@ local function estimate(check)
       check:extend("stage", index)
     end
   end
-  for _, note in ipairs(notes) do check:out("note: %s", note) end
+  for _, note in ipairs(notes) do check.out("note: %s", note) end
   show_memory(check, memory)
 end
 
@@ -154,7 +154,7 @@ local function try_start(check)
   local shown = {}
   for _, note in ipairs(check.tr.about.lengths) do shown[note] = true end
   for _, note in ipairs((preflight.run(check.tr))) do
-    if not shown[note] then check:out("note: %s", note) end
+    if not shown[note] then check.out("note: %s", note) end
   end
 end
 
@@ -165,7 +165,7 @@ local function try(check)
   if not check:extend "start" then
     check:attempt_start(findings, "the start of a run", try_start, check)
   end
-  check:attempt(failures, "estimates", estimate, check)
+  check.attempt(failures, "estimates", estimate, check)
   check:extend "finish"
   table.move(failures, 1, #failures, #findings + 1, findings)
   return findings.wrong_option or failures.wrong_option
@@ -185,21 +185,21 @@ function command.run(o)
   local findings, problem = {}, nil
   local check = setmetatable({ e = e, flags = o.flags, findings = findings, failures = {},
     available = available }, Check)
-  check:say("loading the model of %s", o.words[1])
+  check.say("loading the model of %s", o.words[1])
   local tr = new_trainer(e, findings)
   if tr then
     check.tr = tr
-    check:out("%s: %s, model of %d parameters, vocabulary of %d tokens", e.config.name,
+    check.out("%s: %s, model of %d parameters, vocabulary of %d tokens", e.config.name,
       counted(#e.stages, "stage"), tr.model:count(), #tr.tokenizer)
-    check:out("key/value cache: %d bytes a token (%d if every head kept its own)",
+    check.out("key/value cache: %d bytes a token (%d if every head kept its own)",
       tr.model:cache_bytes_per_token())
-    for _, note in ipairs(tr.about.lengths) do check:out("note: %s", note) end
+    for _, note in ipairs(tr.about.lengths) do check.out("note: %s", note) end
     show_others(check)
     problem = try(check)
   end
-  for _, line in ipairs(findings) do check:out("finding: %s", line) end
+  for _, line in ipairs(findings) do check.out("finding: %s", line) end
   if problem then error(problem, 0) end
-  check:out("%s", #findings == 0 and "no findings" or counted(#findings, "finding"))
+  check.out("%s", #findings == 0 and "no findings" or counted(#findings, "finding"))
   return #findings > 0 and 1 or 0
 end
 

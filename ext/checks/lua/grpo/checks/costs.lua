@@ -31,12 +31,12 @@ local function show_ranks(check, stage, seconds, m)
     optimizer = optimizer, update = math.min(seconds, m["time/train"] or seconds) - optimizer,
     updates = stage.per_step or 1, memory = need.total, moments = need.optimizer,
     tokens = samples and m.num_tokens or 0, link = check.flags.link or 10 }
-  check:out("\n%-8s %6s %14s %14s %14s %10s", stage.kind, "ranks", "seconds a step", "on the wire",
+  check.out("\n%-8s %6s %14s %14s %14s %10s", stage.kind, "ranks", "seconds a step", "on the wire",
     "sent by a rank", "MiB a rank")
   local n = 1
   while n <= check.flags.ranks do
     local c = rank_cost.of(s, n)
-    check:out("%-8s %6d %14.3f %14.3f %14s %10d", "", n, c.seconds, c.wire,
+    check.out("%-8s %6d %14.3f %14.3f %14s %10d", "", n, c.seconds, c.wire,
       rank_cost.size_text(math.max(c.sent, c.received)), c.memory // 2^20)
     n = n < check.flags.ranks and math.min(2 * n, check.flags.ranks) or n + 1
   end
@@ -62,7 +62,7 @@ function costs.begin(check, groups)
     spec.config.hooks = {}
     spec.config.reward.on_error = "skip" -- an error is a finding by now
   end
-  check:out("\n%-8s %10s %16s %14s", "stage", "steps", "seconds a step", "in all")
+  check.out("\n%-8s %10s %16s %14s", "stage", "steps", "seconds a step", "in all")
   return o
 end
 
@@ -72,21 +72,21 @@ local function time_stage(check, index, o)
   local tr = check.tr
   local stage, spec = tr.stage, tr.experiment.stages[index]
   local function seen(cs) note_rewards(cs, o.sampled[index]) end
-  local function tell(text) check:say("stage %d (%s): %s", index, spec.kind, text) end
+  local function tell(text) check.say("stage %d (%s): %s", index, spec.kind, text) end
   local ok, one = core.protected(step_times.of, stage, seen, tell)
   if not ok and not core.signal_waits() and next(o.failed) then
     ok, one = core.protected(step_times.of, stage, seen, tell)
   end
   if not ok then error(one, 0) end
   local planned = planned_steps(spec.config)
-  check:out("%-8s %10d %16.3f %14s%s", spec.kind, planned, one.seconds,
+  check.out("%-8s %10d %16.3f %14s%s", spec.kind, planned, one.seconds,
     display.seconds_text(math.floor(one.seconds * planned)), one.few
     and (" (estimated from %d of its %d groups)"):format(one.few,
       spec.config.train.prompts_per_step) or "")
   if check.flags.ranks then show_ranks(check, stage, one.seconds, one.metrics) end
   o.timed[#o.timed + 1] = one
   if index == 1 and spec.config.data.eval then
-    check:say("evaluating held-out rows")
+    check.say("evaluating held-out rows")
     tr:evaluate(math.min(one.few and 2 or 64, #spec.config.data.eval))
   end
 end
@@ -94,7 +94,7 @@ end
 -- Times the stage of this number, which has begun.
 function costs.stage(check, index, o)
   check.tr.stage.steps = 7
-  check:attempt(check.failures, ("a step of stage %d (%s)"):format(index,
+  check.attempt(check.failures, ("a step of stage %d (%s)"):format(index,
     check.e.stages[index].kind), time_stage, check, index, o)
 end
 

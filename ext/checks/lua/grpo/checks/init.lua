@@ -59,7 +59,7 @@ local function try_samplers(check, findings)
       local picks, problem = source.sampler:rehearse(config.train.prompts_per_step, 0)
       local names = {}
       for k, pick in ipairs(picks) do names[k] = k <= 8 and (pick.index or "its own") or nil end
-      check:out("\ndata.sampler of stage %d begins with rows %s%s", i, table.concat(names, ", "),
+      check.out("\ndata.sampler of stage %d begins with rows %s%s", i, table.concat(names, ", "),
         #picks > 8 and ", ..." or "")
       findings[#findings + 1] = problem
     end
@@ -69,13 +69,12 @@ end
 -- Tries rows, schedules and rewards.
 function checks.start(check)
   local e, findings = check.e, check.findings
-  local function out(...) check:out(...) end
-  check:attempt(findings, "rows", function()
-    leave_out(e, data_checks.run(e, check.tr.tokenizer, out, findings))
+  check.attempt(findings, "rows", function()
+    leave_out(e, data_checks.run(e, check.tr.tokenizer, check.out, findings))
   end)
-  check:attempt(findings, "rows", try_rows, e, findings)
-  check:attempt(findings, "schedules", try_schedules, e, findings)
-  check:attempt(findings, "data.sampler", try_samplers, check, findings)
+  check.attempt(findings, "rows", try_rows, e, findings)
+  check.attempt(findings, "schedules", try_schedules, e, findings)
+  check.attempt(findings, "data.sampler", try_samplers, check, findings)
   check.groups = rewards.groups(e)
   rewards.try(check, check.groups)
   check.costs = costs.begin(check, check.groups)
@@ -89,7 +88,7 @@ end
 function checks.finish(check)
   local findings, groups = check.findings, check.groups
   if #check.e.stages > 1 then
-    check:out("A later stage is timed with the untrained model, whose completions are as long as "
+    check.out("A later stage is timed with the untrained model, whose completions are as long as "
       .. "is allowed, so that its real steps are shorter.")
   end
   costs.judge(check.costs, groups, check.failures)

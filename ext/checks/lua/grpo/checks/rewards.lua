@@ -51,16 +51,16 @@ local function show_samples(check, stage, findings)
     tokenizer = tr.tokenizer }
   local o, ids = rollout.options(config, list, count, context, "eval")
   o.prompts = ids
-  check:say("sampling %d completions of up to %d tokens", count, config.sampling.max_new_tokens)
+  check.say("sampling %d completions of up to %d tokens", count, config.sampling.max_new_tokens)
   local batch = stage.engine:rollout(o)
   local cs = rollout.all(batch, list, #batch, context)
   local seconds = compare_rewards(config, cs, findings)
   for i, c in ipairs(cs) do
-    check:out("\nsampled completion %d (%s, finish %s):\n%s", i, counted(c.length, "token"),
+    check.out("\nsampled completion %d (%s, finish %s):\n%s", i, counted(c.length, "token"),
       c.finish, display.turns_text(c))
     for _, entry in ipairs(config.reward_entries) do
       local r = c.rewards[entry.name]
-      check:out("  %-16s %s", entry.name, c.errors and c.errors[entry.name] and "fails"
+      check.out("  %-16s %s", entry.name, c.errors and c.errors[entry.name] and "fails"
         or r == core.none and "does not apply" or ("%.4g"):format(r))
     end
   end
@@ -72,23 +72,23 @@ end
 local function show_demonstrations(check, beside)
   if #beside == 0 then return end
   local names, any = {}, false
-  check:out("\n%-18s %10s %14s", "demonstrations", "own row", "another row")
+  check.out("\n%-18s %10s %14s", "demonstrations", "own row", "another row")
   for i, e in ipairs(beside) do
-    check:out("  %-16s %10s %14s", e.name, e.own and ("%.4g"):format(e.own) or "-",
+    check.out("  %-16s %10s %14s", e.name, e.own and ("%.4g"):format(e.own) or "-",
       e.other and ("%.4g"):format(e.other) or "-")
     names[i], any = e.name, any or e.differs
   end
   if any then return end
-  check:out("note: %s %s a text the same reward whatever the row, so no reward asks for the answer "
+  check.out("note: %s %s a text the same reward whatever the row, so no reward asks for the answer "
     .. "to the question", table.concat(names, ", "), #names == 1 and "gives" or "give")
 end
 
 local function probe_rewards(check, config, findings)
   local target = config.data.target
   for _, stage in ipairs(check.e.stages) do target = target or stage.config.data.target end
-  check:say("trying the rewards on texts that no model sampled")
+  check.say("trying the rewards on texts that no model sampled")
   local count, beside, suspects = probes.run(config, check.tr.tokenizer, target, findings)
-  if count > 0 then check:out("\nrewards tried on %d texts that no model sampled", count) end
+  if count > 0 then check.out("\nrewards tried on %d texts that no model sampled", count) end
   show_demonstrations(check, beside)
   return suspects
 end
@@ -121,14 +121,14 @@ function rewards.try(check, groups)
     local config, found = group.config, {}
     group.suspects, group.sampled = {}, {}
     if #config.reward_entries > 0 then
-      if #groups > 1 then check:out("\nrewards of %s:", data_checks.named(group.stages)) end
+      if #groups > 1 then check.out("\nrewards of %s:", data_checks.named(group.stages)) end
       local seconds = {}
       if check:begin_stage(group.stages[#group.stages], found) then
-        check:attempt(found, "sampling", function()
+        check.attempt(found, "sampling", function()
           seconds = show_samples(check, check.tr.stage, found)
         end)
       end
-      check:attempt(found, "rewards", function()
+      check.attempt(found, "rewards", function()
         group.suspects = probe_rewards(check, config, found)
       end)
       note_slow(seconds, found)
