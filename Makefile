@@ -186,7 +186,7 @@ $(BUILD)/embed: tools/embed.c | need
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) -std=c11 -O1 $(WARN) $< -o $@
 # what grpo help finds in the pages
-DOC_PAGES := README.md $(filter-out docs/options.md docs/from-trl.md,$(sort $(wildcard docs/*.md))) $(patsubst %,ext/%/README.md,$(EXT))
+DOC_PAGES := README.md $(filter-out docs/options.md,$(sort $(wildcard docs/*.md))) $(patsubst %,ext/%/README.md,$(EXT))
 DOC_INDEX := $(BUILD)/gen/docs.index
 $(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES) $(BUILD)/extensions
 	@mkdir -p $(@D)
@@ -483,7 +483,7 @@ install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
 	@$(if $(STRIP),$(STRIP) --strip-unneeded $(DESTDIR)$(LUA_CMOD)/grpo.so)
 
-## make options         rewrite what is written from tables: docs/options.md and from-trl.md, annotations of options
+## make options         rewrite what is written from tables: docs/options.md, annotations of options
 .PHONY: options
 options: grpo
 	./grpo repl < tools/gen-options.lua

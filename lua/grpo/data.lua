@@ -9,8 +9,8 @@ local counted = require "grpo.base.counted"
 local core = require "grpo.core"
 local data_files = require "grpo.data_files"
 local errors = require "grpo.base.errors"
-local foreign_functions = require "grpo.base.foreign_functions"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 
 local Dataset = { __name = "grpo.Dataset" }
 local methods = {}
@@ -22,7 +22,9 @@ end
 
 function Dataset.__index(ds, key)
   if math.type(key) ~= "integer" then
-    return methods[key] or foreign_functions.refuse_method(key)
+    local ours = not methods[key] and other_programs.ask("method_of_datasets", key)
+    if ours then errors.raise("EARG", "a dataset has %s in place of %s", ours, key) end
+    return methods[key]
   end
   if key < 1 or key > ds.n then return nil end
   return ds.get(key)
@@ -244,5 +246,5 @@ end
 table.sort(readers)
 
 return setmetatable(data, { __index = function(_, name)
-  return foreign_functions.refuse("grpo.data", name, readers)
+  return other_programs.refuse("grpo.data", name, readers)
 end })

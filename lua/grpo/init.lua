@@ -83,7 +83,7 @@ table.sort(known)
 return setmetatable(grpo, {
   __index = function(t, name)
     if not later[name] then
-      require("grpo.base.foreign_functions").refuse("grpo", name, known)
+      require("grpo.base.other_programs").refuse("grpo", name, known)
     end
     local value = later[name]()
     rawset(t, name, value)

@@ -54,7 +54,6 @@ mkdir -p "$work/docs" "$work/lua/grpo/meta"
 OUT=$work "$GRPO" repl <tools/gen-options.lua
 result "docs/options.md is what make options writes" "$(diff docs/options.md "$work/docs/options.md" | head -n 6)"
 result "the index of docs/lua-api.md is what make options writes" "$(diff docs/lua-api.md "$work/docs/lua-api.md" | head -n 6)"
-result "docs/from-trl.md is what make options writes" "$(diff docs/from-trl.md "$work/docs/from-trl.md" | head -n 6)"
 result "lua/grpo/meta/options.lua is what make options writes" \
   "$(diff lua/grpo/meta/options.lua "$work/lua/grpo/meta/options.lua" | head -n 6)"
 OUT=$work "$GRPO" repl <tools/gen-chart.lua

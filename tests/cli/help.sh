@@ -16,12 +16,6 @@ first() {
   result "$name" "$("$GRPO" help "$@" 2>err | head -n 1 | grep -qE -- "$pattern" || "$GRPO" help "$@" 2>&1 | head -n 5)"
 }
 finds "an option is explained" '^option train\.lr ' train.lr
-finds "a name of TRL is explained with ours" '^beta of TRL is train\.kl here' beta
-finds "and with the help of ours" '^option train\.kl ' beta
-finds "a name without an equivalent has its reason" '^use_vllm has no equivalent here, because ' use_vllm
-finds "all of TRL's names" '^  num_generations +sampling\.group_size$' from-trl
-finds "and those of transformers" '^  learning_rate +train\.lr\.' from-trl
-finds "all of verl's names" 'actor_rollout_ref\.rollout\.n$' from-verl
 finds "commands beside a function of the name" '^  grpo run --resume ' resume
 finds "headings" 'docs/troubleshooting\.md: A resume is refused' resume
 finds "flags" '^  grpo logs --lines' lines

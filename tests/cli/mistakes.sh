@@ -130,15 +130,10 @@ says "a GRPO_LUA that is not there" 3 '^grpo: GRPO_LUA=nowhere: no such director
 says "help of no name at all" 2 "^grpo: help: nothing is known of '\.'; " "$GRPO" help .
 says "help rewards: what a reward is" 0 'function\(text, row, c\)' "$GRPO" help rewards
 says "help of nothing known" 2 "nothing is known of 'runn', did you mean 'run'" "$GRPO" help runn
-# ---- what TRL's fingers write ----------------------------------------------------------------------------------------------
+# ---- what other programs' users write --------------------------------------------------------------------------------------
 # python NAME PATTERN CODE : a script with this line in front
 python() { { echo 'local grpo = require "grpo"'; echo "$3"; cat good.lua; } >python.lua; says "$1" 2 "^grpo: python.lua:2: $2" "$GRPO" check python.lua; }
-python "GRPOTrainer" 'grpo.GRPOTrainer is grpo.experiment here$' 'grpo.GRPOTrainer {}'
-python "load_dataset" 'grpo.load_dataset is grpo.data.load here$' 'local d = grpo.load_dataset("openai/gsm8k")'
-python "datasets.load_dataset" 'grpo.data.load_dataset is grpo.data.load here$' 'local d = grpo.data.load_dataset("openai/gsm8k")'
-python "a reader that there is not" "grpo.data.parqet: there is no such function, did you mean 'parquet'\?" 'local d = grpo.data.parqet("x")'
-python "dataset.select" 'a dataset has :take and :skip in place of select$' 'local d = grpo.data.list({ {} }):select(3)'
-python "dataset.train_test_split" 'a dataset has :split\(fraction, seed\) in place of train_test_split$' 'local d = grpo.data.list({ {} }):train_test_split(0.1)'
+python "a reader that there is not" "grpo.data.jsonll: there is no such function, did you mean 'jsonl'\?" 'local d = grpo.data.jsonll("x")'
 sed 's/train = grpo.data.list(rows):take(90)/train = "openai\/gsm8k"/' good.lua >named.lua
 says "a name as data.train" 2 "data.train: got 'openai/gsm8k', want a dataset; write grpo.data.load\(\"openai/gsm8k\"\)$" "$GRPO" check named.lua
 says "run --seed" 2 "unknown flag --seed; options are written seed=VALUE; see" "$GRPO" run good.lua --seed 3

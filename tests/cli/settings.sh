@@ -110,7 +110,6 @@ refused() {
 }
 refused "no JSON" 3 'bad\.json:2:[0-9]+: ' 's/"seed": 3,/"seed" 3,/'
 refused "a file of data that there is not" 3 "bad\.json:9: data\.train: cannot open nowhere\.jsonl: " 's/"train": \{ "path": "sums/"train": { "path": "nowhere/'
-refused "a name of TRL's" 2 "bad\.json:13: sampling\.max_completion_length is sampling\.max_new_tokens here; write sampling\.max_new_tokens = 4" 's/"max_new_tokens": 4/"max_completion_length": 4/'
 refused "a reward that makes a reward" 2 "bad\.json:[0-9]+: rewards\.short\.fn: length\.cosine makes a reward from its options, .*write cosine: \{ fn: length\.cosine, options: " 's/"mine.atmost", "options": \{ "1": 1, "more": 1 \}/"length.cosine"/'
 refused "an unknown option" 2 "bad\.json:[0-9]+: sampling\.group_sise: unknown option, did you mean 'group_size'" 's/group_size/group_sise/'
 refused "a wrong type" 2 "bad\.json:13: sampling\.max_new_tokens: got 'x', want a whole number, 1 to [0-9]+" 's/"max_new_tokens": 4/"max_new_tokens": "x"/'

@@ -56,6 +56,24 @@
 --   views = { { name = "grpo.Tensor", show = function(v, look, format) -> text }, ... }
 --     how the prompt shows a value with a metatable of this name, or, with is = function(t) in
 --     place of the name, a table without one; format shows values within it
+--   other_programs = { { row = function(path), ... } }
+--     what names of other programs are here; each function returns nil where it knows nothing, and
+--     all of them are there (base/other_programs.lua asks them; `one` and `found`: unknown.names of
+--     experiment/unknown.lua; `all`: the table of options in which they stand):
+--       row(path) -> { name there, option here or false, ..., whole = a section is one value }
+--       nearest(name) -> the name there that it may be a misspelling of, and the option here
+--       value_advice(option, value) -> the end of "got VALUE"
+--       advice_on_name(name) -> a sentence, and the option here
+--       advice(one, all, fits, style) -> the line about an option that is not there
+--       block(found, all, how) -> the line about several, and lines to paste in their place
+--       called_here(name) -> what a function or a class there is here
+--       method_of_datasets(name) -> the methods of a dataset in place of one there
+--       explained(problem, text) -> the message about a text that does not compile, and lines
+--       arguments(name, text) -> lines in place of the arguments of the class `name` in a text
+--       topic(name) -> the text of `grpo help NAME`, which lists names
+--       explanation(name) -> what `grpo help NAME` says of a name there, and the option here
+--       entries() -> { { program =, name =, ours = or false, about = }, ... }: what help searches
+--     and help = a sentence for `grpo help help`, examples = { "grpo help NAME", ... }
 --
 -- Whoever reads a kind says there what its rows are; the core names no extension.
 

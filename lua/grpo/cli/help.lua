@@ -1,5 +1,7 @@
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 local usage = require "grpo.cli.usage"
 local wrap = require "grpo.base.wrap"
 
@@ -14,15 +16,21 @@ local command = {
     "Shows the list of commands, or the help of one COMMAND. For an OPTION of an experiment or a "
       .. "name of the Lua interface it shows what ?NAME shows at a prompt. Other WORDs are looked "
       .. "for in commands, flags, options, metrics, functions and the pages. For a section of "
-      .. "options it lists them. It also explains the variables of the environment. from-trl and "
-      .. "from-verl list the options of TRL, transformers, PEFT and verl with their names here. "
-      .. "Examples:",
+      .. "options it lists them. It also explains the variables of the environment.%s Examples:",
     { { "grpo help train.lr" }, { "grpo help train.ppo" }, { "grpo help rewards" },
       { "grpo help grpo.data.jsonl" }, { "grpo help kl schedule" },
-      { "grpo help Completion" }, { "grpo help GRPO_CPU" },
-      { "grpo help from-trl" }, { "grpo help from-verl" } },
+      { "grpo help Completion" }, { "grpo help GRPO_CPU" } },
   },
 }
+
+do -- what it says of names of other programs
+  local topics = ""
+  for _, row in ipairs(extensions.rows "other_programs") do
+    topics = topics .. " " .. row.help
+    for _, line in ipairs(row.examples) do table.insert(command.about[2], { line }) end
+  end
+  command.about[1] = command.about[1]:format(topics)
+end
 
 -- Variables of the environment, for the list of commands and for grpo(1).
 command.environment = {
@@ -51,31 +59,9 @@ local function variable(name)
   end
 end
 
--- Topics that are tables of their own: names of other programs.
-local topics = { ["from-trl"] = { "TRL", "transformers", "PEFT" }, ["from-verl"] = { "verl" } }
-
-local function names_of(programs)
-  local foreign, lines = require "grpo.experiment.foreign", {}
-  for _, program in ipairs(programs) do
-    local rows = {}
-    for i, row in ipairs(foreign.rows(program)) do
-      local ours = row.ours and row.ours .. (row.about ~= "" and ". " or "") or ""
-      rows[i] = { row.name, ours .. row.about }
-    end
-    lines[#lines + 1] = ("Options of %s, and what they are here:\n%s"):format(program,
-      wrap.list(rows, usage.width()))
-  end
-  return table.concat(lines, "\n\n")
-end
-
 -- An option of another program, with the help of what it is here; and that option.
 local function of_another_program(name)
-  local advice, ours = require("grpo.experiment.foreign").explanation(name)
-  local class = require("grpo.base.foreign_functions").hint(name)
-  if not advice and class then
-    return wrap.paragraph(class:gsub("^; ", "") .. ". 'grpo help from-trl' lists the names of TRL.",
-      usage.width())
-  end
+  local advice, ours = other_programs.ask("explanation", name)
   if not advice then return nil end
   local about = ours and require("grpo.repl.explain").find(ours, {})
   return wrap.paragraph(advice, usage.width()) .. (about and "\n\n" .. about or ""), ours
@@ -155,12 +141,13 @@ function command.run(o, cli)
   local words = words_of(o.words)
   local name = words[1]
   local named = name and not words[2] and cli.command(name)
+  local topic = name and not words[2] and other_programs.ask("topic", name)
   if not name then
     core.out(command.overview(cli))
   elseif named then
     core.out(usage.help(named))
-  elseif topics[name] and not words[2] then
-    core.out(names_of(topics[name]) .. "\n")
+  elseif topic then
+    core.out(topic .. "\n")
   else
     local names = { grpo = require "grpo", schedule = require "grpo.schedule" }
     local about = not words[2] and (variable(name) or explanation(name, names))

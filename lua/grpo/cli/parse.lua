@@ -3,6 +3,7 @@
 local errors = require "grpo.base.errors"
 local flags = require "grpo.cli.flags"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 local usage = require "grpo.cli.usage"
 
 local function refuse(command, format, ...)
@@ -101,11 +102,13 @@ local function about_unknown(command, name)
     return (", write --%s"):format((name:gsub("_", "-")))
   end
   if not usage.takes(command, "option") then return options.hint("--" .. name, names) end
-  local advice, ours = require("grpo.experiment.foreign").advice_on_name(word)
+  local advice, ours = other_programs.ask("advice_on_name", word)
   if advice and ours ~= word then
     return ": " .. advice .. (ours and ("; options are written %s=VALUE"):format(ours) or "")
   end
-  local option = ours or require("grpo.experiment.option_tree").whole_name(word)
+  local option_tree = require "grpo.experiment.option_tree"
+  local own = option_tree.find(word)
+  local option = ours or own and own.row and word or option_tree.whole_name(word)
   return option and ("; options are written %s=VALUE"):format(option)
     or options.hint("--" .. name, names)
 end

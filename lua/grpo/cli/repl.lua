@@ -87,7 +87,7 @@ function command.run(o)
   local text = io.read("a")
   local chunk, message = load(text, "=stdin", "t", env)
   if not chunk then
-    message = require("grpo.scripts.foreign_syntax").explained(message, text)
+    message = require("grpo.base.other_programs").explained(message, text)
     error(core.error("EARG", message), 0)
   end
   local ok, err = core.protected(chunk)

@@ -3,9 +3,9 @@
 
 local annotations = require "grpo.repl.annotations"
 local core = require "grpo.core"
-local foreign = require "grpo.experiment.foreign"
 local option_rows = require "grpo.experiment.option_rows"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 local sorted_pairs = require "grpo.base.sorted"
 
 local search = {}
@@ -51,11 +51,11 @@ local function add_pages(list)
   end
 end
 
-local FOREIGN = 6
+local OTHERS = 6
 
-local function add_foreign(list)
-  for _, row in ipairs(foreign.rows("TRL", "transformers", "PEFT", "verl")) do
-    list[#list + 1] = { kind = FOREIGN, name = row.name,
+local function add_other_programs(list)
+  for _, row in ipairs(other_programs.ask "entries" or {}) do
+    list[#list + 1] = { kind = OTHERS, name = row.name,
       shown = ("%s of %s"):format(row.name, row.program),
       text = row.ours and "here " .. row.ours or row.about }
   end
@@ -73,7 +73,7 @@ local function entries(cli, variables)
     list[#list + 1] = { kind = 4, name = row[1], text = row[2] }
   end
   add_pages(list)
-  add_foreign(list)
+  add_other_programs(list)
   return list
 end
 
@@ -113,7 +113,7 @@ end
 -- text begins with them: "learning rate" is what train.lr is.
 local function rank_of_all(entry, words)
   local said = table.concat(words, " ")
-  if words[2] and entry.kind < FOREIGN and (entry.text or ""):lower():sub(1, #said) == said then
+  if words[2] and entry.kind < OTHERS and (entry.text or ""):lower():sub(1, #said) == said then
     return 0
   end
   local total = 0
@@ -132,7 +132,7 @@ function search.find(words, cli, variables)
     local total = rank_of_all(entry, plain)
     if total then
       -- a name of another program stands behind ours
-      entry.rank, entry.place = total + (entry.kind == FOREIGN and 2 or 0), place
+      entry.rank, entry.place = total + (entry.kind == OTHERS and 2 or 0), place
       found[#found + 1] = entry
     end
   end

@@ -2,10 +2,11 @@
 -- option_rows.lua.
 
 local data = require "grpo.data"
-local foreign = require "grpo.experiment.foreign"
+local literal = require "grpo.base.literal"
 local number_text = require "grpo.base.number_text"
 local option_rows = require "grpo.experiment.option_rows"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 local schedule = require "grpo.schedule"
 
 local option_tree = {}
@@ -99,7 +100,7 @@ local wanted_text = {
 
 -- A bound as one writes it: 1e9 and not 1000000000.0.
 local function bound(v)
-  return foreign.source(math.abs(v) < 1e7 and math.tointeger(v) or v)
+  return literal.of(math.abs(v) < 1e7 and math.tointeger(v) or v)
 end
 
 local function range_text(row)
@@ -123,7 +124,7 @@ end
 
 function option_tree.shown(v)
   if type(v) == "string" then return ("'%s'"):format(#v > 40 and v:sub(1, 40) .. "..." or v) end
-  if type(v) == "number" and v - v == 0 then return foreign.source(v) end
+  if type(v) == "number" and v - v == 0 then return literal.of(v) end
   if type(v) == "number" or type(v) == "boolean" then return number_text(v) end
   return "a " .. type(v)
 end
@@ -135,7 +136,7 @@ function option_tree.problem(row, v)
     if accepts[kind](v, row) then fits = true break end
   end
   if not fits then
-    local advice = foreign.value_advice(row.path, v)
+    local advice = other_programs.ask("value_advice", row.path, v)
     if advice then return "got " .. option_tree.shown(v) .. advice end
     if row.type == "dataset" and type(v) == "string" and v ~= "" then
       return ("got %s, want a dataset; write grpo.data.load(%q)"):format(option_tree.shown(v), v)

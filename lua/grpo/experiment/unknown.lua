@@ -1,10 +1,10 @@
 -- Messages about options that are not there: the names that they have here, if another program
 -- has them, or the names that are spelt most like them.
 
-local foreign = require "grpo.experiment.foreign"
-local foreign_block = require "grpo.experiment.foreign_block"
+local literal = require "grpo.base.literal"
 local option_tree = require "grpo.experiment.option_tree"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 
 local unknown = {}
 
@@ -28,10 +28,10 @@ end
 -- Is a table that another program has by this name one value, and not a section with options in it?
 -- Second result: the path within which its names are looked up.
 local function is_whole(path)
-  local row = foreign.row(path)
+  local row = other_programs.ask("row", path)
   local node = row and row[2] and option_tree.find(row[2])
   if node and node.children then return false, row[2] end
-  return row ~= nil and row.program ~= "verl", path
+  return row ~= nil and row.whole, path
 end
 
 -- The fields that people mean who give a section one value, as a model by its name.
@@ -54,7 +54,7 @@ local function add_inner(value, path, found, depth)
     else
       found[#found + 1] = { path = full, value = v, parent = option_tree.root(),
         meant = meant_by(name) }
-      any = any or foreign.row(full) ~= nil
+      any = any or other_programs.ask("row", full) ~= nil
     end
   end
   while not any and #found > before do found[#found] = nil end
@@ -73,7 +73,7 @@ end
 local collect
 
 local function add(name, value, node, path, found, depth)
-  local row, one = foreign.row(path), { path = path, value = value, parent = node }
+  local row, one = other_programs.ask("row", path), { path = path, value = value, parent = node }
   local whole, within = is_whole(path)
   local near = not row and is_section(value)
     and option_tree.child(node, options.nearest(name, option_tree.child_names(node)))
@@ -149,8 +149,7 @@ local function by_spelling(path, parent)
   local near = option_tree.whole_name(path)
     or in_section and options.nearest(key, option_tree.child_names(parent)) or near_path(path)
   if near then return (", did you mean '%s'?"):format(near) end
-  local other = options.nearest(key or path, foreign.names())
-  local ours = other and foreign.row(other)[2]
+  local other, ours = other_programs.ask("nearest", key or path)
   return ours and (", did you mean '%s', which is %s here?"):format(other, ours) or ""
 end
 
@@ -162,16 +161,16 @@ function unknown.text(one, all, words)
   if one.meant then
     local section, field = one.meant:match("^(.*)%.(.*)$")
     return ("%s: got %s, want a table; write %s = { %s = %s }"):format(section,
-      option_tree.shown(one.value), section, field, foreign.source(one.value) or "...")
+      option_tree.shown(one.value), section, field, literal.of(one.value) or "...")
   end
-  local advice = foreign.advice(one.path, one.value, foreign_block.beside(all, { one }),
-    { fits = fits }, words and as_word or as_it_is)
+  local advice = other_programs.ask("advice", one, all, fits, words and as_word or as_it_is)
   return advice or ("%s: unknown option%s"):format(one.path, by_spelling(one.path, one.parent))
 end
 
 -- The line about an unknown option that a hook assigns; node: the one that has no such child.
 function unknown.assigned(path, value, node)
-  local advice = foreign.advice(path, value, function() end, { fits = fits }, function(code)
+  local one = { path = path, value = value }
+  local advice = other_programs.ask("advice", one, nil, fits, function(code)
     return "tr.config." .. code
   end)
   return advice or ("there is no option '%s'%s"):format(path, by_spelling(path, node))
@@ -179,14 +178,26 @@ end
 
 -- ---- several names ---------------------------------------------------------------------------
 
+-- A line for each of several, which says nothing of what they are in other programs.
+local function list(found, spelling)
+  local lines = {}
+  for i, one in ipairs(found) do
+    lines[i] = ("  %s: %s"):format(one.path, spelling(one)):gsub("%c", "?")
+  end
+  return ("%d options are not known by these names; remove or correct them:"):format(#found),
+    table.concat(lines, "\n")
+end
+
 -- The line about several, and the block to paste in their place.  found: of unknown.names;
 -- syntax: "lua", "json", "yaml" or "words".
 function unknown.block(found, all, syntax)
   local function spelling(one)
     return ("unknown option%s"):format(by_spelling(one.path, one.parent))
   end
-  return foreign_block.text(found, all, { fits = fits, spelling = spelling, syntax = syntax,
-    as_word = as_word })
+  local line, block = other_programs.ask("block", found, all, { fits = fits,
+    spelling = spelling, syntax = syntax, as_word = as_word })
+  if line then return line, block end
+  return list(found, spelling)
 end
 
 return unknown

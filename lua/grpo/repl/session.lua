@@ -6,8 +6,8 @@ local core = require "grpo.core"
 local display = require "grpo.runs.display"
 local explain = require "grpo.repl.explain"
 local extensions = require "grpo.base.extensions"
-local foreign_syntax = require "grpo.scripts.foreign_syntax"
 local lua_tokens = require "grpo.repl.lua_tokens"
+local other_programs = require "grpo.base.other_programs"
 local paint = require "grpo.repl.pretty.paint"
 local pretty = require "grpo.repl.pretty"
 local rollouts = require "grpo.repl.pretty.rollouts"
@@ -166,7 +166,7 @@ end
 function Session:evaluate(text, timed)
   local chunk, message, incomplete = compile(text, self.env)
   if not chunk then
-    if not incomplete or timed then self:fail((foreign_syntax.explained(message, text))) end
+    if not incomplete or timed then self:fail((other_programs.explained(message, text))) end
     return incomplete and not timed
   end
   local started = core.clock()

@@ -3,8 +3,8 @@
 
 local annotations = require "grpo.repl.annotations"
 local core = require "grpo.core"
-local foreign_functions = require "grpo.base.foreign_functions"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 
 local advice = {}
 
@@ -63,16 +63,16 @@ local rules = {
     if name:find("^[fr]$") and source_line(message):find("%f[%w_]" .. name .. "['\"]") then
       return "; Lua has no f-strings; write (\"%d of %s\"):format(n, name)"
     end
-    local hint = foreign_functions.hint(name)
-    return options.among(name, constants) and hint .. lines_of_constants(message) or hint
+    local hint = other_programs.hint(name)
+    return hint and options.among(name, constants) and hint .. lines_of_constants(message) or hint
   end },
   { "a (%l+) has no field '([%w_]+)'", function(kind, name)
-    return foreign_functions.hint(name) or near_member(name, classes[kind])
+    return other_programs.hint(name) or near_member(name, classes[kind])
   end },
   { "attempt to call a nil value %(method '([%w_]+)'%)", function(name)
-    return foreign_functions.hint(name) or near_member(name)
+    return other_programs.hint(name) or near_member(name)
   end },
-  { "attempt to call a nil value %(field '([%w_]+)'%)", foreign_functions.hint },
+  { "attempt to call a nil value %(field '([%w_]+)'%)", other_programs.hint },
   { "attempt to %l+ a %l+ value %(field '%?'%)", function(message, whole)
     return source_line(whole or message):find("%[0%]") and "; a list begins at [1] in Lua" or nil
   end },

@@ -64,7 +64,7 @@ function loaded_sources.search(name)
   end
   local chunk, problem = loaded_sources.module(name, path, text)
   if not chunk then
-    problem = require("grpo.scripts.foreign_syntax").explained(problem, text)
+    problem = require("grpo.base.other_programs").explained(problem, text)
     error(core.error("EARG", problem), 0)
   end
   return chunk, path

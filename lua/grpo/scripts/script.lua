@@ -2,8 +2,6 @@
 
 local context = require "grpo.scripts.context"
 local core = require "grpo.core"
-local foreign_arguments = require "grpo.scripts.foreign_arguments"
-local foreign_syntax = require "grpo.scripts.foreign_syntax"
 local errors = require "grpo.base.errors"
 local hub = require "grpo.hub"
 local events = require "grpo.runs.events"
@@ -12,6 +10,7 @@ local install_dir = require "grpo.base.install_dir"
 local loaded_sources = require "grpo.scripts.loaded_sources"
 local modules = require "grpo.scripts.modules"
 local options = require "grpo.options"
+local other_programs = require "grpo.base.other_programs"
 local parse_override = require "grpo.experiment.layers".parse_override
 local reward_entries = require "grpo.experiment.reward_entries"
 local script_files = require "grpo.scripts.script_files"
@@ -128,9 +127,8 @@ local function execute(chunk, text, path, limits)
   end
   if ok then return result end
   local name = tostring(result):match("undefined global '([%w_]+)'")
-  if foreign_arguments.is_class(name) then
-    errors.with_block(result, foreign_arguments.block(text))
-  end
+  local block = name and other_programs.ask("arguments", name, text)
+  if block then errors.with_block(result, block) end
   if type(result) == "table" and result.code ~= nil and result.code ~= "ESCRIPT" then
     error(result, 0)
   end
@@ -191,7 +189,7 @@ end
 
 -- Raises about a text that does not compile.
 local function raise_syntax(problem, text)
-  local message, block = foreign_syntax.explained(problem, text)
+  local message, block = other_programs.explained(problem, text)
   error(errors.with_block(core.error("EARG", message), block), 0)
 end
 

@@ -2,6 +2,7 @@
 
 local core = require "grpo.core"
 local foreign = require "grpo.experiment.foreign"
+local literal = require "grpo.base.literal"
 local option_rows = require "grpo.experiment.option_rows"
 local option_tree = require "grpo.experiment.option_tree"
 local sorted_pairs = require "grpo.base.sorted"
@@ -73,7 +74,7 @@ end
 -- Can all fields of a table be written one by one?
 local function is_plain(value)
   for key, v in pairs(value) do
-    if not foreign.source(v) or key:find(".", 1, true) then return false end
+    if not literal.of(v) or key:find(".", 1, true) then return false end
   end
   return true
 end
@@ -92,7 +93,7 @@ end
 local function add(set, left, path, source, value, one)
   if is_keyed(value) and not source:find("^grpo%.") and is_plain(value) then
     for key, v in sorted_pairs(value) do
-      add(set, left, path .. "." .. key, foreign.source(v), v, one)
+      add(set, left, path .. "." .. key, literal.of(v), v, one)
     end
     return
   end
@@ -119,7 +120,7 @@ local function translated(one, row, beside, how)
     if not row[2] then return nil, "no equivalent, because " .. row[3] end
     return nil, ("it is %s%s here%s"):format(row.part and "a part of " or "", row[2], said)
   end
-  local own, source = one.meant or foreign_block.own_option(one.path), foreign.source(one.value)
+  local own, source = one.meant or foreign_block.own_option(one.path), literal.of(one.value)
   if not own then return nil, how.spelling(one) end
   if own and source then return own .. " = " .. source end
   return nil, ("it is %s here"):format(own)
@@ -132,7 +133,7 @@ local function add_name(set, left, one, beside, how)
   local path, source = (code or ""):match("^([%l%d_.]+) = (.*)$")
   local fine, value = false, nil
   if path then fine, value = value_of(source) end
-  local name, given = foreign_block.shown(one.path), foreign.source(one.value)
+  local name, given = foreign_block.shown(one.path), literal.of(one.value)
   local used = not row or not code or foreign.is_used(row, one.value, how)
   local writable = how.syntax == "lua" or value ~= nil
     and not (how.syntax == "words" and source:find("^grpo%."))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/cases/foreign_names: the options that TRL, transformers and verl have.
+"""Writes ext/names/tests/cases: the options that TRL, transformers and verl have.
 
   pip install --no-deps trl==1.16.0 transformers==5.23.0 verl==0.9.1
-  python3 tests/oracles/foreign_names.py SITE-PACKAGES tests/cases/foreign_names
+  python3 ext/names/tests/foreign_names.py SITE-PACKAGES ext/names/tests/cases
 
 hugging_face.txt has a line "CLASS FIELD" for each field of the classes of options, verl.txt a line
 for each key of the configuration that its trainer prints.  The files are read as text, so that
-neither torch nor ray is needed.  tests/lua/foreign_names_test.lua holds the table of names to both.
+neither torch nor ray is needed.  ext/names/tests/foreign_names_test.lua holds the table of names to both.
 """
 
 import ast

@@ -1,9 +1,6 @@
 -- Functions, classes and methods of TRL, transformers, datasets and Python, and what they are here:
 -- for a script that names one.
 
-local errors = require "grpo.base.errors"
-local options = require "grpo.options"
-
 local foreign_functions = {}
 
 local experiment, trainer = "grpo.experiment", "'grpo run SCRIPT'"
@@ -105,23 +102,11 @@ local methods = {
   with_format = ":map", shard = ":take and :skip", sort = ":map", to_json = ":rows()",
 }
 
--- The end of a message about a name that is not there, "; NAME is ... here", or nil.
-function foreign_functions.hint(name)
-  return functions[name] and ("; %s is %s here"):format(name, functions[name])
-end
+-- The end of "NAME is ... here" for a function, a class or a name of another program;
+-- nil if no program has it.
+function foreign_functions.called_here(name) return functions[name] end
 
--- Raises: the table `of` has no function `name`; known: those that it has.
-function foreign_functions.refuse(of, name, known)
-  local ours = functions[name]
-  if ours then errors.raise("EARG", "%s.%s is %s here", of, name, ours) end
-  errors.raise("EARG", "%s.%s: there is no such function, %s", of, tostring(name),
-    options.advice(name, known))
-end
-
--- Raises if datasets in Python have a method `name`, and those here another one for it.
-function foreign_functions.refuse_method(name)
-  local ours = methods[name]
-  if ours then errors.raise("EARG", "a dataset has %s in place of %s", ours, name) end
-end
+-- The methods of datasets in place of one that they have in Python, or nil.
+function foreign_functions.method_of_datasets(name) return methods[name] end
 
 return foreign_functions

@@ -2,6 +2,10 @@
 -- foreign_names.lua.
 
 local foreign_names = require "grpo.experiment.foreign_names"
+local literal = require "grpo.base.literal"
+local options = require "grpo.options"
+
+local source, number_source = literal.of, literal.of_number
 
 local foreign = {}
 
@@ -35,7 +39,7 @@ local function index()
   by_name, by_end, by_section = {}, {}, {}
   for _, list in ipairs(foreign_names.lists) do
     for _, row in ipairs(list.rows) do
-      row.program = list.program
+      row.program, row.whole = list.program, list.program ~= SHORTENED
       local verl_root = list.program == SHORTENED and not row[1]:find(".", 1, true)
       local known = verl_root and by_section or by_name
       known[row[1]] = known[row[1]] or row
@@ -71,34 +75,11 @@ function foreign.names()
   return names
 end
 
--- ---- values as Lua source ----------------------------------------------------------------------
-
-local function number_source(v)
-  if math.type(v) == "integer" then return tostring(v) end
-  for digits = 1, 17 do
-    local text = ("%%.%dg"):format(digits):format(v)
-    if tonumber(text) == v then
-      return (text:gsub("e%+0*", "e"):gsub("e%-0*", "e-"))
-    end
-  end
-  return tostring(v)
+-- The name that another may be a misspelling of, and the option that it is here, if it is one.
+function foreign.nearest(name)
+  local other = options.nearest(name, foreign.names())
+  return other, other and foreign.row(other)[2]
 end
-
--- The source of a number, a boolean, a short string or a list of these; nil for anything else.
-local function source(v)
-  if type(v) == "number" then return number_source(v) end
-  if type(v) == "boolean" then return tostring(v) end
-  if type(v) == "string" and #v <= 60 and not v:find("%c") then return ("%q"):format(v) end
-  if type(v) ~= "table" or #v == 0 or #v > 16 or getmetatable(v) then return nil end
-  local items = {}
-  for i, item in ipairs(v) do
-    items[i] = type(item) ~= "table" and source(item)
-    if not items[i] then return nil end
-  end
-  return "{ " .. table.concat(items, ", ") .. " }"
-end
-
-foreign.source = source
 
 -- ---- what is filled in -------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Forty options of a TRL script are given as they are, and what the one message says is pasted: then the experiment runs.
-# The message is held to tests/cases/foreign_names/session.txt.  TAP on stdout.
+# The message is held to ext/names/tests/cases/session.txt.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 
 cat >trl.lua <<'LUA'
 local grpo = require "grpo"
@@ -89,7 +89,7 @@ io.open("trl.lua", "w"):write(script)
 LUA
 "$GRPO" run trl.lua --quiet >out 2>err
 result "the message names the script's line of the first name" "$(head -n 1 err | grep -qE '^grpo: trl\.lua:16: 41 options are not known by these names; write in their place:$' || show err)"
-result "the message is the recorded one" "$(diff err "$root/tests/cases/foreign_names/session.txt")"
+result "the message is the recorded one" "$(diff err "$root/ext/names/tests/cases/session.txt")"
 check "the block is pasted" "$GRPO" repl <paste.lua
 check "the second run succeeds" "$GRPO" run trl.lua --quiet
 state=$(grep -oE '"state": "[a-z]+"' runs/sums-001/run.json)

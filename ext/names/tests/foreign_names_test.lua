@@ -424,7 +424,7 @@ describe("the arguments of a whole script", function()
   end)
   it("are answered in one go, every field of GRPOConfig and TrainingArguments", function()
     local all, names = {}, {}
-    local fields = assert(core.fs.read "tests/cases/foreign_names/hugging_face.txt")
+    local fields = assert(core.fs.read "ext/names/tests/cases/hugging_face.txt")
     for line in fields:gmatch("[^\n]+") do
       local class, name = line:match("^(%S+) (%S+)$")
       local row = foreign.row(name)
@@ -481,7 +481,7 @@ describe("the table of names", function()
     return list
   end
   it("has every field of GRPOConfig, TrainingArguments and TRL's other classes", function()
-    local lines, missing = lines_of "tests/cases/foreign_names/hugging_face.txt", {}
+    local lines, missing = lines_of "ext/names/tests/cases/hugging_face.txt", {}
     assert.is_true(#lines > 200)
     for _, line in ipairs(lines) do
       local name = line:match("%S+$")
@@ -491,7 +491,7 @@ describe("the table of names", function()
     assert.same({}, missing)
   end)
   it("has every key of verl's, or its section", function()
-    local lines, missing = lines_of "tests/cases/foreign_names/verl.txt", {}
+    local lines, missing = lines_of "ext/names/tests/cases/verl.txt", {}
     assert.is_true(#lines > 500)
     for _, name in ipairs(lines) do
       local ours = option_tree.find(name)
