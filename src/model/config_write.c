@@ -1,5 +1,6 @@
 #include "model/config_write.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "formats/json.h"
@@ -44,6 +45,12 @@ static void put_unrotated(Buf *b, const Config *c) {
   buf_putc(b, ']');
 }
 
+/* Factors and soft caps are floats to transformers, which refuses a whole number in their place. */
+static bool is_float(const Field *f, double v) {
+  return f->type == FIELD_NUM && f->nullable && v == floor(v) && fabs(v) < 1e15 &&
+         f->at != offsetof(Config, query_pre_attn_scalar);
+}
+
 static void put_field(Buf *b, const Config *c, const Field *f) {
   double v = config_get(c, f);
   if (c->rope_scaling == ROPE_LONG && f->at == offsetof(Config, max_position_embeddings))
@@ -55,6 +62,7 @@ static void put_field(Buf *b, const Config *c, const Field *f) {
     buf_puts(b, v != 0 ? "true" : "false");
   else
     json_put_number(b, v);
+  if (is_float(f, v) && v != 0) buf_puts(b, ".0");
 }
 
 void config_write(Buf *b, const Config *c) {

@@ -395,6 +395,18 @@ TEST(harmless_values_of_refused_keys_are_accepted) {
            &c));
 }
 
+/* transformers 5 refuses a whole number where it wants a float, and the other way round. */
+TEST(soft_caps_are_written_as_floats) {
+  Config c;
+  Buf text = {0};
+  config_of(&c, "{\"model_type\":\"gemma2\"}");
+  config_write(&text, &c);
+  CHECK(strstr(text.data, "\"attn_logit_softcapping\": 50.0,") != NULL);
+  CHECK(strstr(text.data, "\"final_logit_softcapping\": 30.0,") != NULL);
+  CHECK(strstr(text.data, "\"query_pre_attn_scalar\": 256,") != NULL);
+  buf_free(&text);
+}
+
 TEST(a_written_configuration_reads_back_the_same) {
   static const char linear[] =
       "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5},"
