@@ -121,7 +121,8 @@ static Status read_alpha(Config *c, const Json *r, const char *what) {
   if (c->family != FAMILY_HUNYUAN || config_absent(alpha) || json_number(alpha) == 0)
     return fail(GRPO_EFORMAT,
                 "%s: rope type 'dynamic' without alpha is not supported, because its frequencies "
-                "change while a row grows; set it to null for rows within max_position_embeddings",
+                "change while a row grows; set rope_scaling to null for rows within "
+                "max_position_embeddings",
                 what);
   c->rope_scaling = ROPE_ALPHA;
   return config_read_num(alpha, "alpha", 1, 1e6, what, &c->rope_factor);

@@ -60,9 +60,10 @@ static void put_field(Buf *b, const Config *c, const Field *f) {
     buf_puts(b, "null");
   else if (f->type == FIELD_BOOL)
     buf_puts(b, v != 0 ? "true" : "false");
-  else
+  else {
     json_put_number(b, v);
-  if (is_float(f, v) && v != 0) buf_puts(b, ".0");
+    if (is_float(f, v)) buf_puts(b, ".0");
+  }
 }
 
 void config_write(Buf *b, const Config *c) {

@@ -12,7 +12,7 @@
 #include "kern/real.h"
 
 typedef struct ReferenceSource {
-  void *of; /* what the functions are given; NULL: there is no such reference */
+  void *of; /* the first argument of every function; NULL: the engine has no such reference */
   int vocab;
   void (*row)(const void *of, int32_t prev, real *logits); /* fills [vocab]; any thread may */
   size_t (*bytes)(const void *of);                         /* that it holds */

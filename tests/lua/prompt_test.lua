@@ -1,4 +1,4 @@
--- What a prompt does without a terminal: values as text, ?NAME, lines.
+-- A prompt without a terminal: it shows values as text, explains names and reads lines.
 
 local grpo = require "grpo"
 local core = require "grpo.core"

@@ -136,4 +136,35 @@ function tiny.library()
   return select(2, debug.getupvalue(fn, i))
 end
 
+-- A directory with a run.json and these logs.
+function tiny.run_directory(logs)
+  local dir = os.tmpname()
+  os.remove(dir)
+  assert(core.fs.mkdirs(dir))
+  assert(core.fs.write(dir .. "/run.json", '{"format": 1, "name": "a", "script": "a.lua", '
+    .. '"version": "0", "state": "running", "started": 1, "pid": 1, "heartbeat": 1}'))
+  for name, text in pairs(logs or {}) do assert(core.fs.write(dir .. "/" .. name, text)) end
+  return dir
+end
+
+-- A row of metrics.jsonl.
+function tiny.metrics_row(step, reward)
+  return core.json_encode { step = step, stage = 1, stage_step = step, kind = "grpo",
+    reward = reward, kl = 0.5 } .. "\n"
+end
+
+function tiny.metrics_rows(first, last)
+  local list = {}
+  for step = first, last do
+    list[#list + 1] = tiny.metrics_row(step, step / 100)
+  end
+  return table.concat(list)
+end
+
+function tiny.append(path, text)
+  local file = assert(io.open(path, "ab"))
+  file:write(text)
+  file:close()
+end
+
 return tiny

@@ -88,6 +88,28 @@ static const char *const tiny_deepseek =
     "\"v_head_dim\":6,\"first_k_dense_replace\":2,"
     "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}";
 
+/* Families of which each has several traits that the ones above do not have. */
+static const char *const tiny_olmo3 =
+    TINY("olmo3", "2,\"head_dim\":16,\"sliding_window\":9,\"layer_types\":[\"sliding_attention\","
+                  "\"full_attention\",\"sliding_attention\"],\"rope_scaling\":{\"rope_type\":"
+                  "\"yarn\",\"factor\":4,\"original_max_position_embeddings\":24}");
+static const char *const tiny_cohere2 =
+    TINY("cohere2", "2,\"head_dim\":16,\"sliding_window\":9,\"sliding_window_pattern\":2,"
+                    "\"logit_scale\":0.7");
+static const char *const tiny_hunyuan =
+    TINY("hunyuan_v1_dense", "2,\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":50}");
+static const char *const tiny_granite =
+    TINY("granite", "2,\"embedding_multiplier\":1.7,\"attention_multiplier\":0.2,"
+                    "\"residual_multiplier\":0.6,\"logits_scaling\":1.3");
+static const char *const tiny_nemotron = TINY("nemotron", "2,\"head_dim\":16");
+static const char *const tiny_gpt_neox =
+    "{\"model_type\":\"gpt_neox\",\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":2,"
+    "\"intermediate_size\":88,\"num_attention_heads\":4,\"max_position_embeddings\":96,"
+    "\"initializer_range\":0.2,\"rotary_pct\":0.25}";
+static const char *const tiny_opt =
+    "{\"model_type\":\"opt\",\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":2,"
+    "\"ffn_dim\":88,\"num_attention_heads\":4,\"max_position_embeddings\":96,\"init_std\":0.2}";
+
 /* Models with latent attention. */
 static const char *const latent_shapes[] = {
     "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
@@ -107,10 +129,11 @@ static const char *const latent_shapes[] = {
 enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
 /* Every family, and what llama models may have besides. */
-enum { WINDOWED_SHAPES = 9, SMALL_SHAPES = 11 };
+enum { WINDOWED_SHAPES = 9, SMALL_SHAPES = 18 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,   &tiny_llama,  &biased_llama, &tiny_qwen2,    &tiny_qwen3,   &tiny_mistral,
-    &tiny_gemma2, &tiny_gemma3, &tiny_phi3,    &tiny_gpt2_mla, &tiny_deepseek};
+    &tiny_gpt2,    &tiny_llama,   &biased_llama, &tiny_qwen2,    &tiny_qwen3,    &tiny_mistral,
+    &tiny_gemma2,  &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla, &tiny_deepseek, &tiny_olmo3,
+    &tiny_cohere2, &tiny_hunyuan, &tiny_granite, &tiny_nemotron, &tiny_gpt_neox, &tiny_opt};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

@@ -78,6 +78,11 @@ static real *copy_gradients(Model *m) {
   return g;
 }
 
+/* The softmax does not see a bias of keys that are not rotated: its gradient is rounding alone. */
+static bool is_rounding(const Model *m, const Param *p) {
+  return !config_rotates(model_config(m)) && strstr(p->name, "k_proj.bias");
+}
+
 static void compare_gradients(Model *m, const real *other, const char *what) {
   double largest = 0;
   for (int i = 0; i < model_num_params(m); i++)
@@ -86,7 +91,7 @@ static void compare_gradients(Model *m, const real *other, const char *what) {
     const Param *p = model_param(m, i);
     const double scale = fmax(largest_of(p->t.grad, p->t.n), 1e-3 * largest);
     const double d = worst_difference(p->t.grad, other + (p->t.grad - m->grads), p->t.n);
-    if (!(d <= 1e-5 * scale))
+    if (!(d <= 1e-5 * scale) && !is_rounding(m, p))
       test_fail(__FILE__, __LINE__, "%s: gradient of %s differs by %g of %g", what, p->name, d,
                 scale);
   }

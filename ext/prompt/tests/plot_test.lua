@@ -5,6 +5,7 @@ local curve = require "grpo.repl.pretty.curve"
 local plot = require "grpo.repl.plot"
 local pretty = require "grpo.repl.pretty"
 local text_width = require "grpo.base.text_width"
+local tiny = require "tests.lua.tiny"
 
 local function points(f, n)
   local list = {}
@@ -95,35 +96,7 @@ describe("curves in characters", function()
   end)
 end)
 
--- A directory with a run.json and these logs.
-local function run_directory(logs)
-  local dir = os.tmpname()
-  os.remove(dir)
-  assert(core.fs.mkdirs(dir))
-  assert(core.fs.write(dir .. "/run.json", '{"format": 1, "name": "a", "script": "a.lua", '
-    .. '"version": "0", "state": "running", "started": 1, "pid": 1, "heartbeat": 1}'))
-  for name, text in pairs(logs or {}) do assert(core.fs.write(dir .. "/" .. name, text)) end
-  return dir
-end
-
-local function row_of(step, reward)
-  return core.json_encode { step = step, stage = 1, stage_step = step, kind = "grpo",
-    reward = reward, kl = 0.5 } .. "\n"
-end
-
-local function rows(first, last)
-  local list = {}
-  for step = first, last do
-    list[#list + 1] = row_of(step, step / 100)
-  end
-  return table.concat(list)
-end
-
-local function append(path, text)
-  local file = assert(io.open(path, "ab"))
-  file:write(text)
-  file:close()
-end
+local run_directory, rows, append = tiny.run_directory, tiny.metrics_rows, tiny.append
 
 describe("plot", function()
   local dir, plotted

@@ -6,11 +6,7 @@ local tiny = require "tests.lua.tiny"
 
 local function encoded(row) return core.json_encode(row) .. "\n" end
 
-local function append(path, text)
-  local file = assert(io.open(path, "ab"))
-  file:write(text)
-  file:close()
-end
+local append = tiny.append
 
 local function metrics(first, last)
   local list = {}

@@ -13,7 +13,8 @@ local schedule_check = require "grpo.train.schedule_check"
 
 local checks = {}
 
--- The dataset without these rows; itself if there are none, or no others.
+-- Returns the dataset without these rows; the dataset itself if the list is empty or names every
+-- row.
 local function without(dataset, rows)
   local kept = {}
   for i = 1, next(rows) and #dataset or 0 do

@@ -10,7 +10,7 @@ local foreign_topics = {}
 -- Topics that are tables of their own: names of other programs.
 local topics = { ["from-trl"] = { "TRL", "transformers", "PEFT" }, ["from-verl"] = { "verl" } }
 
--- The table of a topic, as text; nil if there is no such topic.
+-- Returns the table of a topic as text, or nil for an unknown topic.
 function foreign_topics.text(topic)
   local lines = {}
   for _, program in ipairs(topics[topic] or {}) do
