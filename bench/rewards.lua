@@ -3,8 +3,8 @@
 
 local core = require "grpo.core"
 local gsm8k = require "rewards.gsm8k"
-local scoring = require "grpo.train.scoring"
-local rollout = require "grpo.train.rollout"
+local scoring = require "grpo.scoring.scoring"
+local rollout = require "grpo.scoring.rollout"
 
 local COUNT, BYTES, ROUNDS = 10000, 300, 5
 local limits = { instructions = 5e7, memory = 64 * 2 ^ 20, seconds = 5 }

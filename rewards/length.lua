@@ -147,7 +147,7 @@ end
 --- The length of the reasoning alone: 0 within the bounds, else `penalty`.  The reasoning stands
 --- between <think> and </think>, also where the prompt ends in <think> or the reasoning is cut
 --- off; a completion without reasoning has length 0.
----@param opts? { min: number?, max: number?, penalty: number?, tag: string?, unit: "tokens"|"chars"? }
+---@param opts? { min: number?, max: number?, penalty: number?, tag: string?, unit: string? }
 ---@return fun(text: string, row: table, c: table): number
 function length.reasoning(opts)
   local o = options.check(opts, {

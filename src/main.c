@@ -1,4 +1,4 @@
-/* main.c - starts a Lua state and calls grpo.cli's main, whose result is the exit status.
+/* main.c - starts a Lua state and calls grpo.commands' main, whose result is the exit status.
  *
  * An error that reaches this file is printed in one line; with --trace Lua's traceback follows.
  */
@@ -59,7 +59,7 @@ static int protected_run(lua_State *L) {
   char **argv = r->argv;
   preload_modules(L);
   set_arguments(L, argc, argv);
-  push_module(L, "grpo.cli");
+  push_module(L, "grpo.commands");
   lua_getfield(L, -1, "main");
   lua_createtable(L, argc - 1, 0);
   for (int i = 1; i < argc; i++) {

@@ -2,11 +2,11 @@
 --
 --   make completions      (OUT=DIR ./grpo repl < tools/gen-completions.lua)
 
-local cli = require "grpo.cli"
+local cli = require "grpo.commands"
 local core = require "grpo.core"
-local declared = require "grpo.cli.flags"
-local option_rows = require "grpo.experiment.option_rows"
-local usage = require "grpo.cli.usage"
+local declared = require "grpo.commands.flags"
+local option_rows = require "grpo.options.option_rows"
+local usage = require "grpo.commands.usage"
 local out = assert(os.getenv("OUT"), "OUT names the directory for the files")
 
 -- The kinds of words that can be completed.

@@ -6,9 +6,9 @@
 -- a list.
 
 local core = require "grpo.core"
-local option_rows = require "grpo.experiment.option_rows"
-local cli = require "grpo.cli"
-local usage = require "grpo.cli.usage"
+local option_rows = require "grpo.options.option_rows"
+local cli = require "grpo.commands"
+local usage = require "grpo.commands.usage"
 local out = assert(os.getenv("OUT"), "OUT names the directory for the pages")
 
 local function escape(text) return (text:gsub("[\\*_#`]", "\\%0")) end
@@ -46,7 +46,7 @@ function blocks.commands(lines)
 end
 
 function blocks.common(lines)
-  rows(lines, usage.rows({}, require("grpo.cli.flags").common))
+  rows(lines, usage.rows({}, require("grpo.commands.flags").common))
 end
 
 function blocks.environment(lines)

@@ -3,12 +3,12 @@
 --
 --   make options          (./grpo repl <tools/gen-options.lua; OUT=DIR writes below DIR)
 --
--- The rows are those of lua/grpo/experiment/option_rows.lua; a test holds the committed files to
+-- The rows are those of lua/grpo/options/option_rows.lua; a test holds the committed files to
 -- what this writes.
 
 local core = require "grpo.core"
-local option_rows = require "grpo.experiment.option_rows"
-local steps = require "grpo.train.steps"
+local option_rows = require "grpo.options.option_rows"
+local steps = require "grpo.options.stage_kinds"
 
 local out = os.getenv("OUT") or "."
 
@@ -116,7 +116,7 @@ local md = { [[
 # Options of an experiment
 
 Written by `make options` from the rows that the program itself uses
-(`lua/grpo/experiment/option_rows.lua`, and `*_options.def` of the engine); do not edit.
+(`lua/grpo/options/option_rows.lua`, and `*_options.def` of the engine); do not edit.
 
 Give only the options that you change. A *live* option may be changed between two steps, through
 `tr.config` in a hook. A schedule is a function(p) -> number, which is called once per step

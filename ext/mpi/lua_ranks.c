@@ -1,4 +1,4 @@
-/* lua_ranks.c - the ranks of a run: see ranks.h, and train/several_ranks.lua for what they do. */
+/* lua_ranks.c - the ranks of a run: see ranks.h, and loop/several_ranks.lua for what they do. */
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>

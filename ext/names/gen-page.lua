@@ -3,7 +3,7 @@
 --   make options          (./grpo repl <ext/names/gen-page.lua; OUT=DIR writes below DIR)
 
 local core = require "grpo.core"
-local foreign = require "grpo.experiment.foreign"
+local foreign = require "grpo.options.foreign"
 
 local out = os.getenv("OUT") or "."
 

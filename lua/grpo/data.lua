@@ -3,11 +3,11 @@
 -- A dataset never stores an order: shuffling is a seeded permutation computed
 -- on the fly, map is applied when a row is read, filter keeps row numbers.
 
-local columns = require "grpo.data_files.columns"
-local contents = require "grpo.data_files.contents"
+local columns = require "grpo.data.data_files.columns"
+local contents = require "grpo.data.data_files.contents"
 local counted = require "grpo.base.counted"
 local core = require "grpo.core"
-local data_files = require "grpo.data_files"
+local data_files = require "grpo.data.data_files"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local other_programs = require "grpo.base.other_programs"

@@ -1,7 +1,7 @@
 -- require "grpo" returns the public interface, which consists of functions in C (grpo.core)
 -- and modules in Lua.  The Lua modules are loaded when a script first names them.
 
-local context = require "grpo.scripts.context"
+local context = require "grpo.options.scripts.context"
 local core = require "grpo.core"
 local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
@@ -15,7 +15,7 @@ local function new_model(config, options)
 end
 
 local function load_tokenizer(path)
-  local place = require("grpo.hub").place(path)
+  local place = require("grpo.data.hub").place(path)
   local tokenizer = core.tokenizer_load(place)
   files_read.add_tokenizer(place)
   return tokenizer
@@ -60,15 +60,15 @@ local later = {
   schedule = function() return require "grpo.schedule" end,
   samplers = function() return require "grpo.samplers" end,
   losses = function() return require "grpo.losses" end,
-  calc = function() return require "grpo.calc" end,
-  sandbox = function() return require "grpo.sandbox" end,
+  calc = function() return require "grpo.base.calc" end,
+  sandbox = function() return require "grpo.options.sandbox" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
   reward_model = function() return require("grpo.models.reward_model").load end,
-  hub = function() return { snapshot = require("grpo.hub").snapshot } end,
-  trainer = function() return require("grpo.train.trainer").new end,
+  hub = function() return { snapshot = require("grpo.data.hub").snapshot } end,
+  trainer = function() return require("grpo.loop.trainer").new end,
   template = function() return require("grpo.jinja").compile end,
   experiment = function()
-    local experiment = require "grpo.experiment"
+    local experiment = require "grpo.options.experiment"
     return function(fields) return experiment.new(fields, context.current()) end
   end,
 }

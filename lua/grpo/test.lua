@@ -16,7 +16,7 @@
 local core = require "grpo.core"
 local options = require "grpo.options"
 local sorted_pairs = require "grpo.base.sorted"
-local loaded_sources = require "grpo.scripts.loaded_sources"
+local loaded_sources = require "grpo.options.scripts.loaded_sources"
 
 local test = {}
 

@@ -168,11 +168,11 @@ static void set_rewards(lua_State *L, const Hosted *h) {
   lua_setfield(L, -2, "rewards");
 }
 
-/* (hosted): runs lua/grpo/runs/host_run.lua */
+/* (hosted): runs lua/grpo/commands/host_run.lua */
 static int protected_call_run(lua_State *L) {
   Hosted *h = lua_touserdata(L, 1);
   const grpo_run_options *o = h->o;
-  push_module(L, "grpo.runs.host_run");
+  push_module(L, "grpo.commands.host_run");
   lua_getfield(L, -1, "run");
   lua_newtable(L);
   set_string(L, "path", o->path || !o->script ? o->path : "(script)");

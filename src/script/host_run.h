@@ -1,6 +1,6 @@
 /* host_run.h - a whole run inside a host program: what grpo_run_execute() of grpo.h does.
  *
- * It opens a Lua state, runs lua/grpo/runs/host_run.lua in it and closes it again.  It prints
+ * It opens a Lua state, runs lua/grpo/commands/host_run.lua in it and closes it again.  It prints
  * nothing and handles no signals.
  */
 #ifndef GRPO_SCRIPT_HOST_RUN_H

@@ -1,6 +1,6 @@
 /* lua_options.c - the rows of the engine's options, and the rules between options.
  *
- * The engine's own functions check a rule, so it has one wording.  lua/grpo/experiment calls them
+ * The engine's own functions check a rule, so it has one wording.  lua/grpo/options calls them
  * before it loads anything.
  */
 #include "model/sampler.h"

@@ -44,7 +44,7 @@ typedef struct Answer {
 static int protected_inside(lua_State *L) {
   const Task *t = lua_touserdata(L, 1);
   lua_settop(L, 0);
-  push_module(L, "grpo.sandbox.inside");
+  push_module(L, "grpo.options.sandbox.inside");
   lua_newtable(L); /* the part of grpo.core that inside.lua needs */
   limits_open(L);
   serialize_open(L);

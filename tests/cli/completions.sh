@@ -23,7 +23,7 @@ complete_bash() { # WORD... : the last one is being typed
 }
 listed() {
   "$GRPO" help "$1" >/dev/null && "$GRPO" repl <<<"
-    for _, f in ipairs(require('grpo.cli').command('$1').flags) do print('--' .. f.name) end"
+    for _, f in ipairs(require('grpo.commands').command('$1').flags) do print('--' .. f.name) end"
 }
 
 same "bash: every command" "$("$GRPO" --help | sed -nE 's/^  ([a-z]+) .*/\1/p')" "$(complete_bash grpo '')"

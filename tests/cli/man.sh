@@ -20,7 +20,7 @@ fi
 
 # "command flag" lines, of the program and of the pages, which write another command's out: "grpo run --resume"
 "$GRPO" repl >"$work/there" <<'LUA'
-local cli = require "grpo.cli"
+local cli = require "grpo.commands"
 for _, name in ipairs(cli.commands) do
   print(name)
   for _, flag in ipairs(cli.command(name).flags) do print(name .. " --" .. flag.name) end

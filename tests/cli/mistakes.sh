@@ -152,7 +152,7 @@ says "a model is not a script" 2 '^grpo: model\.gguf: a model is not a script; w
 for word in quit exit help 'exit()'; do
   result "the prompt knows what '$word' wants" "$("$GRPO" repl <<LUA 2>&1
 local told = ""
-local s = require "grpo.repl.session".new { env = {}, out = print, err = function(text) told = told .. text end }
+local s = require "grpo.commands.repl.session".new { env = {}, out = print, err = function(text) told = told .. text end }
 s:run("$word")
 assert(told:find("Ctrl-D or .quit leaves; .help", 1, true), told)
 LUA

@@ -111,7 +111,7 @@ describe("an adapter", function()
     m:add_lora {}
     train(m)
     m:save(directory .. "/adapter", { format = "adapter", base_name = directory .. "/base" })
-    require("grpo.models.export").write { path = directory .. "/adapter", format = "hf",
+    require("grpo.runs.export").write { path = directory .. "/adapter", format = "hf",
       target = directory .. "/merged", merge = true }
     assert.equal(fs.size(directory .. "/base/model.safetensors"),
       fs.size(directory .. "/merged/model.safetensors"))

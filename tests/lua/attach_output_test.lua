@@ -1,6 +1,6 @@
 -- The output of a request in an attached session.
 
-local output = require "grpo.repl.output"
+local output = require "grpo.commands.repl.output"
 
 describe("the output of an attached session", function()
   it("keeps the order of each kind", function()

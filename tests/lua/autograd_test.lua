@@ -1,5 +1,5 @@
 local grpo = require "grpo"
-local option_rows = require "grpo.experiment.option_rows"
+local option_rows = require "grpo.options.option_rows"
 
 local function leaf(x) return grpo.tensor(x, { requires_grad = true }) end
 

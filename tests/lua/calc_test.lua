@@ -1,4 +1,4 @@
-local calc = require "grpo.calc"
+local calc = require "grpo.base.calc"
 
 describe("grpo.calc", function()
   it("evaluates exactly", function()

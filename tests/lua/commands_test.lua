@@ -1,9 +1,9 @@
 -- The declarations of commands and flags, and what is made from them.
 
-local cli = require "grpo.cli"
-local flags = require "grpo.cli.flags"
-local parse = require "grpo.cli.parse"
-local usage = require "grpo.cli.usage"
+local cli = require "grpo.commands"
+local flags = require "grpo.commands.flags"
+local parse = require "grpo.commands.parse"
+local usage = require "grpo.commands.usage"
 
 -- A command with one flag of each type.
 local trial = {

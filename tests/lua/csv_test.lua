@@ -3,9 +3,9 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 local rundir = require "grpo.runs.directory"
-local script_logs = require "grpo.runs.script_logs"
+local script_logs = require "grpo.loop.script_logs"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local fs = core.fs
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, eos_token_id = 8 }

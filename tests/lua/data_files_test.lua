@@ -213,7 +213,7 @@ end)
 
 describe("a template of a settings file", function()
   it("writes numbers with all of their digits, as Python does", function()
-    local text = require("grpo.settings.templates").text
+    local text = require("grpo.options.settings.templates").text
     local row = core.json_decode_row('{"a": 1234567890123.45, "b": {"c": 3.141592653589793}, '
       .. '"d": 123456789012345678901, "e": 1.0, "f": 1e5, "g": 1e-7, "h": -0.0, "i": 42, "j": 0.1, '
       .. '"k": 1e16, "l": true, "m": NaN}')

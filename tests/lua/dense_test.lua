@@ -4,7 +4,7 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local dense = require "rewards.dense"
-local eval_names = require "grpo.train.eval_names"
+local eval_names = require "grpo.options.eval_names"
 local losses = require "grpo.losses"
 local schedule = require "grpo.schedule"
 local statistics = require "grpo.statistics"
@@ -158,7 +158,7 @@ describe("a stage that cannot fit the model's context", function()
   it("is refused before the stages in front of it have run", function()
     local e = experiment { stages = { { kind = "sft" },
       { kind = "grpo", sampling = { max_new_tokens = 61 } } } }
-    local said = message_of(require("grpo.train.preflight").run, grpo.trainer(e))
+    local said = message_of(require("grpo.loop.preflight").run, grpo.trainer(e))
     assert.matches("data.max_prompt_tokens: 4 and sampling.max_new_tokens 61 together exceed the "
       .. "model's context of 64",
       said)

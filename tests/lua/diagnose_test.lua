@@ -1,6 +1,6 @@
 -- Which patterns in the metrics are told, and when.
 
-local diagnose = require "grpo.train.diagnose"
+local diagnose = require "grpo.loop.diagnose"
 
 local function told(n, metrics, context)
   local watcher, lines = diagnose.watcher(), {}
@@ -62,7 +62,7 @@ describe("diagnosis", function()
   end)
 
   it("names the first reward that failed, at once", function()
-    local watcher = require("grpo.train.diagnose").watcher()
+    local watcher = require("grpo.loop.diagnose").watcher()
     local cs = { {}, { errors = { b = "rewards.b: x.lua:3: bad" } } }
     local lines = watcher:step({ step = 1, reward_errors = 2 }, { completions = cs })
     assert.same({ "2 calls of rewards or the environment failed in this step (reward_errors); the "
@@ -175,7 +175,7 @@ describe("diagnosis", function()
   it("has an entry in docs/troubleshooting.md for each note", function()
     local page = require("grpo.core").fs.read("docs/troubleshooting.md")
     local names = diagnose.names()
-    for _, name in ipairs(require("grpo.reward_checks.reward_hacking").names()) do
+    for _, name in ipairs(require("grpo.scoring.reward_checks.reward_hacking").names()) do
       names[#names + 1] = name
     end
     for _, name in ipairs(names) do

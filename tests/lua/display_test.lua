@@ -1,4 +1,4 @@
-local display = require "grpo.runs.display"
+local display = require "grpo.base.display"
 
 describe("the screen of a run", function()
   it("does not keep the completions of an evaluation", function()
@@ -95,8 +95,8 @@ describe("the screen of a run", function()
 end)
 
 describe("the live line", function()
-  local live_line = require "grpo.runs.live_line"
-  local sparkline = require "grpo.runs.sparkline"
+  local live_line = require "grpo.base.live_line"
+  local sparkline = require "grpo.base.sparkline"
   local text_width = require "grpo.base.text_width"
 
   local function at(width, more)

@@ -1,7 +1,7 @@
 -- The engine's seam: what lua/grpo is composed from.
 
 local core = require "grpo.core"
-local option_rows = require "grpo.experiment.option_rows"
+local option_rows = require "grpo.options.option_rows"
 local tiny = require "tests.lua.tiny"
 
 local config = tiny.llama { vocab_size = 258, intermediate_size = 48, num_hidden_layers = 2,

@@ -2,10 +2,10 @@
 -- direct computation with the public functions.
 
 local grpo = require "grpo"
-local pass_at_k = require "grpo.train.pass_at_k"
+local pass_at_k = require "grpo.loop.pass_at_k"
 local statistics = require "grpo.statistics"
 local tiny = require "tests.lua.tiny"
-local verdict = require "grpo.runs.verdict"
+local verdict = require "grpo.base.verdict"
 
 local held_out = {}
 for i, prompt in ipairs { "ab", "ba", "aa", "b" } do

@@ -2,7 +2,7 @@
 
 local core = require "grpo.core"
 local follow = require "grpo.runs.follow"
-local smooth = require "grpo.curves.smooth"
+local smooth = require "grpo.base.curves.smooth"
 local tiny = require "tests.lua.tiny"
 
 describe("smoothing", function()

@@ -2,7 +2,7 @@
 
 local core = require "grpo.core"
 local glob = require "grpo.base.glob"
-local globs = require "grpo.data_files.globs"
+local globs = require "grpo.data.data_files.globs"
 
 describe("a pattern of file names", function()
   for line in io.lines("tests/cases/globs.jsonl") do

@@ -2,7 +2,7 @@
 -- left alone.
 
 local core = require "grpo.core"
-local reward_hacking = require "grpo.reward_checks.reward_hacking"
+local reward_hacking = require "grpo.scoring.reward_checks.reward_hacking"
 
 local config = { reward_entries = { { name = "correct" }, { name = "layout" } } }
 

@@ -1,12 +1,12 @@
 -- The commands that read a run hold no more of it at once because it is long: each gets as much
 -- memory as a short run needs, and must come to its end.
 
-local columns = require "grpo.curves.columns"
+local columns = require "grpo.base.curves.columns"
 local core = require "grpo.core"
 local history = require "grpo.runs.history"
-local logs = require "grpo.cli.logs"
+local logs = require "grpo.commands.logs"
 local long_runs = require "tests.lua.long_runs"
-local row_checksum = require "grpo.train.row_checksum"
+local row_checksum = require "grpo.options.row_checksum"
 local run_diff = require "grpo.runs.diff"
 
 local fs = core.fs
@@ -75,7 +75,7 @@ return grpo.experiment {
 ]]
 
 describe("a long run of a script", function()
-  local cli = require "grpo.cli"
+  local cli = require "grpo.commands"
   -- A script that is run makes globals strict, which is not to reach other tests.
   local globals = package.loaded._G
   local of_globals = getmetatable(globals)

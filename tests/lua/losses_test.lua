@@ -2,7 +2,7 @@
 -- gradient.
 
 local grpo = require "grpo"
-local option_rows = require "grpo.experiment.option_rows"
+local option_rows = require "grpo.options.option_rows"
 local losses = require "grpo.losses"
 local tiny = require "tests.lua.tiny"
 

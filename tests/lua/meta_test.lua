@@ -1,6 +1,6 @@
 -- The annotations, in lua/grpo/meta and in the rewards, agree with what is registered and with the
 -- Lua half, both ways.
-local annotations = require "grpo.repl.annotations"
+local annotations = require "grpo.base.annotations"
 local extensions = require "grpo.base.extensions"
 local grpo = require "grpo"
 local core = require "grpo.core"
@@ -73,7 +73,7 @@ describe("annotations", function()
       "begin_stage", "restore", "current_stage", "repeatable_metrics", "hook", "total_steps",
         "refuse_inside", "call_hook", "measure_at", "reopen_stage", "take_batch", "on_first_rank",
     }
-    local all = methods_in "lua/grpo/train/trainer.lua"
+    local all = methods_in "lua/grpo/loop/trainer.lua"
     for _, name in ipairs(inside) do
       assert.is_true(all[name], name .. " is not a method")
       all[name] = nil

@@ -3,11 +3,11 @@
 local core = require "grpo.core"
 local grpo = require "grpo"
 local rundir = require "grpo.runs.directory"
-local schema = require "grpo.runs.schema"
-local script_logs = require "grpo.runs.script_logs"
-local sums = require "grpo.runs.sums"
+local schema = require "grpo.loop.schema"
+local script_logs = require "grpo.loop.script_logs"
+local sums = require "grpo.loop.sums"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local experiment = tiny.experiments(function()
   return {
@@ -306,7 +306,7 @@ describe("a number that is not one", function()
         trainer.new(experiment(function(t) t.train.lr = function() return nan end end)):step()
       end)
       tiny.refused("got nan", experiment, function(t) t.train.clip = nan end)
-      assert.equal("nan", require("grpo.repl.pretty.paint").number(nan))
+      assert.equal("nan", require("grpo.commands.repl.pretty.paint").number(nan))
       assert.matches("min nan mean nan max nan", tostring(grpo.tensor { nan }))
     end
   end)

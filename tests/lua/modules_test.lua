@@ -1,28 +1,21 @@
 -- How the modules of the library depend on each other: by storeys, and without circles.
 
 local core = require "grpo.core"
-local lua_tokens = require "grpo.repl.lua_tokens"
+local lua_tokens = require "grpo.base.lua_tokens"
 local sorted_pairs = require "grpo.base.sorted"
 
 -- The storeys of the Lua half, lowest first.  A row is a module with all modules below it, and
 -- the longest row that fits a module decides.
 local storeys = {
-  { "base", "base answer calc curves fences options repl.annotations repl.lua_tokens runs.display "
-    .. "runs.live_line runs.sparkline runs.verdict schedule statistics train.interrupt "
-    .. "train.ranks" },
-  { "data", "data data_files hub jinja losses samplers verl" },
+  { "base", "base answer schedule statistics" },
+  { "data", "data jinja losses samplers verl" },
   { "models", "models" },
-  { "options", "dialogue.environment dialogue.tools experiment sandbox scripts settings "
-    .. "train.eval_names train.reward_factory train.row_checksum train.row_sampler train.steps "
-    .. "train.truncated" },
-  { "scoring", "dialogue reward_checks train.prompts train.rollout train.row_random "
-    .. "train.scoring" },
-  { "steps", "train.outcomes train.sampling train.step_log train.steps.denoise train.steps.grpo "
-    .. "train.steps.ppo train.steps.sft train.update_schedules" },
-  { "loop", "runs.checkpoint runs.csv_log runs.events runs.schema runs.script_logs runs.sums "
-    .. "scripts.script train" },
-  { "runs", "models.card models.export recording runs scripts.reload test" },
-  { "commands", "cli ext repl runs.host_run" },
+  { "options", "options" },
+  { "scoring", "scoring" },
+  { "steps", "steps" },
+  { "loop", "loop" },
+  { "runs", "runs recording test" },
+  { "commands", "commands ext" },
 }
 
 local height = {} -- by the name of a row
@@ -33,6 +26,7 @@ end
 -- The number of a module's storey; nil if no row fits it.
 local function storey_of(name)
   if name == "grpo" then return #storeys end
+  if name == "grpo.options" then return 1 end -- scripts require it; the folder is above
   while name and not height[name] do name = name:match("^(.+)%.[^.]+$") end
   return name and height[name]
 end
@@ -47,7 +41,7 @@ local function height_of(name)
   return is_core(name) and storey_of(name) or #storeys
 end
 
--- "lua/grpo/cli/init.lua" is the module "grpo.cli".
+-- "lua/grpo/commands/init.lua" is the module "grpo.commands".
 local function module_of(path)
   local name = path:match("^lua/(grpo.*)%.lua$")
   if not name or name:find("^grpo/meta/") then return nil end
@@ -105,8 +99,8 @@ end
 
 describe("the modules of the library", function()
   it("are found by the test", function()
-    assert.is_true(modules["grpo.train.trainer"]["grpo.train.stage"])
-    assert.is_true(modules["grpo"]["grpo.train.trainer"], "requires inside functions count")
+    assert.is_true(modules["grpo.loop.trainer"]["grpo.loop.stage"])
+    assert.is_true(modules["grpo"]["grpo.loop.trainer"], "requires inside functions count")
   end)
 
   it("require each other without circles", function()
@@ -136,8 +130,8 @@ describe("the modules of the library", function()
   it("name the modules that they require, which are there", function()
     for name, names in sorted_pairs(modules) do
       -- commands and extensions, by their names; the user's own modules of a file of settings
-      local by_name = name == "grpo.cli" or name == "grpo.settings.rewards"
-        or name == "grpo.base.extensions" or name == "grpo.train.steps"
+      local by_name = name == "grpo.commands" or name == "grpo.options.settings.rewards"
+        or name == "grpo.base.extensions" or name == "grpo.options.stage_kinds"
       assert.equal(by_name and 1 or 0, unclear[name], name)
       for other in pairs(names) do
         local own = other:find("^grpo%f[.\0]") and other ~= "grpo.core"

@@ -5,7 +5,7 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local NAN <const>, INF <const> = 0 / 0, math.huge
 

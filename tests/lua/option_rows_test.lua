@@ -2,7 +2,7 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
-local option_rows = require "grpo.experiment.option_rows"
+local option_rows = require "grpo.options.option_rows"
 local tiny = require "tests.lua.tiny"
 
 local function of(set)
@@ -129,7 +129,7 @@ describe("a row of a loss", function()
   for _, row in ipairs(option_rows.rows) do rows[row.path] = row end
 
   local function takes(named)
-    local tree = require "grpo.experiment.option_tree"
+    local tree = require "grpo.options.option_tree"
     for name, changed in pairs(named) do
       for path, value in pairs(changed) do
         assert.is_nil(tree.problem(rows[path], value), name .. " " .. path)
@@ -143,7 +143,7 @@ describe("a row of a loss", function()
 
   it("has its like among optimizers", function()
     takes(option_rows.optimizer_defaults)
-    local tree = require "grpo.experiment.option_tree"
+    local tree = require "grpo.options.option_tree"
     for name in pairs(option_rows.optimizer_defaults) do
       assert.is_nil(tree.problem(rows["train.optimizer.name"], name))
     end

@@ -3,8 +3,8 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
-local context = require "grpo.scripts.context"
-local layers = require "grpo.experiment.layers"
+local context = require "grpo.options.scripts.context"
+local layers = require "grpo.options.layers"
 local tiny = require "tests.lua.tiny"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, initializer_range = 0.3 }
@@ -216,7 +216,7 @@ end)
 describe("a held-out metric that falls while the reward in training rises", function()
   -- The notes of a run whose metric is 1 before and 0 after it.
   local function notes(change)
-    local list, view, calls = {}, require("grpo.runs.display").silent(), 0
+    local list, view, calls = {}, require("grpo.base.display").silent(), 0
     function view.note(_, text) list[#list + 1] = text end
     run(function(t)
       local held_out = {}
@@ -263,7 +263,7 @@ end)
 describe("train.kl with a loss written in Lua", function()
   -- The metrics of a run against a random reference, and the notes that it shows.
   local function noted(loss, change)
-    local notes, view = {}, require("grpo.runs.display").silent()
+    local notes, view = {}, require("grpo.base.display").silent()
     function view.note(_, text) notes[#notes + 1] = text end
     local _, list = run(function(t)
       t.reference, t.train.kl, t.train.loss = "random", 0.3, loss
@@ -459,7 +459,7 @@ describe("a run directory", function()
   -- Runs with a run directory and a view that keeps its lines; f(directory, lines, trainer).
   local function with_run(change, f)
     temporary(function(root)
-      local lines, view = {}, require("grpo.runs.display").silent()
+      local lines, view = {}, require("grpo.base.display").silent()
       function view.line(_, text) lines[#lines + 1] = text end
       local directory = require("grpo.runs.directory").create(root,
         { name = "tiny", script = "none", args = {}, overrides = {},
@@ -567,7 +567,7 @@ describe("log", function()
     local real, text = core.draw, {}
     core.draw = function(_, s) text[#text + 1] = s end
     local ok, err = pcall(run, function(t) t.train.steps, t.log = 6, log end,
-      { view = require("grpo.runs.display").new {} })
+      { view = require("grpo.base.display").new {} })
     core.draw = real
     if not ok then error(err, 0) end
     return table.concat(text)

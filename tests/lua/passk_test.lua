@@ -1,4 +1,4 @@
-local pass_at_k = require "grpo.train.pass_at_k"
+local pass_at_k = require "grpo.loop.pass_at_k"
 
 -- Every k-subset of n samples, the first c of them right: the share with a right one.
 local function by_counting(n, c, k)

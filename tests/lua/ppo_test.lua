@@ -6,7 +6,7 @@ local grpo = require "grpo"
 local ppo = require "grpo.losses.ppo"
 local schedule = require "grpo.schedule"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, initializer_range = 0.3,
   eos_token_id = 8 }

@@ -3,13 +3,13 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
-local preflight = require "grpo.train.preflight"
-local row_check = require "grpo.train.row_check"
+local preflight = require "grpo.loop.preflight"
+local row_check = require "grpo.loop.row_check"
 local schedule = require "grpo.schedule"
-local schedule_check = require "grpo.train.schedule_check"
+local schedule_check = require "grpo.loop.schedule_check"
 local start = require "grpo.runs.start"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, eos_token_id = 8 }
 

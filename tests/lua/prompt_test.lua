@@ -2,12 +2,12 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
-local explain = require "grpo.repl.explain"
-local lua_tokens = require "grpo.repl.lua_tokens"
-local paint = require "grpo.repl.pretty.paint"
-local pretty = require "grpo.repl.pretty"
-local session = require "grpo.repl.session"
+local display = require "grpo.base.display"
+local explain = require "grpo.commands.repl.explain"
+local lua_tokens = require "grpo.base.lua_tokens"
+local paint = require "grpo.commands.repl.pretty.paint"
+local pretty = require "grpo.commands.repl.pretty"
+local session = require "grpo.commands.repl.session"
 local tiny = require "tests.lua.tiny"
 
 local plain = { width = 80, colour = false }
@@ -224,7 +224,7 @@ end)
 describe("the annotations of the prompt's functions", function()
   it("name exactly those that there are", function()
     local there, annotated = { show = true, tokens = true }, {}
-    local server = core.embedded("lua/grpo/repl/attach_server.lua")
+    local server = core.embedded("lua/grpo/commands/repl/attach_server.lua")
     for name in server:gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
     there.print = nil -- Lua's
     for name in core.embedded("lua/grpo/meta/session.lua"):gmatch("\nfunction ([%w_]+)%(") do

@@ -2,11 +2,11 @@
 -- with the file and the field; never an error of the program's own code.
 
 local core = require "grpo.core"
-local model_card = require "grpo.models.card"
+local model_card = require "grpo.runs.card"
 local run_diff = require "grpo.runs.diff"
 local history = require "grpo.runs.history"
-local schema = require "grpo.runs.schema"
-local script_logs = require "grpo.runs.script_logs"
+local schema = require "grpo.loop.schema"
+local script_logs = require "grpo.loop.script_logs"
 local inputs = require "grpo.runs.inputs"
 local rundir = require "grpo.runs.directory"
 local record_files = require "tests.lua.record_files"

@@ -5,7 +5,7 @@ local grpo = require "grpo"
 
 local follow = require "grpo.runs.follow"
 local history = require "grpo.runs.history"
-local sums = require "grpo.runs.sums"
+local sums = require "grpo.loop.sums"
 local test = require "grpo.test"
 local tiny = require "tests.lua.tiny"
 
@@ -200,9 +200,9 @@ describe("checkpoints", function()
       if change then change(e) end
       local directory = require("grpo.runs.directory").create(root, { name = "tiny",
         script = "none", args = {}, overrides = {}, config = {}, env = {}, inputs = {} })
-      local tr = require("grpo.train.trainer").new(grpo.experiment(e), { directory = directory })
+      local tr = require("grpo.loop.trainer").new(grpo.experiment(e), { directory = directory })
       tr:current_stage()
-      require("grpo.train.trainer").set(tr, "step_count", step)
+      require("grpo.loop.trainer").set(tr, "step_count", step)
       f(tr, directory.dir)
       directory:close()
     end)
@@ -236,7 +236,7 @@ describe("checkpoints", function()
   end)
 
   it("a change that cannot be recorded is not made", function()
-    local events = require "grpo.runs.events"
+    local events = require "grpo.loop.events"
     with_trainer(0, function(e)
       e.rewards = { { name = "one", fn = function() return 1 end, weight = 2 } }
       e.stages = nil

@@ -1,7 +1,7 @@
 -- Functions that make a reward from options are not taken for rewards.
 
 local grpo = require "grpo"
-local reward_factory = require "grpo.train.reward_factory"
+local reward_factory = require "grpo.options.reward_factory"
 local tiny = require "tests.lua.tiny"
 
 -- Every function of the ready rewards, and whether it makes a reward.

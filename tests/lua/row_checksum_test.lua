@@ -1,7 +1,7 @@
 -- The checksum of a row: equal rows have equal ones, whatever their tables are made of.
 
 local core = require "grpo.core"
-local row_checksum = require "grpo.train.row_checksum"
+local row_checksum = require "grpo.options.row_checksum"
 
 local function many(order)
   local row = {}

@@ -3,11 +3,11 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
-local prompts = require "grpo.train.prompts"
-local row_sampler = require "grpo.train.row_sampler"
+local prompts = require "grpo.scoring.prompts"
+local row_sampler = require "grpo.options.row_sampler"
 local samplers = require "grpo.samplers"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, initializer_range = 0.3,
   eos_token_id = 8 }
@@ -283,7 +283,7 @@ describe("a sampler is refused", function()
         calls = calls + 1
         return { calls % 8 + 1, 1 }
       end)))
-      require("grpo.train.preflight").run(tr)
+      require("grpo.loop.preflight").run(tr)
     end)
   end)
 end)
@@ -349,7 +349,7 @@ describe("a run with a sampler", function()
 
   it("has rows of its own only while it trains: they cannot be made again to be scored", function()
     local saved_row = require "grpo.runs.saved_row"
-    local row_checksum = require "grpo.train.row_checksum"
+    local row_checksum = require "grpo.options.row_checksum"
     local config = experiment(with(walk)).stages[1].config
     local saved = { row = 5, row_index = 3, step = 1, prompt_index = 1,
       row_crc32c = row_checksum.of(prompts.row(config, 5, 3)) }

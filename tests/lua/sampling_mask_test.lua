@@ -2,7 +2,7 @@
 
 local grpo = require "grpo"
 local tiny = require "tests.lua.tiny"
-local truncated = require "grpo.train.truncated"
+local truncated = require "grpo.options.truncated"
 
 local config = tiny.llama { vocab_size = 258, num_hidden_layers = 2, num_attention_heads = 4,
   num_key_value_heads = 2, max_position_embeddings = 96, initializer_range = 0.2,

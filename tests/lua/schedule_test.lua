@@ -2,7 +2,7 @@ local schedule = require "grpo.schedule"
 local grpo = require "grpo"
 local start = require "grpo.runs.start"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local function at(step, steps, more)
   return tiny.with({ step = step, steps = steps, tokens = 0, fraction = step / steps,

@@ -1,9 +1,9 @@
 -- Rewards may not change a completion, nor return numbers that are too large.
 local core = require "grpo.core"
-local rollout = require "grpo.train.rollout"
-local reward_entries = require "grpo.experiment.reward_entries"
-local scoring = require "grpo.train.scoring"
-local step_log = require "grpo.train.step_log"
+local rollout = require "grpo.scoring.rollout"
+local reward_entries = require "grpo.options.reward_entries"
+local scoring = require "grpo.scoring.scoring"
+local step_log = require "grpo.steps.step_log"
 local tiny = require "tests.lua.tiny"
 
 local limits = { instructions = 1e6, memory = 2^24, seconds = 600 }

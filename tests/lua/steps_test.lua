@@ -1,8 +1,8 @@
 -- The kinds of stages: the core's, and those that an extension adds by one row and one module.
 
 local extensions = require "grpo.base.extensions"
-local option_rules = require "grpo.experiment.option_rules"
-local steps = require "grpo.train.steps"
+local option_rules = require "grpo.options.option_rules"
+local steps = require "grpo.options.stage_kinds"
 
 describe("an extension's kind of stage", function()
   local rows
@@ -12,13 +12,13 @@ describe("an extension's kind of stage", function()
     extensions.rows = function(kind)
       return kind == "stages" and { { name = "pairs" } } or rows(kind)
     end
-    package.loaded["grpo.train.steps.pairs"] = { title = "Pairs",
+    package.loaded["grpo.steps.pairs"] = { title = "Pairs",
       lengths = function() return 3, 4 end }
   end)
 
   after_each(function()
     extensions.rows = rows
-    package.loaded["grpo.train.steps.pairs"], steps.pairs = nil, nil
+    package.loaded["grpo.steps.pairs"], steps.pairs = nil, nil
   end)
 
   it("is a kind like the core's", function()

@@ -3,7 +3,7 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local tiny = {}
 

@@ -3,7 +3,7 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
-local row_checksum = require "grpo.train.row_checksum"
+local row_checksum = require "grpo.options.row_checksum"
 
 local dir = "tests/cases/tools"
 local readers = {
@@ -86,7 +86,7 @@ describe("the order of keys", function()
     assert.equal(text, printed(grpo.json.decode(text)))
   end)
   it("is that of a settings file for the rows in it", function()
-    local settings = require "grpo.settings"
+    local settings = require "grpo.options.settings"
     local fields = settings.fields('{"data": {"train": [' .. text .. "]}}", "s.json", "json")
     assert.equal(text, printed(fields.data.train[1]))
   end)

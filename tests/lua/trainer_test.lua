@@ -2,7 +2,7 @@
 -- milliseconds.
 
 local grpo = require "grpo"
-local option_rows = require "grpo.experiment.option_rows"
+local option_rows = require "grpo.options.option_rows"
 local core = require "grpo.core"
 local tiny = require "tests.lua.tiny"
 

@@ -2,9 +2,9 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
-local tools = require "grpo.dialogue.tools"
+local tools = require "grpo.options.tools"
 local tiny = require "tests.lua.tiny"
-local turns = require "grpo.dialogue.turns"
+local turns = require "grpo.scoring.turns"
 
 local message_of, weights = tiny.message_of, tiny.weights
 
@@ -92,7 +92,7 @@ local list = tools.list({
 
 local function answer(call)
   return tools.call(list, call, limits, { rng = core.rng(1, "turn", 0, 0, 1),
-    state = require("grpo.train.rollout").read_only({}) })
+    state = require("grpo.scoring.rollout").read_only({}) })
 end
 
 describe("a call of a tool", function()
@@ -239,7 +239,7 @@ describe("training with tools", function()
     local half = grpo.trainer(experiment())
     half:step()
     half:save(dir)
-    local resumed = require("grpo.train.trainer").new(experiment(), { from = dir })
+    local resumed = require("grpo.loop.trainer").new(experiment(), { from = dir })
     resumed:step()
     resumed:step()
     core.fs.remove_tree(dir)
@@ -519,7 +519,7 @@ describe("turns in a chat", function()
       t.environment = function() coroutine.yield(" Begin.") coroutine.yield("Go on.") return 1 end
     end)
     local config = e.stages[1].config
-    local prompt = require("grpo.train.prompts").render(config, tokenizer, { prompt = "x" }, 0)
+    local prompt = require("grpo.scoring.prompts").render(config, tokenizer, { prompt = "x" }, 0)
     prompt.row, prompt.number = {}, 0
     local o = { sampling = config.sampling }
     turns.options(config, { prompt }, 1, { seed = 3, step = 0, state = {}, tokenizer = tokenizer },

@@ -2,10 +2,10 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
-local planned_steps = require "grpo.train.planned_steps"
+local planned_steps = require "grpo.loop.planned_steps"
 local schedule = require "grpo.schedule"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, initializer_range = 0.3,
   eos_token_id = 8 }

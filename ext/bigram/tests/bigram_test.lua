@@ -158,7 +158,7 @@ describe("the bigram reference", function()
     half:step()
     local dir = tiny.path()
     half:save(dir)
-    local trainer = require "grpo.train.trainer"
+    local trainer = require "grpo.loop.trainer"
     local rest = trainer.new(experiment(), { from = dir })
     rest:step()
     local m = rest:step()
@@ -171,7 +171,7 @@ describe("the bigram reference", function()
     local tr = grpo.trainer(experiment { train = { lr = 0 } })
     tr:step()
     local t = tr:inspect()
-    local again = require("grpo.train.bigram_reference").of(tr.settings, tr.tokenizer, tr.model)
+    local again = require("grpo.loop.bigram_reference").of(tr.settings, tr.tokenizer, tr.model)
     local ref, at = t.ref_logp:totable(), 0
     for i, c in ipairs(tr.batch.completions) do
       local before = tr.batch.prompts[(i - 1) // 4 + 1].ids
@@ -186,7 +186,7 @@ describe("the bigram reference", function()
   end)
 
   it("may be far from the policy, so a KL of 1.2 nats a token is not told", function()
-    local watcher = require("grpo.train.diagnose").watcher()
+    local watcher = require("grpo.loop.diagnose").watcher()
     for step = 1, 60 do
       assert.same({}, watcher:step({ step = step, stage = 1, kl = 1.2,
         ["completions/mean_length"] = 100 }, { reference = "bigram" }))

@@ -3,11 +3,11 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local data_checks = require "grpo.data_checks"
-local preflight = require "grpo.train.preflight"
-local prompts = require "grpo.train.prompts"
+local preflight = require "grpo.loop.preflight"
+local prompts = require "grpo.scoring.prompts"
 local start = require "grpo.runs.start"
 local tiny = require "tests.lua.tiny"
-local trainer = require "grpo.train.trainer"
+local trainer = require "grpo.loop.trainer"
 
 local shape = tiny.llama { hidden_size = 16, intermediate_size = 32, num_hidden_layers = 1,
   max_position_embeddings = 512 }

@@ -26,7 +26,7 @@ done
 
 # The most that a rank has sent in a step, beside the formula; short calls and completions are some kB.
 cat >compare.lua <<'LUA'
-local rank_cost = require "grpo.train.rank_cost"
+local rank_cost = require "grpo.loop.rank_cost"
 local n, prompts = N, PROMPTS
 local most, numbers = 0
 for r = 0, n - 1 do

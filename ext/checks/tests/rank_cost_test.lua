@@ -1,4 +1,4 @@
-local rank_cost = require "grpo.train.rank_cost"
+local rank_cost = require "grpo.loop.rank_cost"
 
 -- A step of 8 groups with a million trained numbers, one second of which can be divided.
 local function step(fields)

@@ -1,5 +1,5 @@
 local numeric = require "rewards.numeric"
-local row_texts = require "grpo.reward_checks.row_texts"
+local row_texts = require "grpo.scoring.reward_checks.row_texts"
 
 describe("the texts that check makes of rows", function()
   it("earn numeric.equal where the row holds a number", function()

@@ -7,7 +7,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local fences = require "grpo.fences"
+local fences = require "grpo.base.fences"
 local options = require "grpo.options"
 
 ---@class rewards.code

@@ -36,7 +36,7 @@ faulty stopped.lua 'kill -STOP $PPID'
 faulty waits.lua 'exec sleep 33'
 experiment mute.lua 'train = { steps = 3 }, hooks = { on_step = function()
   if require("grpo.core").ranks() ~= tonumber(os.getenv("MUTE")) then return end
-  require("grpo.cli").report = function() error("no memory for a line", 0) end
+  require("grpo.commands").report = function() error("no memory for a line", 0) end
   error("alone") end }'
 experiment plain.lua 'train = { steps = 400 }'
 experiment short.lua 'train = { steps = 1 }'

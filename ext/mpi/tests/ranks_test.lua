@@ -1,6 +1,6 @@
 -- Ranks say how they are bound to cores.
 
-local ranks = require "grpo.train.several_ranks"
+local ranks = require "grpo.loop.several_ranks"
 
 local function rank(cores, online, threads, node)
   return { cores = cores, online = online, threads = threads, node = node }

@@ -1,11 +1,11 @@
 -- Code of a script as Python, TRL or C have it: the message says what Lua or this program has.
 
-local advice = require "grpo.scripts.advice"
-local annotations = require "grpo.repl.annotations"
+local advice = require "grpo.options.scripts.advice"
+local annotations = require "grpo.base.annotations"
 local core = require "grpo.core"
-local foreign_arguments = require "grpo.scripts.foreign_arguments"
+local foreign_arguments = require "grpo.options.scripts.foreign_arguments"
 local foreign_functions = require "grpo.base.foreign_functions"
-local foreign_syntax = require "grpo.scripts.foreign_syntax"
+local foreign_syntax = require "grpo.options.scripts.foreign_syntax"
 local data = require "grpo.data"
 local grpo = require "grpo"
 

@@ -1,11 +1,11 @@
 -- Options of TRL, transformers, PEFT and verl: each is led to its name here.
 
 local core = require "grpo.core"
-local foreign = require "grpo.experiment.foreign"
-local foreign_names = require "grpo.experiment.foreign_names"
-local layers = require "grpo.experiment.layers"
-local option_tree = require "grpo.experiment.option_tree"
-local parse = require "grpo.cli.parse"
+local foreign = require "grpo.options.foreign"
+local foreign_names = require "grpo.options.foreign_names"
+local layers = require "grpo.options.layers"
+local option_tree = require "grpo.options.option_tree"
+local parse = require "grpo.commands.parse"
 local tiny = require "tests.lua.tiny"
 
 -- A value of the kind that an option takes.
@@ -548,7 +548,7 @@ describe("the table of names", function()
 end)
 
 describe("a flag of another program", function()
-  local flags = require "grpo.cli.flags"
+  local flags = require "grpo.commands.flags"
   local run = { name = "run", arguments = { flags.script, flags.override }, flags = { flags.dir } }
   local function refused(pattern, command, ...)
     tiny.refused(pattern, parse, command, { "x", ... })
@@ -562,7 +562,7 @@ describe("a flag of another program", function()
     refused("unknown flag %-%-lr; options are written train%.lr=VALUE", run, "--lr", "1")
   end)
   it("is led to the flag of the command", function()
-    local generate = require "grpo.cli.generate"
+    local generate = require "grpo.commands.generate"
     refused("unknown flag %-%-max_new_tokens, write %-%-max%-new%-tokens", generate,
       "--max_new_tokens", "8")
     refused("unknown flag %-%-max%-tokens, write %-%-max%-new%-tokens", generate,

@@ -1,11 +1,11 @@
 -- The extension prompt without a terminal: views of values, completion, rows of .help.
 
-local attach_server = require "grpo.repl.attach_server"
-local complete = require "grpo.repl.complete"
+local attach_server = require "grpo.commands.repl.attach_server"
+local complete = require "grpo.commands.repl.complete"
 local core = require "grpo.core"
 local grpo = require "grpo"
-local pretty = require "grpo.repl.pretty"
-local session = require "grpo.repl.session"
+local pretty = require "grpo.commands.repl.pretty"
+local session = require "grpo.commands.repl.session"
 local tiny = require "tests.lua.tiny"
 
 local plain = { width = 80, colour = false }

@@ -1,9 +1,9 @@
 -- plot() at the prompt.
 
 local core = require "grpo.core"
-local curve = require "grpo.repl.pretty.curve"
-local plot = require "grpo.repl.plot"
-local pretty = require "grpo.repl.pretty"
+local curve = require "grpo.commands.repl.pretty.curve"
+local plot = require "grpo.commands.repl.plot"
+local pretty = require "grpo.commands.repl.pretty"
 local text_width = require "grpo.base.text_width"
 local tiny = require "tests.lua.tiny"
 

@@ -1,6 +1,6 @@
 -- Run by `grpo repl`: types the lines of a document's ```session block again and prints prompts,
 -- answers and errors as the document has them.  Environment: DOCUMENT.
-local session = require "grpo.repl.session"
+local session = require "grpo.commands.repl.session"
 local file = assert(io.open(os.getenv("DOCUMENT")))
 local block = file:read("a"):match("```session\n(.-)```")
 file:close()

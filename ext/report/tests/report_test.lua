@@ -1,6 +1,6 @@
 -- The report of a run: of a long one within a bound of memory, and of one with damaged files.
 
-local columns = require "grpo.curves.columns"
+local columns = require "grpo.base.curves.columns"
 local history = require "grpo.runs.history"
 local html = require "grpo.report.html"
 local long_runs = require "tests.lua.long_runs"

@@ -3,14 +3,15 @@
 -- The extension NAME (ext/NAME) is there if it has the module grpo.ext.NAME, which returns a table:
 --
 --   commands = { { name = "sweep", before = "check", also = { "grid" } }, ... }
---     the module grpo.cli.NAME as a command; it stands before another in `grpo help` (nil: last);
+--     the module grpo.commands.NAME as a command; it stands before another in `grpo help` (nil:
+--     last);
 --     also: words that lead to it when somebody tries them: a list, and keys for which more than
 --     its name is told, as in { serve = "report RUN --serve" }
 --
 --   text_formats = { { name = "yaml", endings = { "yaml" }, decode = function(text, what) }, ... }
 --     texts that hold one value, as a file of settings does (base/text_formats.lua)
 --   data_formats = { { name = "parquet", endings = { "pq" }, reader = function() -> reader } }
---     files of rows; data_files/init.lua says what a reader is
+--     files of rows; data/data_files/init.lua says what a reader is
 --   model_formats = { { name = "gguf", ending = ".gguf", is = "one file", adapter = "a file",
 --                       quantize = { "q8_0" } }, ... }
 --     files that grpo export writes for a model or for an adapter alone, with what its help says
@@ -27,20 +28,20 @@
 --     what `grpo doctor` says of the machine
 --   ranks = { { functions = function() -> list, start = function(kind) } }
 --     connects the processes that a launcher has started: functions in the place of those of
---     train/ranks.lua, and what makes the ranks meet
+--     base/ranks.lua, and what makes the ranks meet
 --   flags = { { command = "test", before = "count", flags = { ... }, about = { ... },
 --               notes = { ... }, summary = text }, ... }
---     flags of a command that extends itself (cli/flags.lua), before one of its own (nil: last),
---     further paragraphs of its help, and its summary in the place of the core's
+--     flags of a command that extends itself (commands/flags.lua), before one of its own (nil:
+--     last), further paragraphs of its help, and its summary in the place of the core's
 --   checks = { { name = "rewards run in a jail", lines = function() -> lines }, ... }
 --     what `grpo check` says of the script that it has loaded; start(check) in the place of what
 --     the start of a run tries, stage(check, i) after a stage has begun, finish(check) at the end:
---     cli/check.lua
+--     commands/check.lua
 --   rank_costs = { { load = function() -> module }, ... }
 --     a module with of(sums, n), which says what a step costs on n ranks, and size_text(bytes), for
 --     `grpo bench --ranks`
 --   stages = { { name = "dpo" }, ... }
---     a kind of stage, the module grpo.train.steps.NAME; train/steps/init.lua says what it returns
+--     a kind of stage, the module grpo.steps.NAME; options/stage_kinds.lua says what it returns
 --   references = { { name = "bigram", make = function(config, tokenizer, model) -> rows } }
 --     reference = "bigram": no model, but an object that gives the logits after a token, whose type
 --     core.engine takes (script/reference_type.h); rows:logprobs(id): log P(next | id) of every
@@ -59,7 +60,7 @@
 --   other_programs = { { row = function(path), ... } }
 --     what names of other programs are here; each function returns nil where it knows nothing, and
 --     all of them are there (base/other_programs.lua asks them; `one` and `found`: unknown.names of
---     experiment/unknown.lua; `all`: the table of options in which they stand):
+--     options/unknown.lua; `all`: the table of options in which they stand):
 --       row(path) -> { name there, option here or false, ..., whole = a section is one value }
 --       nearest(name) -> the name there that it may be a misspelling of, and the option here
 --       value_advice(option, value) -> the end of "got VALUE"

@@ -3,7 +3,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local files_read = require "grpo.base.files_read"
-local hub = require "grpo.hub"
+local hub = require "grpo.data.hub"
 local model_paths = require "grpo.models.paths"
 local text_formats = require "grpo.base.text_formats"
 

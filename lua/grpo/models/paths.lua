@@ -3,7 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local hub = require "grpo.hub"
+local hub = require "grpo.data.hub"
 local nearest = require "grpo.options".nearest
 
 local fs = core.fs

@@ -6,9 +6,9 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local interrupt = require "grpo.train.interrupt"
+local interrupt = require "grpo.base.interrupt"
 local lines = require "grpo.runs.lines"
-local sums = require "grpo.runs.sums"
+local sums = require "grpo.loop.sums"
 
 local fs, must = core.fs, errors.must
 

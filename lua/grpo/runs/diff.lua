@@ -1,7 +1,7 @@
 -- Compares two runs: options that differ, the place where they diverge, their ends.
 
 local core = require "grpo.core"
-local events = require "grpo.runs.events"
+local events = require "grpo.loop.events"
 local history = require "grpo.runs.history"
 local rundir = require "grpo.runs.directory"
 local sorted_pairs = require "grpo.base.sorted"

@@ -2,8 +2,8 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local hub = require "grpo.hub"
-local schema = require "grpo.runs.schema"
+local hub = require "grpo.data.hub"
+local schema = require "grpo.loop.schema"
 local sorted_pairs = require "grpo.base.sorted"
 
 local fs = core.fs

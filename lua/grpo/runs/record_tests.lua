@@ -3,8 +3,8 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local history = require "grpo.runs.history"
-local experiment_script = require "grpo.scripts.script"
-local rollout = require "grpo.train.rollout"
+local experiment_script = require "grpo.loop.script"
+local rollout = require "grpo.scoring.rollout"
 local saved_row = require "grpo.runs.saved_row"
 
 local record_tests = {}

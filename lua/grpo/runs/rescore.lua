@@ -3,9 +3,9 @@
 
 local errors = require "grpo.base.errors"
 local saved_row = require "grpo.runs.saved_row"
-local scoring = require "grpo.train.scoring"
-local rollout = require "grpo.train.rollout"
-local steps = require "grpo.train.steps"
+local scoring = require "grpo.scoring.scoring"
+local rollout = require "grpo.scoring.rollout"
+local steps = require "grpo.options.stage_kinds"
 
 local rescore = {}
 

@@ -3,7 +3,7 @@
 local core = require "grpo.core"
 local cut_log = require "grpo.runs.cut_log"
 local errors = require "grpo.base.errors"
-local sums = require "grpo.runs.sums"
+local sums = require "grpo.loop.sums"
 
 local fs, must = core.fs, errors.must
 

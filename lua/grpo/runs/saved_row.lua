@@ -1,8 +1,8 @@
 -- The row of the dataset that a saved completion was sampled and scored for, made again.
 
 local errors = require "grpo.base.errors"
-local prompts = require "grpo.train.prompts"
-local row_checksum = require "grpo.train.row_checksum"
+local prompts = require "grpo.scoring.prompts"
+local row_checksum = require "grpo.options.row_checksum"
 
 local saved_row = {}
 

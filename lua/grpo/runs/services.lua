@@ -2,16 +2,17 @@
 -- are made again, files that have changed are reloaded, attached sessions are served.
 
 local core = require "grpo.core"
-local events = require "grpo.runs.events"
-local ranks = require "grpo.train.ranks"
-local reload = require "grpo.scripts.reload"
+local events = require "grpo.loop.events"
+local ranks = require "grpo.base.ranks"
+local reload = require "grpo.runs.reload"
 
 local services = {}
 
 local Services = {}
 Services.__index = Services
 
--- attach(tr): opens what attached sessions talk to, as repl/attach_server.lua does; nil: none can.
+-- attach(tr): opens what attached sessions talk to, as commands/repl/attach_server.lua does; nil:
+-- none can.
 function services.new(tr, attach)
   return setmetatable({ tr = tr, attach = attach }, Services)
 end

@@ -1,11 +1,11 @@
 -- Any lines of the other side of `grpo attach`.  The run answers each request with one line, and
 -- runs a text only if the request is one; the client shows what it gets without control characters,
 -- or ends with one line.
-local attach_server = require "grpo.repl.attach_server"
-local client = require "grpo.cli.attach"
+local attach_server = require "grpo.commands.repl.attach_server"
+local client = require "grpo.commands.attach"
 local core = require "grpo.core"
 local expect = require "expect"
-local session = require "grpo.repl.session"
+local session = require "grpo.commands.repl.session"
 
 local dir = expect.directory()
 expect.put(dir .. "/run.json",

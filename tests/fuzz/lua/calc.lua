@@ -1,6 +1,6 @@
 -- Any text as arithmetic: a finite number, or nil and one line, within a reward's limits; brackets
 -- around it and white space before it change nothing.
-local calc = require "grpo.calc"
+local calc = require "grpo.base.calc"
 local expect = require "expect"
 
 local function value_of(text)

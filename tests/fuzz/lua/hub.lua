@@ -4,7 +4,7 @@
 local core = require "grpo.core"
 local expect = require "expect"
 local glob = require "grpo.base.glob"
-local listing = require "grpo.hub.listing"
+local listing = require "grpo.data.hub.listing"
 
 local dir = expect.directory()
 local root = assert(core.fs.realpath(dir))

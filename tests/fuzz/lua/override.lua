@@ -1,15 +1,15 @@
 -- Any words of a command line, one a line: refused with one line, or an experiment whose options
 -- have the types that their rows say.
-local commands = require "grpo.cli".commands
-local cli = require "grpo.cli"
+local commands = require "grpo.commands".commands
+local cli = require "grpo.commands"
 local core = require "grpo.core"
 local expect = require "expect"
-local experiment = require "grpo.experiment"
+local experiment = require "grpo.options.experiment"
 local grpo = require "grpo"
-local option_rows = require "grpo.experiment.option_rows"
-local option_tree = require "grpo.experiment.option_tree"
-local parse = require "grpo.cli.parse"
-local parse_override = require "grpo.experiment.layers".parse_override
+local option_rows = require "grpo.options.option_rows"
+local option_tree = require "grpo.options.option_tree"
+local parse = require "grpo.commands.parse"
+local parse_override = require "grpo.options.layers".parse_override
 
 local rows = grpo.data.list { { prompt = "1+1=", answer = "2" } }
 

@@ -7,7 +7,7 @@
 -- With flag 1 the sums of the changed files are made right again, with flag 2 all options are the
 -- run's own.
 
-local cli = require "grpo.cli"
+local cli = require "grpo.commands"
 local core = require "grpo.core"
 local expect = require "expect"
 

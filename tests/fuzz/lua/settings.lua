@@ -3,8 +3,8 @@
 local core = require "grpo.core"
 local files_read = require "grpo.base.files_read"
 local expect = require "expect"
-local experiment = require "grpo.experiment"
-local settings = require "grpo.settings"
+local experiment = require "grpo.options.experiment"
+local settings = require "grpo.options.settings"
 
 -- Files and modules are the machine's, so a fuzzed name must not open one.
 local function without_files(f, ...)

@@ -2,7 +2,7 @@
 -- has an answer, and what was called can be logged.
 local core = require "grpo.core"
 local expect = require "expect"
-local tools = require "grpo.dialogue.tools"
+local tools = require "grpo.options.tools"
 
 local function complain(path, format, ...) error(path .. ": " .. format:format(...)) end
 local list = tools.list({
@@ -11,7 +11,7 @@ local list = tools.list({
   echo = { parameters = { text = "string" }, fn = function(p) return p.text end },
   give = { parameters = { v = "object" }, fn = function(p) return p.v end },
   calc = { parameters = { expression = "string" },
-    fn = function(p) return require "grpo.calc"(p.expression) end },
+    fn = function(p) return require "grpo.base.calc"(p.expression) end },
   none = function() return nil, "nothing" end,
 }, complain)
 local limits = { instructions = 1000000, memory = 1 << 24 }

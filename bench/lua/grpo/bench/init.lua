@@ -51,7 +51,7 @@ local function measure_one(name, report, probe, how, display)
   end
 end
 
--- Runs the command with the flags that grpo.cli.bench declares; returns the exit status.
+-- Runs the command with the flags that grpo.commands.bench declares; returns the exit status.
 function bench.run(o)
   local names, how = o.flags.workload, options(o)
   if #names > 1 and table.concat(names, " "):find("smoke", 1, true) then

@@ -2,6 +2,6 @@
 
 return {
   references = { { name = "bigram", make = function(config, tokenizer, model)
-    return require("grpo.train.bigram_reference").of(config, tokenizer, model)
+    return require("grpo.loop.bigram_reference").of(config, tokenizer, model)
   end } },
 }

@@ -1,11 +1,11 @@
 -- Times a step of every stage, and judges what the rewards of these steps show.
 
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
-local planned_steps = require "grpo.train.planned_steps"
-local rank_cost = require "grpo.train.rank_cost"
+local display = require "grpo.base.display"
+local planned_steps = require "grpo.loop.planned_steps"
+local rank_cost = require "grpo.loop.rank_cost"
 local sorted_pairs = require "grpo.base.sorted"
-local step_times = require "grpo.reward_checks.step_times"
+local step_times = require "grpo.scoring.reward_checks.step_times"
 
 local costs = {}
 

@@ -5,11 +5,11 @@ local costs = require "grpo.checks.costs"
 local data = require "grpo.data"
 local data_checks = require "grpo.data_checks"
 local errors = require "grpo.base.errors"
-local planned_steps = require "grpo.train.planned_steps"
-local prompts = require "grpo.train.prompts"
+local planned_steps = require "grpo.loop.planned_steps"
+local prompts = require "grpo.scoring.prompts"
 local rewards = require "grpo.checks.rewards"
-local row_check = require "grpo.train.row_check"
-local schedule_check = require "grpo.train.schedule_check"
+local row_check = require "grpo.loop.row_check"
+local schedule_check = require "grpo.loop.schedule_check"
 
 local checks = {}
 

@@ -1,13 +1,13 @@
 -- Tries the rewards of every stage, on what the model writes and on other texts.
 
-local careful = require "grpo.reward_checks.careful"
+local careful = require "grpo.scoring.reward_checks.careful"
 local core = require "grpo.core"
 local counted = require "grpo.base.counted"
 local data_checks = require "grpo.data_checks"
-local display = require "grpo.runs.display"
-local probes = require "grpo.reward_checks.probes"
-local reward_entries = require "grpo.experiment.reward_entries"
-local rollout = require "grpo.train.rollout"
+local display = require "grpo.base.display"
+local probes = require "grpo.scoring.reward_checks.probes"
+local reward_entries = require "grpo.options.reward_entries"
+local rollout = require "grpo.scoring.rollout"
 local sorted_pairs = require "grpo.base.sorted"
 
 local rewards = {}

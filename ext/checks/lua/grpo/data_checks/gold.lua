@@ -1,11 +1,11 @@
 -- Calls the rewards of a stage with each row's own answer: a row whose answer a reward cannot judge
 -- teaches nothing, or stops the run.
 
-local careful = require "grpo.reward_checks.careful"
+local careful = require "grpo.scoring.reward_checks.careful"
 local core = require "grpo.core"
-local row_checks = require "grpo.reward_checks.row_checks"
-local rollout = require "grpo.train.rollout"
-local reward_entries = require "grpo.experiment.reward_entries"
+local row_checks = require "grpo.scoring.reward_checks.row_checks"
+local rollout = require "grpo.scoring.rollout"
+local reward_entries = require "grpo.options.reward_entries"
 local sorted_pairs = require "grpo.base.sorted"
 
 local gold = {}

@@ -4,14 +4,14 @@
 -- whole, and may be what was meant.
 
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
+local display = require "grpo.base.display"
 local gold = require "grpo.data_checks.gold"
 local options = require "grpo.options"
 local scan = require "grpo.data_checks.scan"
-local reward_entries = require "grpo.experiment.reward_entries"
+local reward_entries = require "grpo.options.reward_entries"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
-local steps = require "grpo.train.steps"
+local steps = require "grpo.options.stage_kinds"
 
 local data_checks = {}
 

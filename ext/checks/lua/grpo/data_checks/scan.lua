@@ -18,9 +18,9 @@
 
 local answer = require "grpo.answer"
 local core = require "grpo.core"
-local prompt_notes = require "grpo.train.prompt_notes"
-local prompts = require "grpo.train.prompts"
-local row_random = require "grpo.train.row_random"
+local prompt_notes = require "grpo.loop.prompt_notes"
+local prompts = require "grpo.scoring.prompts"
+local row_random = require "grpo.scoring.row_random"
 
 local scan = {}
 

@@ -6,7 +6,8 @@ end
 
 local function fuzz(o)
   local core, counted = require "grpo.core", require "grpo.base.counted"
-  local result = require("grpo.reward_checks.fuzz").run(o.flags.fuzz, o.flags.count or 200, o)
+  local rewards = require "grpo.scoring.reward_checks.fuzz"
+  local result = rewards.run(o.flags.fuzz, o.flags.count or 200, o)
   for _, line in ipairs(result.failures) do core.out("FAILED " .. line .. "\n") end
   core.out(("%s, %s, %s\n"):format(counted(result.rewards, "reward"), counted(result.texts, "text"),
     counted(#result.failures, "failure")))
@@ -72,5 +73,5 @@ return {
       summary = "check an experiment, show prompts and scored samples, estimate memory and time" },
     { command = "test", before = "count", flags = test_flags },
   },
-  rank_costs = { { load = function() return require "grpo.train.rank_cost" end } },
+  rank_costs = { { load = function() return require "grpo.loop.rank_cost" end } },
 }

@@ -1,7 +1,7 @@
 -- The extension mpi: several processes train together.
 
 local function functions()
-  local list = require "grpo.train.several_ranks"
+  local list = require "grpo.loop.several_ranks"
   local same_run = require "grpo.runs.same_run"
   list.met, list.loaded = same_run.met, same_run.loaded
   return list

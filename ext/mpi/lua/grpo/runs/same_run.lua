@@ -4,10 +4,10 @@
 
 local core = require "grpo.core"
 local inputs = require "grpo.runs.inputs"
-local loaded_sources = require "grpo.scripts.loaded_sources"
-local modules = require "grpo.scripts.modules"
-local ranks = require "grpo.train.ranks"
-local script_files = require "grpo.scripts.script_files"
+local loaded_sources = require "grpo.options.scripts.loaded_sources"
+local modules = require "grpo.options.scripts.modules"
+local ranks = require "grpo.base.ranks"
+local script_files = require "grpo.options.scripts.script_files"
 local sorted_pairs = require "grpo.base.sorted"
 local stage_options = require "grpo.runs.stage_options"
 
@@ -146,7 +146,7 @@ function same_run.loaded(request, e, described, paths, from)
     for _, file in ipairs(inputs.list(paths(e))) do
       list[file.path] = sum_text(file.size, file.crc32c)
     end
-    for place, sum in pairs((require("grpo.train.row_check").first(e))) do
+    for place, sum in pairs((require("grpo.loop.row_check").first(e))) do
       list["row " .. place] = sum
     end
     return list

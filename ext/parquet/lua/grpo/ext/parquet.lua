@@ -8,7 +8,7 @@ end
 
 return {
   data_formats = { { name = "parquet", endings = { "parquet", "pq" },
-    reader = function() return require "grpo.data_files.parquet" end } },
+    reader = function() return require "grpo.data.data_files.parquet" end } },
   decompressors = { { decompress = core.decompress } },
   libraries = { library "gzip", library "zstd" },
 }

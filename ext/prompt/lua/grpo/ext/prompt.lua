@@ -2,14 +2,14 @@
 
 -- Modules are loaded when the prompt first needs them.
 
-local function complete(...) return require("grpo.repl.complete").at(...) end
+local function complete(...) return require("grpo.commands.repl.complete").at(...) end
 
-local function plotter(run) return require("grpo.repl.plot").plotter(run) end
+local function plotter(run) return require("grpo.commands.repl.plot").plotter(run) end
 
-local function tensor(...) return require "grpo.repl.pretty.tensor"(...) end
+local function tensor(...) return require "grpo.commands.repl.pretty.tensor"(...) end
 
 local function object(name)
-  return function(...) return require("grpo.repl.pretty.objects")[name](...) end
+  return function(...) return require("grpo.commands.repl.pretty.objects")[name](...) end
 end
 
 return {

@@ -1,10 +1,10 @@
 -- Any text at the prompt: completion, explanation and the reader of Lua's tokens take it.
-local complete = require "grpo.repl.complete"
-local display = require "grpo.runs.display"
+local complete = require "grpo.commands.repl.complete"
+local display = require "grpo.base.display"
 local expect = require "expect"
-local explain = require "grpo.repl.explain"
+local explain = require "grpo.commands.repl.explain"
 local grpo = require "grpo"
-local lua_tokens = require "grpo.repl.lua_tokens"
+local lua_tokens = require "grpo.base.lua_tokens"
 
 local env = { grpo = grpo, schedule = require "grpo.schedule", string = string, x = { y = 1 } }
 local classes = { tr = "grpo.Trainer", m = "grpo.Model" }

@@ -3,8 +3,8 @@
 
 local counted = require "grpo.base.counted"
 local core = require "grpo.core"
-local columns = require "grpo.curves.columns"
-local display = require "grpo.runs.display"
+local columns = require "grpo.base.curves.columns"
+local display = require "grpo.base.display"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.page"
 local panels = require "grpo.report.panels"

@@ -1,7 +1,7 @@
 -- A run that is still training, read a piece at a time for the page that follows it: each look
 -- reads the rows and notes that are new, and the end of the completions.
 
-local columns = require "grpo.curves.columns"
+local columns = require "grpo.base.curves.columns"
 local core = require "grpo.core"
 local follow = require "grpo.runs.follow"
 local history = require "grpo.runs.history"

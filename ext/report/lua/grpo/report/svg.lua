@@ -1,8 +1,8 @@
 -- Curves as inline SVG: a panel has a title, axes and some series over the same steps.  The script
 -- of the page (curves_script.lua) draws the same again when the reader chooses another look.
 
-local axis = require "grpo.curves.axis"
-local smooth = require "grpo.curves.smooth"
+local axis = require "grpo.base.curves.axis"
+local smooth = require "grpo.base.curves.smooth"
 
 local svg = { number_text = axis.number_text }
 

@@ -1,7 +1,7 @@
 -- Any text in the places of a run's files that a report shows: its tags are those that it has with
 -- a harmless text, and the terminal sees no control character of it.
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
+local display = require "grpo.base.display"
 local expect = require "expect"
 local history = require "grpo.runs.history"
 local page = require "grpo.report.html".page

@@ -3,7 +3,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local parse_override = require "grpo.experiment.layers".parse_override
+local parse_override = require "grpo.options.layers".parse_override
 
 local grid = {}
 

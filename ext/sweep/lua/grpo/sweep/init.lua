@@ -9,8 +9,8 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local grid = require "grpo.sweep.grid"
 local rundir = require "grpo.runs.directory"
-local schema = require "grpo.runs.schema"
-local sums = require "grpo.runs.sums"
+local schema = require "grpo.loop.schema"
+local sums = require "grpo.loop.sums"
 
 local fs, must = core.fs, errors.must
 local fail = errors.of "sweep"

@@ -1,12 +1,12 @@
 -- The memory that the runs of a sweep take, from the engine's own estimate at the longest texts.
 
-local context_fit = require "grpo.train.context_fit"
+local context_fit = require "grpo.loop.context_fit"
 local core = require "grpo.core"
 local loading = require "grpo.models.loading"
-local reference_names = require "grpo.experiment.reference_names"
-local Stage = require "grpo.train.stage"
+local reference_names = require "grpo.options.reference_names"
+local Stage = require "grpo.loop.stage"
 local start = require "grpo.runs.start"
-local steps = require "grpo.train.steps"
+local steps = require "grpo.options.stage_kinds"
 
 local memory = {}
 

@@ -1,7 +1,7 @@
 -- The results of a sweep: what each run has reached, the mean of equal runs over their seeds, the
 -- table.
 
-local best_metric = require "grpo.train.best_metric"
+local best_metric = require "grpo.loop.best_metric"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local grid = require "grpo.sweep.grid"

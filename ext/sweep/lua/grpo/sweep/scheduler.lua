@@ -4,7 +4,7 @@
 -- signal is passed on: the runs write their checkpoints, and nothing new begins.
 
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
+local display = require "grpo.base.display"
 local grid = require "grpo.sweep.grid"
 local rundir = require "grpo.runs.directory"
 

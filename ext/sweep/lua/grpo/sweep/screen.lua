@@ -2,7 +2,7 @@
 -- its place; elsewhere a plain line when a run begins and when it ends.
 
 local core = require "grpo.core"
-local display = require "grpo.runs.display"
+local display = require "grpo.base.display"
 local log_lines = require "grpo.runs.lines"
 
 local Screen = {}

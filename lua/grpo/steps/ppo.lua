@@ -1,0 +1,122 @@
+-- kind = "ppo": proximal policy optimization with a critic (1707.06347).  Values, GAE and the
+-- minibatches of a step are in src/rl/ppo.c.
+
+local core = require "grpo.core"
+local engine_rules = require "grpo.options.engine_rules"
+local errors = require "grpo.base.errors"
+local sampling = require "grpo.steps.sampling"
+local schedule_value = require "grpo.options.schedule_value"
+local scoring = require "grpo.scoring.scoring"
+local sorted_pairs = require "grpo.base.sorted"
+local statistics = require "grpo.statistics"
+local step_log = require "grpo.steps.step_log"
+local update_schedules = require "grpo.steps.update_schedules"
+
+local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
+  schedules = { "train.ppo.kl_coef" }, critic = true }
+
+-- Options of other kinds that would have no effect; what stands in their place.
+local elsewhere = {
+  ["train.loss"] = "a ppo stage has its own: the clipped surrogate, a mean over tokens",
+  ["train.importance"] = "ppo's ratio is of a token",
+  ["train.advantage.scale"] = "ppo's advantages come from the critic, whitened over the step",
+  ["train.advantage.baseline"] = "ppo's baseline is the critic",
+  ["train.advantage.normalize"] = "ppo's advantages are always whitened over the step",
+  ["train.kl"] = "ppo's KL is in the reward: train.ppo.kl_coef",
+  ["train.kl_estimator"] = "ppo's KL is in the reward: train.ppo.kl_estimator",
+  ["train.kl_in"] = "ppo's KL is in the reward: train.ppo.kl_coef",
+  ["train.kl_bias_correction"] = "ppo's KL is in the reward",
+  ["train.off_policy_mask"] = "it is not for ppo",
+  ["train.sampler_correction"] = "it is not for ppo",
+  ["train.skip_zero_std_groups"] = "a tied group still teaches a critic",
+  ["train.cispo_cap"] = "it is of the loss cispo",
+  ["reward.aggregate"] = "ppo adds the rewards up",
+}
+
+function ppo.check(config, complain, origin)
+  local train = config.train
+  if #config.reward_entries == 0 then
+    complain("rewards", "none given; a ppo stage learns from rewards")
+  end
+  for path, why in sorted_pairs(elsewhere) do
+    local from = origin(path) or "default"
+    -- a shared file may speak to other kinds
+    local shared = from:find("^default") or from:find("^extends")
+    if not shared then
+      complain(path, "has no effect in a stage of kind \"ppo\": %s; remove it", why)
+    end
+  end
+  if ppo.needs_reference(config) and config.reference == false then
+    complain("train.ppo.kl_coef", "a KL needs a reference; reference is false")
+  end
+  engine_rules.ppo(train, complain)
+end
+
+function ppo.needs_reference(config)
+  local coef = config.train.ppo.kl_coef
+  return type(coef) == "function" or coef > 0
+end
+
+function ppo.updates(config)
+  return config.train.iterations * config.train.ppo.minibatches
+end
+
+function ppo.first_row(source)
+  source:next()
+end
+
+function ppo.engine_options(config)
+  return { critic = config.train.ppo.critic }
+end
+
+function ppo.line(tr, m)
+  local text = ("reward %6.3f | length %5.1f | value loss %.4f"):format(m.reward,
+    m["completions/mean_length"], m["loss/value_avg"])
+  if m.kl then text = text .. (" | kl %.4f"):format(m.kl) end
+  return text .. step_log.speed(tr.settings, m)
+end
+
+-- Values, advantages, losses, backward pass, optimizer.  The engine takes what it knows of `train`;
+-- what this step decides goes before it.  The third result is the rate of the last update.
+local function update(stage, batch, weights, coef, p, lr)
+  local config, completions = stage.config, batch.completions
+  local scores, token_rewards = scoring.apart(config.reward_entries, completions, weights)
+  for i, c in ipairs(scores and completions or {}) do
+    if scores[i] == core.none and c.reward ~= nil then scores[i] = 0.0 end -- its tokens alone have
+  end
+  local chosen = { lr = lr, p = p, kl = 0.0 }
+  local metrics, of_tokens = stage.engine:ppo(batch.record, completions, setmetatable({ lr = lr,
+    seed = config.seed, step = stage.tr.step_count + 1, scores = scores, -- nil: each c.reward
+    token_rewards = token_rewards, before = update_schedules.between(stage, chosen),
+    ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
+    { __index = config.train }))
+  batch.token_advantages = of_tokens -- for tr:inspect
+  return metrics, chosen.lr
+end
+
+function ppo.step(stage, p)
+  local config, train = stage.config, stage.config.train
+  local coef = schedule_value(config, "train.ppo.kl_coef", train.ppo.kl_coef, p)
+  local lr = schedule_value(config, "train.lr", train.lr, p)
+  if coef > 0 and not stage.reference then
+    errors.raise("EARG", "train.ppo.kl_coef: %g, but it was 0 when the stage began, so there is no "
+      .. "reference; begin with a schedule or more than 0", coef)
+  end
+  local weights = scoring.weights(config, p)
+  local log = { weights = weights }
+
+  local batch = sampling.sample(stage)
+  log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)
+  if stage.reference and ppo.needs_reference(config) then sampling.reference(stage, batch, log) end
+  sampling.publish(stage, batch) -- hooks.on_rollout
+  local metrics, last_lr = update(stage, batch, weights, coef, p, lr)
+  metrics.beta, metrics.learning_rate = coef, last_lr
+  local tokens = step_log.add(config, batch.completions, log, metrics)
+  -- a group is not a baseline here, so the spread is that of the whole step
+  local rewards = scoring.rewards(batch.completions)
+  metrics.reward_std = #rewards > 1 and statistics.std(rewards) or 0.0
+  metrics.frac_reward_zero_std = nil
+  return metrics, tokens
+end
+
+return ppo
