@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/cli/lib/tap.bash
 root=$PWD
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
-unset MAKEFLAGS MFLAGS MAKELEVEL MODE CPPFLAGS CFLAGS
+unset MAKEFLAGS MFLAGS MAKELEVEL MODE BUILD CPPFLAGS CFLAGS
 
 if [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]; then
   head=$(git rev-parse HEAD | cut -c 1-12)

@@ -27,7 +27,7 @@ listed() {
 }
 
 same "bash: every command" "$("$GRPO" --help | sed -nE 's/^  ([a-z]+) .*/\1/p')" "$(complete_bash grpo '')"
-same "bash: part of a command" $'repl\nreplay\nreport' "$(complete_bash grpo rep)"
+same "bash: part of a command" $'check\nchat' "$(complete_bash grpo ch)"
 for command in run generate export logs; do
   same "bash: the flags of $command" "$(listed $command)" \
     "$(complete_bash grpo $command -- | grep -vxE -- '--(help|trace)')"
@@ -49,7 +49,7 @@ skipped() { number=$((number + 1)); echo "ok $number - $1 # SKIP $2"; }
 # ---- fish ------------------------------------------------------------------------------------------------------------------------------
 if command -v fish >/dev/null; then
   ask_fish() { HOME=$work fish --no-config -c "source '$work/completions/grpo.fish'; complete -C '$1'" 2>&1 | cut -f 1; }
-  same "fish: part of a command" $'repl\nreplay\nreport' "$(ask_fish 'grpo rep')"
+  same "fish: part of a command" $'check\nchat' "$(ask_fish 'grpo ch')"
   same "fish: the flags of logs" "$(listed logs; printf '%s\n' --help --trace)" "$(ask_fish 'grpo logs --')"
   same "fish: runs" $'sums-001\nsums-002' "$(ask_fish 'grpo attach su')"
   same "fish: a script" exp.lua "$(ask_fish 'grpo check exp')"

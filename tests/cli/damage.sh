@@ -54,7 +54,7 @@ done
 for log in metrics completions eval; do
   path=lost/tiny-001/$log.jsonl
   rows=$(wc -l <plain/tiny-001/$log.jsonl)
-  case $log in completions) words='diff lost/tiny-001 plain/tiny-001' ;; *) words='report lost/tiny-001 --out lost.html' ;; esac
+  words='diff lost/tiny-001 plain/tiny-001'
   problem=''
   for row in $(seq 2 $((rows - 1))); do
     rm -rf lost && cp -r plain lost && sed -i "${row}d" $path
@@ -69,24 +69,24 @@ row $row: status $status, $(cat err)"
 done
 rm -rf lost && cp -r plain lost && sed -i 2p lost/tiny-001/completions.jsonl
 refused "a row that stands twice" 3 "lost/tiny-001/completions.jsonl:3: row 2 of the log stands here, where row 3 has to be" \
-  "or take this line away if the row stands above it, too" -- report lost/tiny-001 --out lost.html
+  "or take this line away if the row stands above it, too" -- diff lost/tiny-001 plain/tiny-001
 rm -rf lost && cp -r plain lost && sed -i 2d lost/tiny-001/completions.jsonl
 says=("lost/tiny-001/completions.jsonl:2: row 3 of the log stands here, where row 2 has to be" "or put an empty line in the place")
 refused "by replay" 3 "${says[@]}" -- replay lost/tiny-001 --reward tiny.lua
-refused "by report" 3 "${says[@]}" -- report lost/tiny-001 --out lost.html
+refused "by diff" 3 "${says[@]}" -- diff lost/tiny-001 plain/tiny-001
 sed -i '1a\\' lost/tiny-001/completions.jsonl
-check "with an empty line in their place the others are read" "$GRPO" report lost/tiny-001 --out lost.html
+check "with an empty line in their place the others are read" "$GRPO" diff lost/tiny-001 plain/tiny-001
 rm -rf lost && cp -r plain lost && unsummed lost/tiny-001 && sed -i 2d lost/tiny-001/metrics.jsonl
-check "rows without sums are read" "$GRPO" report lost/tiny-001 --out lost.html
+check "rows without sums are read" "$GRPO" diff lost/tiny-001 plain/tiny-001
 rm -rf lost && cp -r plain lost && sed -i -E 's/, "log_line": [0-9]+, "crc32c": "[0-9a-f]{8}"\}$/}/' lost/tiny-001/metrics.jsonl
-check "and those without numbers" "$GRPO" report lost/tiny-001 --out lost.html
+check "and those without numbers" "$GRPO" diff lost/tiny-001 plain/tiny-001
 
 # ---- a log that was cut at its end ----------------------------------------------------------------------------------------------
 # run.json has the number of rows of each log from the end of a run on
 ends() { grep -qxF "grpo: lost/tiny-001/$1.jsonl: it $2, but the run wrote $3, which run.json counts; the file is damaged: restore it from a copy, or put an empty line in the place of the rows that are lost" err; }
 for log in metrics completions eval; do
   rows=$(wc -l <plain/tiny-001/$log.jsonl) path=lost/tiny-001/$log.jsonl problem=''
-  case $log in completions) words='diff lost/tiny-001 plain/tiny-001' ;; *) words='report lost/tiny-001 --out lost.html' ;; esac
+  words='diff lost/tiny-001 plain/tiny-001'
   for cut in '$d' 3,\$d half all gone; do
     rm -rf lost && cp -r plain lost
     says="ends with row $((rows - 1))"
@@ -106,9 +106,9 @@ $cut: status $status, $(cat err)"
   [ $log != completions ] || refused "and for replay" 3 "$path: it has no row, but the run wrote $rows" -- replay lost/tiny-001 --reward tiny.lua
 done
 rm -rf lost && cp -r plain lost && echo >lost/tiny-001/metrics.jsonl
-check "with an empty line in the place of all rows the other logs are read" "$GRPO" report lost/tiny-001 --out lost.html
+check "with an empty line in the place of all rows the other logs are read" "$GRPO" diff lost/tiny-001 plain/tiny-001
 rm -rf lost && cp -r plain lost && uncounted lost/tiny-001 && sed -i 3,\$d lost/tiny-001/metrics.jsonl
-check "a run that counted no rows is read" "$GRPO" report lost/tiny-001 --out lost.html
+check "a run that counted no rows is read" "$GRPO" diff lost/tiny-001 plain/tiny-001
 "$GRPO" run tiny.lua --quiet --dir partly train.steps=5 eval.every=1 --steps 3 >/dev/null 2>err </dev/null || show err
 for log in metrics completions eval; do
   rm -rf lost && cp -r partly lost && sed -i '$d' lost/tiny-001/$log.jsonl
@@ -116,7 +116,7 @@ for log in metrics completions eval; do
     "or resume with --force, which continues without its rows" -- run --quiet --resume=lost/tiny-001
 done
 timeout 60 "$GRPO" run --quiet --force --resume=lost/tiny-001 >out 2>err </dev/null; status=$?
-check "with --force it continues, and the run can be read" "$GRPO" report lost/tiny-001 --out lost.html
+check "with --force it continues, and the run can be read" "$GRPO" diff lost/tiny-001 plain/tiny-001
 result "and says which rows it is without" "$([ $status = 0 ] && grep -q 'eval.jsonl: it ends with row .*; --force continues without its rows' lost/tiny-001/run.log || show err)"
 timeout 60 "$GRPO" run --quiet --resume=partly/tiny-001 >out 2>err </dev/null; status=$?
 result "an undamaged one is resumed without a word, to the same logs" "$([ $status = 0 ] || show err; cat err; different plain/tiny-001 partly/tiny-001

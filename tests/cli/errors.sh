@@ -336,8 +336,6 @@ refused 'an export without a place' 2 "export: OUT is missing; see 'grpo help ex
 refused 'an export over something' 2 'adapter: exists already; --force replaces it' "$GRPO" export $good adapter
 refused 'an export in an unknown format' 2 "export: --format: 'onnx' is not hf(, | or )adapter.*; .*" "$GRPO" export $good x --format onnx
 refused 'an export of an adapter that is none' 2 '--format adapter: .* has no adapter; .*' "$GRPO" export $good x --format adapter
-refused 'an export in a quantisation that the format has not' 2 '--quantize q4_0: --format hf cannot hold it; .*' \
-  "$GRPO" export $good x --quantize q4_0
 refused 'an export with two types' 2 '--dtype: --quantize nf4 decides it; .*' "$GRPO" export $good x --quantize nf4 --dtype bf16
 refused 'an export of nothing' 3 '.*nomodel.*' "$GRPO" export nomodel x
 refused 'an export to where nothing can be written' 5 'cannot make the directory file: .*' "$GRPO" export $good file/x

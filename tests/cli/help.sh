@@ -34,7 +34,7 @@ first "several GPUs" 'docs/features\.md: GPU, multi GPU' "multi gpu"
 first "DPO is not GDPO" 'docs/features\.md: DPO, KTO' dpo
 finds "a misspelt word leads to the nearest" "^nothing is known of 'temprature'; this is of 'temperature':$" temprature
 result "nothing at all" "$("$GRPO" help zzqqzz 2>&1 | grep -qx "grpo: help: nothing is known of 'zzqqzz'; see 'grpo help'" || show err)"
-for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs tensorbord:report finetune:run grpo:run predict:generate "serve:report RUN --serve" "watch:logs -f RUN" \
+for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs finetune:run grpo:run predict:generate "watch:logs -f RUN" \
     "resume:run --resume=RUN" "continue:run --resume=RUN"; do
   "$GRPO" "${pair%:*}" >out 2>err; status=$?
   [ $status = 2 ] || echo "exit status $status" >>err

@@ -8,9 +8,11 @@ if [ -n "${RUN:-}" ]; then
   echo 1..1
   exit 0
 fi
-build=$(dirname "$GRPO")
-unset MAKEFLAGS MFLAGS MAKELEVEL PREFIX DESTDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDIR LUA_CMOD
-run_make() { make -s -C "$root" MODE="$(basename "$build")" BUILD="${build#"$root"/}" "$@"; }
+build=$(dirname "$(readlink -f "$GRPO")")
+unset MAKEFLAGS MFLAGS MAKELEVEL MODE PREFIX DESTDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDIR LUA_CMOD
+mode=$(basename "$build")
+case $mode in debug | asan | tsan | cov) ;; *) mode=release ;; esac
+run_make() { make -s -C "$root" MODE=$mode BUILD="${build#"$root"/}" EXT="$(cat "$build/extensions")" "$@"; }
 # neither a sanitizer's build nor one that counts what it reaches
 is_plain() { ! ldd "$GRPO" | grep -qE 'lib(a|t)san' && ! grep -q __gcov_ "$GRPO"; }
 

@@ -32,13 +32,11 @@ result "another failure of the disk still ends a run" "$([ $status = 5 ] && grep
 # ---- a clock that is wrong -----------------------------------------------------------------------------------------------------------
 "$GRPO" run exp.lua --quiet --as back --threads 1 --steps 5 >/dev/null 2>err || show err
 odd CLOCK_OFF=-864000 "$GRPO" run --resume=runs/back --quiet --threads 1 >/dev/null 2>err || show err
-"$GRPO" report back >/dev/null 2>err || show err
-result "a clock that went back: no duration is negative" "$(grep -oE '[^0-9T:]-[0-9.]+ s\b' runs/back/report.html runs/back/run.log
-  grep -q '<td>took</td><td>unknown, because the clock went back</td>' runs/back/report.html || grep -o 'took</td><td>[^<]*' runs/back/report.html)"
+result "a clock that went back: no duration is negative" "$(none '[^0-9T:]-[0-9.]+ s\b' runs/back/run.log)"
 result "and the state is written all the same" "$(grep -q '"state": "finished"' runs/back/run.json && grep -q '"step": 14' runs/back/run.json || cat runs/back/run.json)"
 for off in 99999999999 200000000000 900000000000 -1700000000 -9999999999; do
   odd CLOCK_OFF=$off "$GRPO" run exp.lua --quiet --as "far$off" --threads 1 >/dev/null 2>err; status=$?
   result "a clock that is $off s away: the run is whole" "$([ $status = 0 ] || show err
-    "$GRPO" runs | grep -qE "^far$off +finished +step 14/14 +[0-9]{4}-" || "$GRPO" runs; "$GRPO" report "far$off" 2>&1 >/dev/null)"
+    "$GRPO" runs | grep -qE "^far$off +finished +step 14/14 +[0-9]{4}-" || "$GRPO" runs)"
 done
 finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A resume by other kernels or another build is an event, which diff and report read.  TAP on stdout.
+# A resume by other kernels or another build is an event, which diff reads.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 native=$("$GRPO" --version | sed -nE 's/^kernels: ([a-z0-9]+);.*/\1/p')
@@ -20,8 +20,6 @@ result "other kernels are an event once, not at each resume" \
 "$GRPO" diff ref k >out 2>err
 result "diff names them, and does not call the environment the same" \
   "$(grep -qx "changed at step 4: environment kernels generic (before: $native), only in k" out && ! grep -q '^same options' out || show out err)"
-"$GRPO" report k >out 2>err
-result "report names both" "$(grep -qF "<td>kernels</td><td>$native; generic from step 5</td>" runs/k/report.html || { grep -o 'kernels</td>[^/]*/td>' runs/k/report.html; cat err; })"
 result "env.json has those of the beginning" "$(grep -q "\"kernels\": \"$native\"" runs/k/env.json || show runs/k/env.json)"
 "$GRPO" replay k 4 --regenerate --count 0 >out 2>err
 result "a step before that is sampled again, the same" "$(grep -q '^8 of 8 completions are the same again$' out || show out err)"
@@ -36,6 +34,4 @@ begun b 4; sed -i -E "s/\"commit\": \"[^\"]*\"/\"commit\": \"0123456789ab\"/" ru
 resumed b "$native"
 result "another build is an event, and said" \
   "$([ "$(events b)" = "\"changed\": [\"commit $commit (before: 0123456789ab)\"] \"step\": 4 " ] && grep -q "note: changed at step 4: environment commit $commit" err || show err runs/b/events.jsonl)"
-"$GRPO" report b >out 2>err
-result "report names both builds" "$(grep -qE "\(0123456789ab\); [^<]* \($commit\) from step 5</td>" runs/b/report.html || { grep -o 'version</td>[^/]*/td>' runs/b/report.html; cat err; })"
 finish

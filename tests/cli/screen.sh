@@ -64,7 +64,6 @@ for words in "runs --dir odd" "diff odd/* odd/*" "diff wide/exp-001 odd/*" "repo
   result "a terminal obeys no name and no file: ${words//"$evil"/NAME}" "$(quiet "${list[@]}")"
 done
 result "a name is one line of the list" "$("$GRPO" runs --dir odd >list; grep -qF 'x\x1b]0;pwn\x07\x0d\x1b[31m\x9b2J\x0a?b finished' list || cat -v list)"
-result "a pipe gets the name of a directory as it is" "$([ "$("$GRPO" report "odd/$evil" 2>/dev/null)" = "odd/$evil/report.html" ] || echo another)"
 
 # ---- terminals that can do less ----------------------------------------------------------------------------------------------------
 
@@ -78,7 +77,6 @@ result "so do checkpoints" "$([ "$(cd every/exp-001/checkpoints && echo *)" = "s
 result "the last line, the resume, logs and runs count alike" "$(has first '^stopped \(--steps\) at step 10 of 14, '; has second '^resumed at step 10 of 14, '
   "$GRPO" logs every/exp-001 | diff - <(cat first second | grep -v '^compute: ' ) | grep -E '^[<>].*(step|/14)'
   "$GRPO" runs every 2>/dev/null >list || "$GRPO" runs --dir every >list; has list 'step 14/14')"
-result "the report counts alike" "$("$GRPO" report every/exp-001 >/dev/null 2>err || show err; has every/exp-001/report.html 'resumed at step 10')"
 NO_COLOR=1 on 130 run exp.lua --dir plain
 result "NO_COLOR: a live line without colours" "$(has bytes '━'; lacks "$escape\\[[0-9;]*m" bytes)"
 LANG=C NO_COLOR=1 on 130 run exp.lua --dir plain

@@ -120,7 +120,7 @@ refused "a function of Lua's own" 2 'bad\.json:[0-9]+: rewards\.correct\.fn: the
 refused "a field of a reward that there is not" 2 "bad\.json:[0-9]+: rewards\.correct\.wieght: unknown option, did you mean 'weight'" 's/"weight": 2/"wieght": 2/'
 refused "options that a reward refuses" 2 'bad\.json:[0-9]+: rewards\.short\.options: ' 's/"mine.atmost", "options": \{ "1": 1, "more": 1 \}/"length.cosine", "options": { "mox": 1 }/'
 refused "a file that is not there" 3 '.*no\.jsonl' 's/"path": "sums.jsonl"/"path": "no.jsonl"/'
-refused "a file without a format" 2 'bad\.json: data\.(train|eval)\.format: want jsonl, json, csv, tsv, parquet or text, because the name of sums does not say it' 's/"path": "sums.jsonl"/"path": "sums"/'
+refused "a file without a format" 2 'bad\.json: data\.(train|eval)\.format: want jsonl, json, csv, tsv(, [a-z]+)* or text, because the name of sums does not say it' 's/"path": "sums.jsonl"/"path": "sums"/'
 refused "a field of a dataset that there is not" 2 "bad\.json:[0-9]+: data\.train\.tike: unknown option, did you mean 'take'" 's/"take"/"tike"/'
 refused "a column that there is not" 2 '.*data\.prompt: \{c\}: the row has no such column .*it has a, answer, b, solution' 's/\{a\}\+/{c}+/'
 refused "a tokenizer that there is not" 2 'bad\.json:[0-9]+: model\.tokenizer\.kind: want bytes, chars or bpe' 's/"kind": "chars"/"kind": "cars"/'

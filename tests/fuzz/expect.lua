@@ -10,7 +10,7 @@ end
 -- An error has a code that says what is wrong with the input, and one line that begins with `place`
 -- (nil: with anything) and names no line of ours; names that are not known are a list below it.
 function expect.refused(err, place, code)
-  local text = tostring(err):gsub("^tests/fuzz/[^:]+:%d+: ", "") -- the target's line
+  local text = tostring(err):gsub("^[%w_/]*tests/fuzz/[^:]+:%d+: ", "") -- the target's line
   if type(err) ~= "table" or type(err.code) ~= "string" then fail("no code: %s", text) end
   if err.code == "EINTERNAL" or code and err.code ~= code then fail("%s: %s", err.code, text) end
   local lines = text:gsub("\n  [^\n]*", ""):gsub("\nand [^\n]*:", "")

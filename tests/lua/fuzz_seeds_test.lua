@@ -1,6 +1,7 @@
 -- Every seed of the fuzz targets that are written in Lua, and some mutations of each.
 
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 
 local fs = core.fs
 package.preload.expect = function() return dofile("tests/fuzz/expect.lua") end
@@ -23,16 +24,22 @@ describe("the fuzz target", function()
   local of_globals = getmetatable(globals)
   after_each(function() setmetatable(globals, of_globals) end)
 
-  for _, file in ipairs(assert(fs.list("tests/fuzz/lua"))) do
-    local name = file:match("^(.*)%.lua$")
-    it(name .. " finds nothing in its seeds", function()
-      local target = dofile("tests/fuzz/lua/" .. file)
-      local seeds = assert(fs.list("tests/fuzz/seeds/" .. name))
-      for i, seed in ipairs(seeds) do
-        local text = assert(fs.read(("tests/fuzz/seeds/%s/%s"):format(name, seed)))
-        target(text)
-        for k = 1, 10 do target(mutated(text, core.rng(1, "task", i, k, 0))) end
-      end
-    end)
+  local folders = { "tests/fuzz" }
+  for _, name in ipairs(extensions.names()) do
+    folders[#folders + 1] = ("ext/%s/tests/fuzz"):format(name)
+  end
+  for _, folder in ipairs(folders) do
+    for _, file in ipairs(fs.list(folder .. "/lua") or {}) do
+      local name = file:match("^(.*)%.lua$")
+      it(name .. " finds nothing in its seeds", function()
+        local target = dofile(("%s/lua/%s"):format(folder, file))
+        local seeds = assert(fs.list(("%s/seeds/%s"):format(folder, name)))
+        for i, seed in ipairs(seeds) do
+          local text = assert(fs.read(("%s/seeds/%s/%s"):format(folder, name, seed)))
+          target(text)
+          for k = 1, 10 do target(mutated(text, core.rng(1, "task", i, k, 0))) end
+        end
+      end)
+    end
   end
 end)

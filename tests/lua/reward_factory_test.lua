@@ -6,12 +6,12 @@ local tiny = require "tests.lua.tiny"
 
 -- Every function of the ready rewards, and whether it makes a reward.
 local makers = {
-  ["code.passes"] = true, ["dense.match"] = true, ["dense.logprob"] = true, ["format.tags"] = true,
+  ["dense.match"] = true, ["dense.logprob"] = true, ["format.tags"] = true,
   ["format.partial"] = true, ["format.xml_count"] = true, ["format.incremental"] = true,
   ["format.regex"] = true, ["format.steps"] = true, ["format.code"] = true, ["gsm8k.length"] = true,
   ["length.cosine"] = true, ["length.soft_overlong"] = true, ["length.relative"] = true,
   ["numeric.verl"] = true, ["repetition.ngram"] = true,
-  ["code.block"] = false, ["dense.share"] = false, ["gsm8k.correct"] = false,
+  ["dense.share"] = false, ["gsm8k.correct"] = false,
   ["gsm8k.integer"] = false, ["gsm8k.layout"] = false, ["gsm8k.nothing_after"] = false,
   ["length.measure"] = false, ["numeric.equal"] = false, ["text.contains"] = false,
   ["text.equals"] = false, ["text.similarity"] = false,

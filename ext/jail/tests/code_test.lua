@@ -20,6 +20,12 @@ local function score(opts, body, tests)
   return rewards[1], columns[1]
 end
 
+it("the functions of rewards.code that make a reward are known", function()
+  local reward_factory = require "grpo.options.reward_factory"
+  assert.equal("code.passes", reward_factory.of(code.passes).name)
+  assert.is_nil(reward_factory.of(code.block))
+end)
+
 describe("code.block", function()
   it("is the last block of the language, or the first", function()
     local text = "a\n```python\nx = 1\n```\nb\n```sh\nls\n```\n```py\nx = 2\n\ny = 3\n```\nc"
