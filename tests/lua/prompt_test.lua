@@ -1,6 +1,7 @@
 -- A prompt without a terminal: it shows values as text, explains names and reads lines.
 
 local grpo = require "grpo"
+local completions = require "grpo.commands.repl.pretty.completions"
 local core = require "grpo.core"
 local display = require "grpo.base.display"
 local explain = require "grpo.commands.repl.explain"
@@ -60,36 +61,11 @@ local function prompt(env)
 end
 
 describe("a value at the prompt", function()
-  it("of a completion: colours by probability, marks without them", function()
-    local c = completion("12+3", { 0.95, 0.6, 0.1, 0.01 })
-    local look = { width = 80, colour = true, tokenizer = tok }
-    assert.matches("  1\27%[32m2\27%[0m\27%[35m%+\27%[0m\27%[31m3\27%[0m", pretty.format(c, look))
-    local text = pretty.format(c, { width = 80, colour = false, tokenizer = tok })
-    assert.matches("\n  12‹%+›‹3›\n", text)
-    assert.matches("eos, 4 tokens | mean log%-probability", text)
-    assert.is_nil(text:find("\27", 1, true))
-  end)
-
-  it("of a completion whose tokens are others', or of no tokenizer: the text", function()
-    local c = completion("12", { 0.01, 0.01 })
-    c.ids = { 0, 0 }
-    assert.matches("\n  12$", pretty.format(c, { width = 80, tokenizer = tok }))
-    assert.matches("\n  12$", pretty.format(completion("12", { 0.01, 0.01 }), plain))
-  end)
-
-  it("of a group: reward columns, total, advantage, length, finish, text", function()
-    local group = {}
-    for i = 1, 3 do
-      group[i] = completion("1" .. i, { 0.5, 0.5 },
-        { index = i, group = group, reward = i / 2, advantage = i - 2.0,
-        rewards = { right = i == 3 and 1 or 0, format = i == 1 and grpo.none or 0.5 } })
-    end
-    local text = pretty.format(group, plain)
-    assert.matches("#  format  right  total  advantage  length  finish  text\n", text)
-    assert.matches("\n1 +%- +0 +0%.5 +%-1%.000 +2 +eos +11\n", text)
-    assert.matches("\n3 +0%.5 +1 +1%.5 +%+1%.000 +2 +eos +13$", text)
-    assert.matches("batch of step 5: 3 completions of 1 prompts",
-      pretty.format({ completions = group, step = 4 }, plain))
+  it("of completions: their rewards and their text", function()
+    local c = completion("1+", {}, { reward = 1.5, rewards = { a = 1, b = grpo.none } })
+    assert.equal("[a 1, b - | total 1.5 | eos, 2 tokens]\n1+", completions.one(c))
+    assert.equal("1 [eos, 1 tokens] 1\n2 [eos, 1 tokens] 2",
+      completions.list({ completion("1", {}), completion("2", {}) }, plain))
   end)
 
   it("obeys the width", function()
@@ -127,9 +103,6 @@ describe("a value at the prompt", function()
     local loop = {}
     loop.self = loop
     assert.equal("{ self = {...} }", pretty.format(loop, plain))
-    assert.matches("^2 tokens\n  id  piece\n",
-      pretty.format(setmetatable({ ids = { 1, 2 }, tokenizer = tok },
-      { __name = "grpo.Tokens" }), plain))
   end)
 
   it("counts columns, not bytes", function()
@@ -185,8 +158,6 @@ describe("a line", function()
     assert.matches("Ctrl%-C", (run(".help")))
     assert.matches("^grpo%.zeros%(shape, opts%)", (run(".help grpo.zeros")))
     assert.matches("no command %.tme", select(2, run(".tme 1")))
-    assert.matches("\n +4 +\"1\"\n +2 +\"%+\"", (run("tokens '1+'")))
-    assert.matches("want a text, a list of ids", select(2, run("tokens(5)")))
     run(".quit")
     assert.is_true(p.done)
   end)
@@ -215,7 +186,6 @@ describe("?NAME", function()
     ["logprobs"] = "grpo%.Completion%.logprobs: number",
     ["worst"] = "^worst%(n%).*lowest",
     ["genrate"] = "did you mean 'generate'",
-    ["tokens"] = "^tokens%(x, tokenizer%)",
   } do
     it("of " .. name, function() assert.matches(wanted, explain.about(name, env)) end)
   end
@@ -223,7 +193,7 @@ end)
 
 describe("the annotations of the prompt's functions", function()
   it("name exactly those that there are", function()
-    local there, annotated = { show = true, tokens = true }, {}
+    local there, annotated = { show = true }, {}
     local server = core.embedded("lua/grpo/commands/repl/attach_server.lua")
     for name in server:gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
     there.print = nil -- Lua's
@@ -259,8 +229,6 @@ describe("a step's intermediates", function()
     local one = tr:inspect(2)
     assert.equal(cs[2].length, #one.ids)
     assert.near(old[cs[1].length + 1], one.old_logp:totable()[1], 1e-7)
-    assert.matches("d loss/d logp", pretty.format(one, { width = 120 }))
-    assert.matches("tr:inspect%(i%) shows the tokens", pretty.format(t, { width = 120 }))
     assert.error_matches(function() tr:inspect(99) end, "want the number of a completion, 1 to 8")
     assert.error_matches(function() trainer():inspect() end, "no step with completions")
   end)
@@ -297,7 +265,6 @@ describe("a step's intermediates", function()
       assert.is_true(was.rewards.digits ~= nil)
     end
     assert.equal(mixed, other.flipped)
-    assert.matches("^8 completions of step 1 scored again", pretty.format(other, plain))
     tiny.refused("tr:rescore: got number, want a reward function", tr.rescore, tr, 5)
     assert.error_matches(function() tr:rescore {} end, "got an empty table")
     local dense = tr:rescore { d = { token_fn = function(c)
@@ -306,7 +273,6 @@ describe("a step's intermediates", function()
       return list
     end } }
     assert.equal("table", type(dense.completions[1].advantage))
-    assert.equal("string", type(pretty.format(dense, plain)))
   end)
 
   it("may be scored again after they were saved, with the stage's own aggregate", function()
@@ -337,11 +303,9 @@ describe("a step's intermediates", function()
     local t = tr:inspect()
     assert.is_nil(t.problem)
     assert.equal(#t.ids, #t.ref_logp)
-    assert.matches("completion 3 of step 1", pretty.format(tr:inspect(3), plain))
     local r = tr:rescore(function(text) return #text end)
     assert.equal(0, r.flipped)
     assert.is_true(r.changed > 0)
-    assert.equal("string", type(pretty.format(r, plain)))
   end)
 
   it("are there for a loss in Lua, a clip, every advantage", function()

@@ -26,7 +26,16 @@ local experiment = tiny.experiments(function()
   }
 end)
 
-local function trainer() return grpo.trainer(experiment()) end
+local function trainer(change) return grpo.trainer(experiment(change)) end
+
+-- A completion whose tokens have these probabilities.
+local function completion(text, probabilities, more)
+  local c = { text = text, finish = "eos", logprobs = {}, prompt = "1+1=" }
+  c.ids = text:find("[^0-9+=]") and {} or tok:encode(text)
+  for i, p in ipairs(probabilities) do c.logprobs[i] = math.log(p) end
+  c.length = #c.ids
+  return tiny.with(c, more)
+end
 
 describe("a value at the prompt", function()
   it("of a tensor: shape, statistics, corners", function()
@@ -60,6 +69,70 @@ describe("a value at the prompt", function()
     assert.matches("eos %d+ \"<|endoftext|>\"", pretty.format(tok, plain))
     assert.matches("%[1%] = { prompt = \"p\" }",
       pretty.format(grpo.data.list { { prompt = "p" } }, plain))
+  end)
+
+  it("of a completion: colours by probability, marks without them", function()
+    local c = completion("12+3", { 0.95, 0.6, 0.1, 0.01 })
+    local look = { width = 80, colour = true, tokenizer = tok }
+    assert.matches("  1\27%[32m2\27%[0m\27%[35m%+\27%[0m\27%[31m3\27%[0m", pretty.format(c, look))
+    local text = pretty.format(c, { width = 80, colour = false, tokenizer = tok })
+    assert.matches("\n  12‹%+›‹3›\n", text)
+    assert.matches("eos, 4 tokens | mean log%-probability", text)
+    assert.is_nil(text:find("\27", 1, true))
+  end)
+
+  it("of a completion whose tokens are others', or of no tokenizer: the text", function()
+    local c = completion("12", { 0.01, 0.01 })
+    c.ids = { 0, 0 }
+    assert.matches("\n  12$", pretty.format(c, { width = 80, tokenizer = tok }))
+    assert.matches("\n  12$", pretty.format(completion("12", { 0.01, 0.01 }), plain))
+  end)
+
+  it("of a group: reward columns, total, advantage, length, finish, text", function()
+    local group = {}
+    for i = 1, 3 do
+      group[i] = completion("1" .. i, { 0.5, 0.5 },
+        { index = i, group = group, reward = i / 2, advantage = i - 2.0,
+        rewards = { right = i == 3 and 1 or 0, format = i == 1 and grpo.none or 0.5 } })
+    end
+    local text = pretty.format(group, plain)
+    assert.matches("#  format  right  total  advantage  length  finish  text\n", text)
+    assert.matches("\n1 +%- +0 +0%.5 +%-1%.000 +2 +eos +11\n", text)
+    assert.matches("\n3 +0%.5 +1 +1%.5 +%+1%.000 +2 +eos +13$", text)
+    assert.matches("batch of step 5: 3 completions of 1 prompts",
+      pretty.format({ completions = group, step = 4 }, plain))
+  end)
+
+  it("of ids: their pieces", function()
+    local tokens = require("grpo.commands.repl.tokens").lister(nil, function() return tok end)
+    assert.equal("2 tokens\n  id  piece\n   4  \"1\"\n   2  \"+\"",
+      pretty.format(tokens("1+"), plain))
+    assert.error_matches(function() tokens(5) end, "want a text, a list of ids")
+  end)
+
+  it("of a step's intermediates, and of what was scored again", function()
+    local tr = trainer()
+    tr:step()
+    assert.matches("d loss/d logp", pretty.format(tr:inspect(2), { width = 120 }))
+    assert.matches("tr:inspect%(i%) shows the tokens", pretty.format(tr:inspect(), { width = 120 }))
+    local other = tr:rescore(function(text) return -select(2, text:gsub("%d", "")) end)
+    assert.matches("^8 completions of step 1 scored again", pretty.format(other, plain))
+    local dense = tr:rescore { d = { token_fn = function(c)
+      local list = {}
+      for k = 1, c.length do list[k] = k end
+      return list
+    end } }
+    assert.equal("string", type(pretty.format(dense, plain)))
+  end)
+
+  it("of a step of ppo", function()
+    local tr = trainer(function(t)
+      t.train = nil
+      t.stages = { { kind = "ppo", train = { steps = 2, prompts_per_step = 2, lr = 1e-3 } } }
+    end)
+    tr:step()
+    assert.matches("completion 3 of step 1", pretty.format(tr:inspect(3), plain))
+    assert.equal("string", type(pretty.format(tr:rescore(function(text) return #text end), plain)))
   end)
 end)
 

@@ -39,8 +39,11 @@ result "TAB completes methods and options" "$(shown 'm:generate\("1\+", \{ tempe
 typed 'grpo.experiment { train = { clip_' Tab C-u 'require "rewards.gs' Tab '".' C-u
 typed 'dofile("slo' Tab C-u 'tr:st' Tab Tab
 result "TAB lists what there is" "$(shown 'tr:step +tr:stop')"
+typed C-c 'tr:step();' Enter 'tr.batch.completions[1]' Enter
+result "a completion has colours" "$(shown "$(printf '\033\\[3[125]m')[0-9+=]" -e)"
 open A=1 attach paused-001
 typed 'tr:ev' Tab '; 5 +' C-u; sleep 0.2; typed 'bes' Tab '(1)' Enter
 result "grpo attach: TAB" "$(shown "$(printf '\033\\[36m')\\[digits" -e)"
+result "grpo attach: colours" "$(shown "$(printf '\033\\[3[15]m')[0-9+=]" -e)"
 typed '.quit' Enter
 finish

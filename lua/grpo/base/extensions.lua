@@ -50,10 +50,13 @@
 --     the first of them completes the end of a line at the prompt: each text of the list can
 --     replace text:sub(first); env: the prompt's variables; classes: { tr = "grpo.Trainer" } for
 --     variables of an attached run, or nil
---   prompt_functions = { { name = "plot", make = function(run) -> function }, ... }
---     a function of every prompt; run: the directory of the prompt's run, or nil
+--   prompt_functions = { { name = "plot", make = function(run, tokenizer) -> function }, ... }
+--     a function of every prompt; run: the directory of the prompt's run, or nil; tokenizer():
+--     the tokenizer of the prompt, or nil
 --   prompt_rows = { { "plot(name, ...)", "draws ...", before = "tr:inspect(i)" }, ... }
 --     rows of .help, each before the row of that name
+--   completion_texts = { { text = function(c, look) -> text } }
+--     the first of them colours the text of a completion at the prompt
 --   views = { { name = "grpo.Tensor", show = function(v, look, format) -> text }, ... }
 --     how the prompt shows a value with a metatable of this name, or, with is = function(t) in
 --     place of the name, a table without one; format shows values within it

@@ -6,12 +6,6 @@
 ---@param ... any
 function show(...) end
 
----Ids with their pieces of text; for a completion also the probability of each.
----@param x string|integer[]|grpo.Completion a text is encoded without begin and end tokens
----@param tokenizer? grpo.Tokenizer default: the session's
----@return table tokens with .ids, shown as a table
-function tokens(x, tokenizer) end
-
 ---grpo attach: the completions of the last step with the lowest reward.
 ---@param n? integer how many, 1 or more (default 1)
 ---@return grpo.Completion[]

@@ -7,6 +7,7 @@
 --                        more = true if the text is incomplete }
 --   the run greets     { hello = "sums-001", step =, steps =, state = "running" | "paused" }
 
+local completions = require "grpo.commands.repl.pretty.completions"
 local core = require "grpo.core"
 local display = require "grpo.base.display"
 local errors = require "grpo.base.errors"
@@ -14,7 +15,6 @@ local events = require "grpo.loop.events"
 local output = require "grpo.commands.repl.output"
 local paint = require "grpo.commands.repl.pretty.paint"
 local pretty = require "grpo.commands.repl.pretty"
-local rollouts = require "grpo.commands.repl.pretty.rollouts"
 local session = require "grpo.commands.repl.session"
 local unchanged = require "grpo.loop.unchanged"
 
@@ -44,7 +44,6 @@ attach_server.rows = session.with_extensions {
   { "evaluate()", "evaluates on the held-out rows" },
   { "save()", "writes a checkpoint" },
   { "stop()", "stops the run after a checkpoint" },
-  { "tokens(x)", "shows ids beside their pieces" },
   { "?NAME", "explains NAME" .. (session.completer() and "; TAB completes a name" or "") },
   { ".time EXPR", "shows how long EXPR takes" },
   { "Ctrl-D or .quit", "leaves; the run continues. tr:inspect and tr:rescore need a prompt of "
@@ -76,7 +75,7 @@ pretty.register("grpo.Extremes", function(list, look)
     local head = ("[%s | total %s | %s, %d tokens]"):format(display.reward_text(list.tr, c),
       c.reward and ("%.4g"):format(c.reward) or "-", c.finish, c.length)
     texts[i] = ("%s prompt: %s\n%s"):format(paint.colour(look, "cyan", display.clean(head)),
-      paint.one_line(c.prompt), (rollouts.coloured_text(c, look)))
+      paint.one_line(c.prompt), completions.text(c, look))
   end
   return table.concat(texts, "\n\n")
 end)

@@ -1,10 +1,10 @@
 -- `?NAME` at the prompt explains a name from the annotations and the table of options.
 
 local annotations = require "grpo.base.annotations"
+local completions = require "grpo.commands.repl.pretty.completions"
 local core = require "grpo.core"
 local option_rows = require "grpo.options.option_rows"
 local options = require "grpo.options"
-local rollouts = require "grpo.commands.repl.pretty.rollouts"
 local sorted_pairs = require "grpo.base.sorted"
 
 local explain = {}
@@ -16,10 +16,10 @@ function explain.class_of(v)
   local meta = (type(v) == "table" or type(v) == "userdata") and getmetatable(v)
   local name = type(meta) == "table" and rawget(meta, "__name")
   if name and annotations.read().classes[name] then return name end
-  if rollouts.is_completion(v) then
+  if completions.is_one(v) then
     return rawget(v, "rewards") and "grpo.Completion" or "grpo.Generated"
   end
-  if rollouts.is_batch(v) then return "grpo.RolloutBatch" end
+  if completions.is_batch(v) then return "grpo.RolloutBatch" end
 end
 
 -- Returns a field of a value, or nil if it cannot be read. Only __index functions of grpo's own

@@ -10,7 +10,6 @@ local lua_tokens = require "grpo.base.lua_tokens"
 local other_programs = require "grpo.base.other_programs"
 local paint = require "grpo.commands.repl.pretty.paint"
 local pretty = require "grpo.commands.repl.pretty"
-local rollouts = require "grpo.commands.repl.pretty.rollouts"
 local wrap = require "grpo.base.wrap"
 
 local Session = {}
@@ -45,7 +44,6 @@ session.rows = session.with_extensions {
   { "?NAME", "explains NAME" },
   { ".time EXPR", "shows how long EXPR takes" },
   { "show(x)", "prints a value as the prompt does" },
-  { "tokens(x)", "shows ids beside their pieces: of a text, a list of ids, or a completion" },
   { "tr:inspect(i)", "shows the tokens of completion i of the last step with all their numbers" },
   { "tr:rescore(r)", "scores the completions of the last step with other rewards, and shows which "
     .. "advantages change their sign" },
@@ -54,29 +52,6 @@ session.rows = session.with_extensions {
 }
 
 -- ---- functions of every prompt ------------------------------------------------------------------
-
-local Tokens = { __name = "grpo.Tokens" }
-
--- Returns the function tokens(x[, tokenizer]), which uses the session's tokenizer by default.
-local function token_lister(self)
-  return function(x, tokenizer)
-    tokenizer = tokenizer or self:tokenizer()
-    if not tokenizer then
-      error("tokens: there is no tokenizer; give one: tokens(x, tokenizer)", 2)
-    end
-    local found = { tokenizer = tokenizer }
-    if type(x) == "string" then
-      found.ids = tokenizer:encode(x)
-    elseif rollouts.is_completion(x) then
-      found.ids, found.logprobs = x.ids, x.logprobs
-    elseif type(x) == "table" then
-      found.ids = x
-    else
-      error(("tokens: got %s, want a text, a list of ids or a completion"):format(type(x)), 2)
-    end
-    return setmetatable(found, Tokens)
-  end
-end
 
 -- Makes _G and load refer to the globals of the session.
 local function globals_of(env)
@@ -102,9 +77,8 @@ function session.new(options)
     look = options.look or paint.look,
     rows = options.rows or session.rows }, Session)
   globals_of(self.env)
-  self.env.tokens = token_lister(self)
   for _, row in ipairs(extensions.rows "prompt_functions") do
-    self.env[row.name] = row.make(options.run)
+    self.env[row.name] = row.make(options.run, function() return self:tokenizer() end)
   end
   self.env.show = function(...) self:show(...) end
   return self

@@ -1,5 +1,5 @@
 ---@meta _
--- The function that the extension prompt adds to the prompts.
+-- The functions that the extension prompt adds to the prompts.
 
 ---Curves of metrics of the run over its steps, in one picture; plot() lists the metrics.
 ---`o` may be the last argument: run = another run than the prompt's, from and to = steps,
@@ -8,3 +8,9 @@
 ---@param ... string|{ run?: string, from?: number, to?: number, smooth?: number, log?: boolean, height?: integer }
 ---@return table curves which the prompt draws
 function plot(...) end
+
+---Ids with their pieces of text; for a completion also the probability of each.
+---@param x string|integer[]|grpo.Completion a text is encoded without begin and end tokens
+---@param tokenizer? grpo.Tokenizer default: the session's
+---@return table tokens with .ids, shown as a table
+function tokens(x, tokenizer) end

@@ -1,30 +1,27 @@
--- Shows values at the prompt: short, in a fixed order, with views for models, batches and so on.
+-- Shows values at the prompt: short, and in a fixed order; extensions add views of single types.
 --
 --   pretty.format(v[, look]) -> text without a line end.  look: see pretty/paint.lua.
 -- The text contains no terminal control sequences except the colours that are added here.
 
+local completions = require "grpo.commands.repl.pretty.completions"
 local display = require "grpo.base.display"
 local extensions = require "grpo.base.extensions"
-local inspected = require "grpo.commands.repl.pretty.inspected"
 local paint = require "grpo.commands.repl.pretty.paint"
-local rollouts = require "grpo.commands.repl.pretty.rollouts"
 
 local pretty = {}
 
 local MAX_ITEMS, MAX_DEPTH, MAX_NUMBERS = 40, 3, 12
 
--- Views of values by their metatable's __name; tables without one are recognised by their fields.
-local by_type = { ["grpo.Tokens"] = rollouts.tokens, ["grpo.Inspection"] = inspected.step,
-  ["grpo.Rescored"] = inspected.rescored }
-local by_look = {
-  { rollouts.is_completion, rollouts.completion },
-  { rollouts.is_list, rollouts.list },
-  { rollouts.is_batch, rollouts.batch },
-}
+-- Views of values by their metatable's __name; tables without one are recognised by their fields,
+-- and the views of extensions go first.
+local by_type, by_look = {}, {}
 for _, row in ipairs(extensions.rows "views") do
   if row.name then by_type[row.name] = row.show end
   if row.is then by_look[#by_look + 1] = { row.is, row.show } end
 end
+by_look[#by_look + 1] = { completions.is_one, completions.one }
+by_look[#by_look + 1] = { completions.is_list, completions.list }
+by_look[#by_look + 1] = { completions.is_batch, completions.batch }
 
 -- Registers show(v, look, format) for values whose metatable has this __name; format is
 -- pretty.format.
@@ -35,7 +32,7 @@ end
 -- ---- tables ------------------------------------------------------------------------------------
 
 local function string_text(s)
-  return rollouts.quoted(paint.cut(s, 200))
+  return paint.quoted(paint.cut(s, 200))
 end
 
 local function key_text(k)
@@ -79,10 +76,10 @@ local function inner(v, look, depth, seen)
   if type(v) ~= "table" then return display.clean(tostring(v)) end
   local meta = getmetatable(v)
   if type(meta) == "table" and meta.__tostring then return display.clean(tostring(v)) end
-  if rollouts.is_completion(v) then
+  if completions.is_one(v) then
     return ("completion %s"):format(string_text(paint.cut(v.text, math.max(20, look.width - 40))))
   end
-  if rollouts.is_list(v) then return ("{ %d completions }"):format(#v) end
+  if completions.is_list(v) then return ("{ %d completions }"):format(#v) end
   return pretty.table(v, look, depth, seen)
 end
 

@@ -1,4 +1,4 @@
--- Layout of text at the prompt: its width, cutting, colours, tables of columns.
+-- Layout of text at the prompt: its width, cutting, colours.
 --
 -- A look is { width = columns, colour = boolean, utf8 = are characters beyond ASCII shown?,
 -- tokenizer = the session's or nil }.
@@ -28,32 +28,9 @@ function paint.one_line(text)
   return (display.clean(text):gsub("%s*\n%s*", " / "):gsub("\t", " "))
 end
 
--- Shows columns { head =, right = boolean, colour = function(row) or nil, [i] = text } as a table.
--- The last column gets the remaining width.
-function paint.columns_text(look, list, indent)
-  indent = indent or ""
-  local widths, used, lines = {}, #indent, {}
-  for k, column in ipairs(list) do
-    local most = paint.columns(column.head)
-    for i = 1, #column do most = math.max(most, paint.columns(column[i])) end
-    if k == #list then most = math.max(12, math.min(most, look.width - used - 1)) end
-    widths[k], used = most, used + most + 2
-  end
-  local function line(text_of, colour_of)
-    local parts = {}
-    for k, column in ipairs(list) do
-      local text = paint.pad(paint.cut(text_of(column), widths[k]), widths[k], column.right)
-      if k == #list and not column.right then text = text:gsub("%s+$", "") end
-      parts[k] = paint.colour(look, colour_of(column), text)
-    end
-    lines[#lines + 1] = indent .. table.concat(parts, "  ")
-  end
-  line(function(column) return column.head end, function() return "dim" end)
-  for i = 1, #list[1] do
-    line(function(column) return column[i] end,
-      function(column) return column.colour and column.colour(i) end)
-  end
-  return table.concat(lines, "\n")
+-- Returns a text in quotes, on one line.
+function paint.quoted(text)
+  return (("%q"):format(display.clean(text)):gsub("\\\n", "\\n"):gsub("\\\\", "\\"))
 end
 
 -- Returns a number with 4 significant digits; whole numbers are not rounded.

@@ -1,6 +1,7 @@
 -- Views of completions with their tokens' probabilities, of groups as tables of rewards and
 -- advantages, and of batches.
 
+local columns_text = require "grpo.commands.repl.pretty.columns"
 local core = require "grpo.core"
 local display = require "grpo.base.display"
 local paint = require "grpo.commands.repl.pretty.paint"
@@ -10,24 +11,7 @@ local text_stream = require "grpo.models.text_stream"
 
 local rollouts = {}
 
-local MOST_GROUPS, MOST_TOKENS = 4, 60
-
--- ---- recognising tables ------------------------------------------------------------------------
-
-function rollouts.is_completion(v)
-  return type(v) == "table" and type(rawget(v, "text")) == "string"
-    and type(rawget(v, "finish")) == "string"
-end
-
--- Tells whether a table is a list of completions, of one prompt or several.
-function rollouts.is_list(v)
-  return type(v) == "table" and rollouts.is_completion(rawget(v, 1)) and getmetatable(v) == nil
-end
-
-function rollouts.is_batch(v)
-  return type(v) == "table" and rollouts.is_list(rawget(v, "completions"))
-    and getmetatable(v) == nil
-end
+local MOST_GROUPS = 4
 
 -- ---- a completion -------------------------------------------------------------------------------
 
@@ -53,7 +37,8 @@ end
 local steps = { { 0.9 }, { 0.5, "green" }, { 0.2, "yellow" }, { 0.05, "magenta" }, { -1, "red" } }
 local LOW = 0.2 -- without colours, less probable pieces are marked with brackets
 
-local function colour_of(p)
+-- Returns the name of the colour of a probability, or nil.
+function rollouts.colour_of(p)
   for _, step in ipairs(steps) do
     if p >= step[1] then return step[2] end
   end
@@ -63,7 +48,7 @@ end
 local function piece_text(look, text, p)
   text = display.clean(text)
   if not look.colour then return p < LOW and text:find("%S") and "‹" .. text .. "›" or text end
-  local name = colour_of(p)
+  local name = rollouts.colour_of(p)
   return name and (text:gsub("[^\n]+", function(part) return paint.colour(look, name, part) end))
     or text
 end
@@ -181,7 +166,7 @@ function rollouts.table(cs, look, further, indent)
   local texts = column("text", cs, function(c) return paint.one_line(c.text) end)
   texts.right = false
   list[#list + 1] = texts
-  return paint.columns_text(look, list, indent)
+  return columns_text(look, list, indent)
 end
 
 function rollouts.prompt_line(c, look, label)
@@ -239,35 +224,6 @@ function rollouts.batch(batch, look)
     head = head .. (", mean reward %s"):format(paint.number(statistics.mean(totals)))
   end
   return paint.colour(look, "bold", head) .. "\n" .. rollouts.list(cs, look)
-end
-
--- ---- ids beside their pieces --------------------------------------------------------------------
-
--- Returns a token's text in quotes, on one line.
-function rollouts.quoted(text)
-  return (("%q"):format(display.clean(text)):gsub("\\\n", "\\n"):gsub("\\\\", "\\"))
-end
-
--- Shows the result of the prompt's `tokens(x)`: { ids =, tokenizer =, logprobs = or nil }.
-function rollouts.tokens(tokens, look)
-  local ids, tokenizer = tokens.ids, tokens.tokenizer
-  local numbers, pieces, probabilities = { head = "id", right = true }, { head = "piece" },
-    { head = "p", right = true }
-  for i = 1, math.min(#ids, MOST_TOKENS) do
-    numbers[i] = tostring(ids[i])
-    local text = tokenizer:decode { ids[i] }
-    if text == "" or text:find("\239\191\189", 1, true) then
-      text = tokenizer:token(ids[i]) or "?"
-    end
-    pieces[i] = rollouts.quoted(text)
-    if tokens.logprobs then probabilities[i] = ("%.3f"):format(math.exp(tokens.logprobs[i])) end
-  end
-  probabilities.colour = function(i) return colour_of(math.exp(tokens.logprobs[i])) end
-  local text = ("%d tokens\n"):format(#ids)
-    .. paint.columns_text(look,
-      tokens.logprobs and { numbers, probabilities, pieces } or { numbers, pieces }, "  ")
-  if #ids > MOST_TOKENS then text = text .. ("\n  ... %d more"):format(#ids - MOST_TOKENS) end
-  return text
 end
 
 return rollouts

@@ -1,5 +1,6 @@
 -- Shows what tr:inspect() and tr:rescore() return (loop/inspect.lua).
 
+local columns_text = require "grpo.commands.repl.pretty.columns"
 local inspect = require "grpo.loop.inspect"
 local paint = require "grpo.commands.repl.pretty.paint"
 local rollouts = require "grpo.commands.repl.pretty.rollouts"
@@ -24,7 +25,7 @@ local function token_table(t, look)
   local n = math.min(#t.ids, MOST_ROWS)
   local pieces = column("token", n, function(i)
     local text = t.tokenizer:decode { t.ids[i] }
-    return rollouts.quoted(text ~= "" and text or t.tokenizer:token(t.ids[i]) or "?")
+    return paint.quoted(text ~= "" and text or t.tokenizer:token(t.ids[i]) or "?")
   end)
   pieces.right = false
   local list = { column("", n, tostring),
@@ -37,7 +38,7 @@ local function token_table(t, look)
   list[#list + 1] = numbers("advantage", t.advantage, "%+.3f", n)
   if t.gradient then list[#list + 1] = numbers("d loss/d logp", t.gradient, "%+.2e", n) end
   list[#list + 1] = pieces
-  local text = paint.columns_text(look, list, "  ")
+  local text = columns_text(look, list, "  ")
   if #t.ids > n then text = text .. ("\n  ... %d more"):format(#t.ids - n) end
   return text
 end
