@@ -52,8 +52,8 @@ result "where its script cannot be loaded, its model" "$([ "$(cat out)" = "$(pri
 echo 1 | repl exp-003; status=$?
 result "a run that is not there: the nearest name" "$([ $status = 3 ] && grep -q "did you mean 'exp-00[12]'" err || show err)"
 printf '%s\n' 'return function(text) return -#text end' >shorter.lua
-printf '%s\n' 'tr:step() show(tr:rescore("shorter.lua"))' | repl exp.lua
-result "rewards of a file" "$(grep -q '^8 completions of step 1 scored again: [5-8] have another reward' out || show out err)"
+printf '%s\n' 'tr:step() print(#tr:rescore("shorter.lua").completions, tr:rescore("shorter.lua").changed)' | repl exp.lua
+result "rewards of a file" "$(grep -qE '^8	[5-8]$' out || show out err)"
 echo 'x = 1 error({ code = 7 })' | repl; status=$?
 result "a table that is raised says what it holds" "$([ $status = 1 ] && [ "$(cat err)" = 'grpo: a table was raised as an error: { code = 7 }' ] || show err)"
 printf '%s\n' 'x = 5 function f() return x end' 'print(x, _G.x, load("return x + f()")(), load("return y", "=y", "t", { y = 7 })())' | repl
