@@ -79,6 +79,36 @@ local families = {
   { "phi3", config("phi3", { num_key_value_heads = 4, head_dim = nil }) },
   { "gemma2", config("gemma2",
     { query_pre_attn_scalar = 16, sliding_window = 64, tie_word_embeddings = true }), gelu_bound },
+  { "smollm3", config("smollm3", { num_hidden_layers = 5, tie_word_embeddings = true }) },
+  { "granite", config("granite", { embedding_multiplier = 1.75, attention_multiplier = 0.2,
+    residual_multiplier = 0.6, logits_scaling = 1.3 }) },
+  { "olmo2", config("olmo2") },
+  { "olmo3", config("olmo3", { sliding_window = 5,
+    layer_types = { "sliding_attention", "full_attention" }, rope_theta = 200,
+    rope_scaling = { rope_type = "yarn", factor = 8, original_max_position_embeddings = 64,
+      attention_factor = 1.2, beta_fast = 8, beta_slow = 1 } }) },
+  { "ministral3", config("ministral3", { rope_theta = 100,
+    rope_parameters = { rope_type = "yarn", factor = 8, original_max_position_embeddings = 8,
+      mscale = 1, mscale_all_dim = 1, beta_fast = 0.5, beta_slow = 0.02, rope_theta = 100,
+      llama_4_scaling_beta = 0.3 } }) },
+  { "seed_oss", config("seed_oss") },
+  { "exaone4", config("exaone4", { sliding_window = grpo.json.null }) },
+  { "exaone4 windows", config("exaone4", { num_hidden_layers = 64,
+    sliding_window = 5 }) },
+  { "hunyuan_v1_dense", config("hunyuan_v1_dense", { rope_theta = 100,
+    rope_scaling = { rope_type = "dynamic", alpha = 50, factor = 1 } }) },
+  { "ernie4_5", config("ernie4_5", { tie_word_embeddings = true }) },
+  { "glm4", config("glm4", { partial_rotary_factor = 0.5 }) },
+  { "starcoder2", config("starcoder2", { sliding_window = grpo.json.null }),
+    gelu_bound },
+  { "stablelm", config("stablelm", { partial_rotary_factor = 0.25,
+    use_qkv_bias = true, num_key_value_heads = 4 }) },
+  { "nemotron", config("nemotron", { partial_rotary_factor = 0.5 }) },
+  { "cohere2", config("cohere2", { sliding_window = 5, logit_scale = 0.7,
+    sliding_window_pattern = 2, tie_word_embeddings = true }) },
+  { "gpt_neox", { model_type = "gpt_neox", vocab_size = 258, hidden_size = 64,
+    intermediate_size = 96, num_hidden_layers = 2, num_attention_heads = 4,
+    max_position_embeddings = 128, rotary_pct = 0.25, initializer_range = 0.15 }, gelu_bound },
   { "gpt2", { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4,
   n_positions = 128,
     initializer_range = 0.02 }, gelu_bound },
@@ -128,13 +158,17 @@ local function tokenizers()
   end
 end
 
+local gelus = { ["models/gpt2"] = true, ["models2/gpt_neox"] = true }
 local function checkpoints()
-  for _, name in ipairs { "llama", "llama_linear_sharded_bf16", "smollm_bf16", "qwen2", "qwen3",
-    "qwen3_newconfig_bf16", "mistral_f16", "gpt2" } do
-    local dir = shared .. "/oracles/models/" .. name .. "/checkpoint"
+  for _, name in ipairs { "models/llama", "models/llama_linear_sharded_bf16", "models/smollm_bf16",
+    "models/qwen2", "models/qwen3", "models/qwen3_newconfig_bf16", "models/mistral_f16",
+    "models/gpt2", "models2/granite", "models2/olmo2", "models2/ministral3", "models2/seed_oss",
+    "models2/hunyuan_v1_dense", "models2/ernie4_5", "models2/glm4", "models2/stablelm",
+    "models2/cohere2", "models2/gpt_neox" } do
+    local dir = shared .. "/oracles/" .. name .. "/checkpoint"
     local ok, m = pcall(grpo.model.load, dir, { dtype = "f32" })
     if not ok then print("skipped: " .. tostring(m)) end
-    if ok then export("checkpoint " .. name, m, "f32", name == "gpt2" and gelu_bound or nil) end
+    if ok then export("checkpoint " .. name, m, "f32", gelus[name] and gelu_bound or nil) end
   end
 end
 

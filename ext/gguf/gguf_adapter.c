@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "gguf/gguf_arch.h"
+#include "gguf/gguf_config_write.h"
 #include "gguf/gguf_write.h"
 #include "model/model_struct.h"
 
@@ -47,17 +47,17 @@ static Status describe(const Lora *l, const LoraModule *mod, bool tied, const Gg
 }
 
 /* B's rows are in the order of the rows of the base's weight in its file. */
-static Status put_b(GgufWriter *w, const LoraModule *mod, int head_dim, bool permuted,
+static Status put_b(GgufWriter *w, const LoraModule *mod, const Config *c, unsigned change,
                     double alpha) {
   const Tensor *b = &mod->b->t;
-  const int n = b->dim[0], r = b->dim[1], d = permuted ? head_dim : n;
+  const int n = b->dim[0], r = b->dim[1];
+  const uint64_t d = (uint64_t)c->head_dim, heads = (uint64_t)c->num_attention_heads;
   const double k = alpha_of(mod) / alpha;
   float *row = mem_alloc((size_t)r * sizeof *row);
   Status s = row ? GRPO_OK : fail(GRPO_ENOMEM, "no memory for a row of an adapter");
   for (int i = 0; i < n && s == GRPO_OK; i++) {
-    const int at = permuted ? i % 2 * (d / 2) + i % d / 2 : i % d;
-    for (int j = 0; j < r; j++)
-      row[j] = (float)(k * b->data[(size_t)(i / d * d + at) * (size_t)r + (size_t)j]);
+    const real *from = b->data + gguf_arch_row_of(change, (uint64_t)i, d, heads) * (uint64_t)r;
+    for (int j = 0; j < r; j++) row[j] = (float)(k * from[j]);
     s = gguf_writer_put(w, row, (uint64_t)r);
   }
   mem_free(row);
@@ -66,11 +66,10 @@ static Status put_b(GgufWriter *w, const LoraModule *mod, int head_dim, bool per
 
 static Status put_tensors(GgufWriter *w, const Model *m, const unsigned *change) {
   const Lora *l = m->lora;
-  const unsigned permuted = GGUF_PERMUTED_Q | GGUF_PERMUTED_K;
   for (int i = 0; i < l->nmodules; i++) {
     const LoraModule *mod = &l->module[i];
     try(gguf_writer_put(w, mod->a->t.data, mod->a->t.n));
-    try(put_b(w, mod, m->config.head_dim, change[i] & permuted, file_alpha(l)));
+    try(put_b(w, mod, &m->config, change[i], file_alpha(l)));
   }
   return GRPO_OK;
 }
@@ -102,6 +101,7 @@ Status gguf_adapter_save(const Model *m, const char *path) {
   if (!a)
     return fail(GRPO_EARG, "%s: writing '%s' models as GGUF is not supported", path,
                 config_model_type(&m->config));
+  try(gguf_config_check(&m->config, a, path));
   put_metadata(m->lora, a, &meta);
   const Status s = write_file(m, a, path, &meta);
   gguf_meta_free(&meta);

@@ -12,6 +12,7 @@ typedef struct Pair {
 struct GgufArch {
   const char *name, *model_type, *hf_prefix;
   const Pair *model, *layer;
+  unsigned traits; /* GgufTrait */
 };
 
 static const Pair gpt2_model[] = {
@@ -37,41 +38,43 @@ static const Pair plain_model[] = {
     {"lm_head", "output", GGUF_VOCABULARY},
     {0},
 };
-static const Pair gemma_model[] = {
+static const Pair plus_one_model[] = {
     {"model.embed_tokens", "token_embd", GGUF_VOCABULARY},
     {"model.norm", "output_norm", GGUF_PLUS_ONE},
     {"lm_head", "output", GGUF_VOCABULARY},
     {0},
 };
 
-#define MLP                                                                                        \
-  {"mlp.gate_proj", "ffn_gate", 0}, {"mlp.up_proj", "ffn_up", 0}, { "mlp.down_proj", "ffn_down", 0 }
+static const Pair neox_model[] = {
+    {"gpt_neox.embed_in", "token_embd", GGUF_VOCABULARY},
+    {"gpt_neox.final_layer_norm", "output_norm", 0},
+    {"embed_out", "output", GGUF_VOCABULARY},
+    {0},
+};
+
+#define UP_DOWN                                                                                    \
+  {"mlp.up_proj", "ffn_up", 0}, { "mlp.down_proj", "ffn_down", 0 }
+#define MLP {"mlp.gate_proj", "ffn_gate", 0}, UP_DOWN
+#define QUERIES                                                                                    \
+  {"self_attn.q_proj", "attn_q", 0}, { "self_attn.k_proj", "attn_k", 0 }
 #define VALUES                                                                                     \
   {"self_attn.v_proj", "attn_v", 0}, { "self_attn.o_proj", "attn_output", 0 }
+#define QK_NORMS                                                                                   \
+  {"self_attn.q_norm", "attn_q_norm", 0}, { "self_attn.k_norm", "attn_k_norm", 0 }
 #define NORMS                                                                                      \
   {"input_layernorm", "attn_norm", 0}, { "post_attention_layernorm", "ffn_norm", 0 }
 
 static const Pair llama_layer[] = {
-    {"self_attn.q_proj", "attn_q", GGUF_PERMUTED_Q},
-    {"self_attn.k_proj", "attn_k", GGUF_PERMUTED_K},
+    {"self_attn.q_proj", "attn_q", GGUF_PERMUTED},
+    {"self_attn.k_proj", "attn_k", GGUF_PERMUTED},
     VALUES,
     MLP,
     NORMS,
     {0},
 };
-static const Pair qwen_layer[] = {
-    {"self_attn.q_proj", "attn_q", 0},
-    {"self_attn.k_proj", "attn_k", 0},
-    VALUES,
-    {"self_attn.q_norm", "attn_q_norm", 0},
-    {"self_attn.k_norm", "attn_k_norm", 0},
-    MLP,
-    NORMS,
-    {0},
-};
+static const Pair qwen_layer[] = {QUERIES, VALUES, QK_NORMS, MLP, NORMS, {0}};
 static const Pair gemma_layer[] = {
-    {"self_attn.q_proj", "attn_q", 0},
-    {"self_attn.k_proj", "attn_k", 0},
+    QUERIES,
     VALUES,
     {"self_attn.q_norm", "attn_q_norm", GGUF_PLUS_ONE},
     {"self_attn.k_norm", "attn_k_norm", GGUF_PLUS_ONE},
@@ -90,24 +93,101 @@ static const Pair phi3_layer[] = {
     NORMS,
     {0},
 };
+/* Norms after the branches. */
+static const Pair olmo_layer[] = {
+    QUERIES,
+    VALUES,
+    QK_NORMS,
+    MLP,
+    {"post_attention_layernorm", "post_attention_norm", 0},
+    {"post_feedforward_layernorm", "post_ffw_norm", 0},
+    {0},
+};
+static const Pair seed_layer[] = {
+    QUERIES,
+    VALUES,
+    MLP,
+    {"input_layernorm", "attn_norm", 0},
+    {"post_attention_layernorm", "post_attention_norm", 0},
+    {0},
+};
+static const Pair hunyuan_layer[] = {
+    QUERIES,
+    VALUES,
+    {"self_attn.query_layernorm", "attn_q_norm", 0},
+    {"self_attn.key_layernorm", "attn_k_norm", 0},
+    MLP,
+    NORMS,
+    {0},
+};
+static const Pair glm4_layer[] = {
+    QUERIES,
+    VALUES,
+    {"mlp.gate_up_proj", "ffn_up", 0},
+    {"mlp.down_proj", "ffn_down", 0},
+    {"input_layernorm", "attn_norm", 0},
+    {"post_self_attn_layernorm", "post_attention_norm", 0},
+    {"post_attention_layernorm", "ffn_norm", 0},
+    {"post_mlp_layernorm", "post_ffw_norm", 0},
+    {0},
+};
+static const Pair starcoder_layer[] = {
+    QUERIES, VALUES, {"mlp.c_fc", "ffn_up", 0}, {"mlp.c_proj", "ffn_down", 0}, NORMS, {0},
+};
+static const Pair nemotron_layer[] = {
+    QUERIES,
+    VALUES,
+    UP_DOWN,
+    {"input_layernorm", "attn_norm", GGUF_PLUS_ONE},
+    {"post_attention_layernorm", "ffn_norm", GGUF_PLUS_ONE},
+    {0},
+};
+static const Pair neox_layer[] = {
+    {"attention.query_key_value", "attn_qkv", GGUF_BY_HEAD},
+    {"attention.dense", "attn_output", 0},
+    {"mlp.dense_h_to_4h", "ffn_up", 0},
+    {"mlp.dense_4h_to_h", "ffn_down", 0},
+    NORMS,
+    {0},
+};
 
-/* Where several have one name in files, a file is read as the first unless it says more. */
+#define LAYERS "model.layers."
+#define PERIOD GGUF_WINDOW_PERIOD
+
+/* Where two have one name in files, a file is the second if it has a sliding window. */
 static const GgufArch archs[] = {
-    {"llama", "llama", "model.layers.", plain_model, llama_layer},
-    {"llama", "mistral", "model.layers.", plain_model, llama_layer},
-    {"qwen2", "qwen2", "model.layers.", plain_model, qwen_layer},
-    {"qwen3", "qwen3", "model.layers.", plain_model, qwen_layer},
-    {"gemma2", "gemma2", "model.layers.", gemma_model, gemma_layer},
-    {"gemma3", "gemma3_text", "model.layers.", gemma_model, gemma_layer},
-    {"phi3", "phi3", "model.layers.", plain_model, phi3_layer},
-    {"gpt2", "gpt2", "transformer.h.", gpt2_model, gpt2_layer},
+    {"llama", "llama", LAYERS, plain_model, llama_layer, 0},
+    {"llama", "mistral", LAYERS, plain_model, llama_layer, GGUF_NO_WINDOW},
+    {"qwen2", "qwen2", LAYERS, plain_model, qwen_layer, 0},
+    {"qwen3", "qwen3", LAYERS, plain_model, qwen_layer, 0},
+    {"gemma2", "gemma2", LAYERS, plus_one_model, gemma_layer, 0},
+    {"gemma3", "gemma3_text", LAYERS, plus_one_model, gemma_layer, 0},
+    {"phi3", "phi3", LAYERS, plain_model, phi3_layer, 0},
+    {"gpt2", "gpt2", "transformer.h.", gpt2_model, gpt2_layer, 0},
+    {"smollm3", "smollm3", LAYERS, plain_model, llama_layer, 0},
+    {"granite", "granite", LAYERS, plain_model, llama_layer, 0},
+    {"olmo2", "olmo2", LAYERS, plain_model, olmo_layer, GGUF_UNTIED},
+    {"olmo2", "olmo3", LAYERS, plain_model, olmo_layer, GGUF_UNTIED | PERIOD},
+    {"mistral3", "ministral3", LAYERS, plain_model, llama_layer, GGUF_NO_WINDOW},
+    {"seed_oss", "seed_oss", LAYERS, plain_model, seed_layer, 0},
+    {"exaone4", "exaone4", LAYERS, plain_model, olmo_layer, PERIOD},
+    {"hunyuan-dense", "hunyuan_v1_dense", LAYERS, plain_model, hunyuan_layer, 0},
+    {"ernie4_5", "ernie4_5", LAYERS, plain_model, qwen_layer, 0},
+    {"glm4", "glm4", LAYERS, plain_model, glm4_layer, 0},
+    {"starcoder2", "starcoder2", LAYERS, plain_model, starcoder_layer, GGUF_NO_WINDOW},
+    {"stablelm", "stablelm", LAYERS, plain_model, qwen_layer, GGUF_UNTIED},
+    {"nemotron", "nemotron", LAYERS, plus_one_model, nemotron_layer, GGUF_UNTIED},
+    {"cohere2", "cohere2", LAYERS, plain_model, qwen_layer, GGUF_TIED | PERIOD},
+    {"gptneox", "gpt_neox", "gpt_neox.layers.", neox_model, neox_layer, GGUF_UNTIED},
 };
 enum { NARCHS = sizeof archs / sizeof *archs };
 
-const GgufArch *gguf_arch(const char *name, size_t n) {
+const GgufArch *gguf_arch(const char *name, size_t n, bool has_window) {
+  const GgufArch *found = NULL;
   for (int i = 0; i < NARCHS; i++)
-    if (strlen(archs[i].name) == n && memcmp(archs[i].name, name, n) == 0) return &archs[i];
-  return NULL;
+    if (strlen(archs[i].name) == n && memcmp(archs[i].name, name, n) == 0 && (!found || has_window))
+      found = &archs[i];
+  return found;
 }
 
 const GgufArch *gguf_arch_of(const char *model_type) {
@@ -118,6 +198,19 @@ const GgufArch *gguf_arch_of(const char *model_type) {
 
 const char *gguf_arch_name(const GgufArch *a) { return a->name; }
 const char *gguf_arch_model_type(const GgufArch *a) { return a->model_type; }
+unsigned gguf_arch_traits(const GgufArch *a) { return a->traits; }
+
+uint64_t gguf_arch_row(unsigned change, uint64_t r, uint64_t head_dim, uint64_t heads) {
+  const uint64_t block = r / head_dim, i = r % head_dim, half = head_dim / 2;
+  if (change & GGUF_BY_HEAD) return (block % 3 * heads + block / 3) * head_dim + i;
+  return change & GGUF_PERMUTED ? block * head_dim + 2 * (i % half) + i / half : r;
+}
+
+uint64_t gguf_arch_row_of(unsigned change, uint64_t r, uint64_t head_dim, uint64_t heads) {
+  const uint64_t block = r / head_dim, i = r % head_dim;
+  if (change & GGUF_BY_HEAD) return (block % heads * 3 + block / heads) * head_dim + i;
+  return change & GGUF_PERMUTED ? block * head_dim + i % 2 * (head_dim / 2) + i / 2 : r;
+}
 
 /* ---- translating ----------------------------------------------------------------------- */
 
@@ -154,7 +247,7 @@ static bool translate(const GgufArch *a, const char *s, bool from_hf, char *out,
     n = snprintf(out, cap, "%s%.*s.%s%s", to, digits, number, name, suffix);
   else
     n = snprintf(out, cap, "%s%s", name, suffix);
-  *change = p->change;
+  *change = strcmp(suffix, ".bias") == 0 ? p->change & ~(unsigned)GGUF_PLUS_ONE : p->change;
   return n > 0 && (size_t)n < cap;
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "gguf/gguf_config.h"
+#include "gguf/gguf_config_write.h"
 #include "gguf/gguf_tokenizer_write.h"
 #include "gguf/gguf_write.h"
 #include "model/lora_merge.h"
@@ -78,22 +78,24 @@ static Status describe(const Param *p, const GgufArch *a, GgmlType type, GgufEnt
   return GRPO_OK;
 }
 
-/* A block has whole heads, so that permuted rows come from the same block. */
+/* A block is one head where rows change their order, so that they come from one block. */
 static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p,
                        unsigned change) {
   const int n = p->t.dim[0], d = m->config.head_dim;
-  const bool permuted = change & (GGUF_PERMUTED_Q | GGUF_PERMUTED_K);
-  const int most = permuted ? d : BLOCK_ROWS;
+  const uint64_t heads = (uint64_t)m->config.num_attention_heads;
+  const int most = change & (GGUF_PERMUTED | GGUF_BY_HEAD) ? d : BLOCK_ROWS;
   const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
   real *x = mem_alloc_aligned((size_t)most * cols * sizeof *x);
   Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
-    s = lora_merge_rows(cx, m, p, row, rows, x);
+    const uint64_t first = gguf_arch_row_of(change, (uint64_t)row, (uint64_t)d, heads);
+    s = lora_merge_rows(cx, m, p, (int)first, rows, x);
     for (size_t i = 0; (change & GGUF_PLUS_ONE) && i < (size_t)rows * cols; i++) x[i] += 1;
-    if (!permuted && s == GRPO_OK) s = gguf_writer_put(w, x, (uint64_t)rows * cols);
-    for (int i = 0; permuted && i < d && s == GRPO_OK; i++)
-      s = gguf_writer_put(w, x + (size_t)(i % 2 * (d / 2) + i / 2) * cols, cols);
+    for (int i = 0; i < rows && s == GRPO_OK; i++) {
+      const uint64_t at = gguf_arch_row_of(change, (uint64_t)(row + i), (uint64_t)d, heads) - first;
+      s = gguf_writer_put(w, x + at * cols, cols);
+    }
   }
   mem_free_aligned(x);
   return s;
@@ -186,6 +188,7 @@ Status gguf_save(const Model *m, const Tokenizer *t, const char *path, GgmlType 
   if (!a)
     return fail(GRPO_EARG, "%s: writing '%s' models as GGUF is not supported", path,
                 config_model_type(&m->config));
+  try(gguf_config_check(&m->config, a, path));
   Status s = put_metadata(m, t, a, type, &meta);
   if (s == GRPO_OK) s = write_file(m, a, path, type, &meta);
   gguf_meta_free(&meta);

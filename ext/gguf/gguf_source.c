@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "gguf/ggml.h"
 #include "gguf/gguf.h"
+#include "gguf/gguf_arch.h"
 #include "gguf/gguf_config.h"
 
 enum { NAME_BYTES = 96 };
@@ -18,7 +19,7 @@ typedef struct Entry {
 typedef struct GgufFile {
   Gguf g;
   Entry *entry; /* [number of tensors] */
-  uint64_t head_dim;
+  uint64_t head_dim, heads;
 } GgufFile;
 
 static const Entry *entry_of(const WeightSource *s, const SourceTensor *t) {
@@ -27,10 +28,11 @@ static const Entry *entry_of(const WeightSource *s, const SourceTensor *t) {
 
 /* Reads values in Hugging Face's order of rows. */
 static Status read_rows(const GgufFile *f, const Entry *e, uint64_t from, uint64_t n, float *out) {
-  if (!(e->change & (GGUF_PERMUTED_Q | GGUF_PERMUTED_K))) return gguf_read(e->t, from, n, out);
+  if (!(e->change & (GGUF_PERMUTED | GGUF_BY_HEAD))) return gguf_read(e->t, from, n, out);
   const uint64_t cols = e->t->ndim == 2 ? e->t->dim[1] : 1;
   while (n) {
-    const uint64_t row = gguf_arch_permuted_row(from / cols, f->head_dim), at = from % cols;
+    const uint64_t row = gguf_arch_row(e->change, from / cols, f->head_dim, f->heads);
+    const uint64_t at = from % cols;
     const uint64_t k = cols - at < n ? cols - at : n;
     try(gguf_read(e->t, row * cols + at, k, out));
     from += k;
@@ -91,18 +93,17 @@ static void list_tensor(WeightSource *s, GgufFile *f, const GgufArch *a, const G
 
 static Status list_tensors(WeightSource *s, GgufFile *f) {
   Config c;
-  const char *name = "";
-  size_t n = 0;
   try(gguf_config_read(&c, &f->g));
-  try(gguf_get_string(&f->g, "general.architecture", &name, &n, NULL));
+  const GgufArch *a = gguf_arch_of(config_model_type(&c));
   f->head_dim = (uint64_t)c.head_dim;
+  f->heads = (uint64_t)c.num_attention_heads;
   s->tensor = mem_alloc((f->g.ntensors + 1) * sizeof *s->tensor);
   f->entry = mem_alloc((f->g.ntensors + 1) * sizeof *f->entry);
   if (!s->tensor || !f->entry)
     return fail(GRPO_ENOMEM, "%s: no memory for a table of %zu tensors", f->g.path, f->g.ntensors);
   for (size_t i = 0; i < f->g.ntensors; i++) {
     const GgufTensor *t = &f->g.tensor[i];
-    if (!is_metadata(t->name)) list_tensor(s, f, gguf_arch(name, n), t);
+    if (!is_metadata(t->name)) list_tensor(s, f, a, t);
   }
   return GRPO_OK;
 }

@@ -1,0 +1,47 @@
+/* Models that are not written as GGUF. */
+#include "gguf/gguf_save.h"
+#include "model/modeltest.h"
+#include "os/file.h"
+
+#define COMMON                                                                                     \
+  "\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,"        \
+  "\"num_attention_heads\":4,\"num_key_value_heads\":2"
+
+static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
+
+TEST(latent_attention_is_refused_by_name) {
+  Model *m = small_model(latent_shapes[1], NULL, 1);
+  REFUSED(gguf_save(m, NULL, tmp("latent"), GGML_F32), GRPO_EARG, "deepseek_v2");
+  model_release(m);
+}
+
+TEST(what_llama_cpp_would_compute_otherwise_is_refused_by_name) {
+  static const struct {
+    const char *shape, *reason;
+  } rows[] = {
+      {"{\"model_type\":\"smollm3\"," COMMON ",\"no_rope_layers\":[1,0]}", "every fourth layer"},
+      {"{\"model_type\":\"olmo2\"," COMMON ",\"tie_word_embeddings\":true}", "output projection"},
+      {"{\"model_type\":\"cohere2\"," COMMON ",\"tie_word_embeddings\":false}",
+       "no output projection"},
+      {"{\"model_type\":\"cohere2\"," COMMON ",\"sliding_window\":6,\"layer_types\":"
+       "[\"full_attention\",\"sliding_attention\"]}",
+       "each n-th layer"},
+      {"{\"model_type\":\"exaone4\"," COMMON ",\"sliding_window\":6}", "64 layers"},
+      {"{\"model_type\":\"olmo3\"," COMMON ",\"rope_parameters\":{\"full_attention\":{"
+       "\"rope_theta\":5000.0},\"sliding_attention\":{\"rope_theta\":10000.0}}}",
+       "one rope_theta"},
+      {"{\"model_type\":\"ministral3\"," COMMON ",\"rope_parameters\":"
+       "{\"rope_type\":\"yarn\",\"factor\":8"
+       ",\"truncate\":false}}",
+       "YaRN's ramp"},
+      {"{\"model_type\":\"ministral\"," COMMON "}", "'ministral' models as GGUF"},
+      {"{\"model_type\":\"opt\",\"vocab_size\":101,\"hidden_size\":64,\"num_attention_heads\":4}",
+       "'opt' models as GGUF"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Model *m = small_model(rows[i].shape, NULL, 1);
+    REFUSED(gguf_save(m, NULL, tmp("refused"), GGML_F32), GRPO_EARG, rows[i].reason);
+    CHECK(!file_exists(tmp("refused")));
+    model_release(m);
+  }
+}
