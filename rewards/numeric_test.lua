@@ -187,23 +187,3 @@ describe("numeric.equal", function()
     assert.is_true(thousands < 50000) -- all eight together within the budget of one
   end)
 end)
-
-describe("numeric.verl", function()
-  it("compares text, as verl does", function()
-    assert.equal(0, (numeric.verl { method = "strict" }("#### 12.0", { answer = "12" })))
-    assert.equal(1, (numeric.verl { method = "strict" }("#### 12", { answer = "so\n#### 12" })))
-    assert.equal(1, (numeric.verl { method = "flexible" }("it is 12", { answer = "12" })))
-    assert.equal(0, (numeric.verl { method = "math" }("\\boxed{1,000}", { answer = "1000" })))
-    assert.equal(-1, (numeric.verl { method = "dapo" }("42", { answer = "42" })))
-    assert.equal(1, (numeric.verl { method = "strict" }("#### 1,234", { answer = "#### 1,234" })))
-    assert.equal(0, (numeric.verl { method = "math" }("\\fbox{7}", { answer = "7" })))
-    assert.equal(1, (numeric.verl { method = "math" }("$\\boxed 8$", { answer = "8" })))
-  end)
-
-  it("knows four methods", function()
-    assert.error_matches(function()
-      numeric.verl { method = "lenient" }
-    end, "must be one of strict, flexible")
-    assert.error_matches(function() numeric.verl {} end, "method: is required")
-  end)
-end)

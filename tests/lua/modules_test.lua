@@ -8,7 +8,7 @@ local sorted_pairs = require "grpo.base.sorted"
 -- the longest row that fits a module decides.
 local storeys = {
   { "base", "base answer schedule statistics" },
-  { "data", "data jinja losses samplers verl" },
+  { "data", "data jinja losses samplers" },
   { "models", "models" },
   { "options", "options" },
   { "scoring", "scoring" },

@@ -10,8 +10,7 @@ local makers = {
   ["format.partial"] = true, ["format.xml_count"] = true, ["format.incremental"] = true,
   ["format.regex"] = true, ["format.steps"] = true, ["format.code"] = true, ["gsm8k.length"] = true,
   ["length.cosine"] = true, ["length.soft_overlong"] = true, ["length.relative"] = true,
-  ["numeric.verl"] = true, ["repetition.ngram"] = true,
-  ["dense.share"] = false, ["gsm8k.correct"] = false,
+  ["repetition.ngram"] = true, ["dense.share"] = false, ["gsm8k.correct"] = false,
   ["gsm8k.integer"] = false, ["gsm8k.layout"] = false, ["gsm8k.nothing_after"] = false,
   ["length.measure"] = false, ["numeric.equal"] = false, ["text.contains"] = false,
   ["text.equals"] = false, ["text.similarity"] = false,
@@ -54,8 +53,8 @@ describe("a function that makes a reward", function()
       .. "of mode", { near = { token_fn = named "dense.match" } })
     refused("rewards%.shape: format%.regex .*write format%.regex%(pattern, flags%)",
       { shape = named "format.regex" })
-    refused("eval%.metric: numeric%.verl makes a reward", { as = tiny.count_a },
-      named "numeric.verl")
+    refused("eval%.metric: length%.cosine makes a reward", { as = tiny.count_a },
+      named "length.cosine")
   end)
 
   it("may be one of a script, if its annotation says so", function()

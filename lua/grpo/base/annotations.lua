@@ -106,6 +106,8 @@ local function end_block(all, block, bound, line)
   local class = block.class
   if class then
     class.doc = doc
+    local before = all.classes[class.name] -- an extension adds methods to a class
+    if before then class.methods = before.methods end
     all.classes[class.name] = class
     local variable = line:match("^local%s+([%w_]+)%s*=") or line:match("^([%w_.]+)%s*=%s*{")
     if variable then bound[variable] = class end

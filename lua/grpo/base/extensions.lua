@@ -24,6 +24,8 @@
 --     `grpo --version` if it is brief
 --   names = { { name = "jail", load = function() -> value }, ... }
 --     grpo.jail, loaded when it is first named (grpo/init.lua)
+--   rewards = { { module = "numeric", name = "verl", load = function() -> function } }
+--     rewards.numeric.verl (rewards/numeric.lua), annotated in the extension's lua/grpo/meta
 --   machine = { { "jail for code", function() -> text }, ... }
 --     what `grpo doctor` says of the machine
 --   ranks = { { functions = function() -> list, start = function(kind) } }

@@ -23,9 +23,6 @@ local rewards = {
   repetition.ngram { unit = "words" },
   text.contains, text.equals, text.similarity, text.equals { ignore_case = true },
 }
-for _, method in ipairs { "strict", "flexible", "math", "dapo" } do
-  rewards[#rewards + 1] = numeric.verl { method = method }
-end
 
 local function check(i, completion, row)
   local ok, value = expect.within_limits(("reward %d"):format(i), rewards[i], completion, row,

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/cases/verl/scores.jsonl: what verl's own scorers give for a table of texts.
+"""Writes ext/verl/tests/cases/scores.jsonl: what verl's own scorers give for a table of texts.
 
   pip download --no-deps verl==0.9.1 && unzip verl-0.9.1-*.whl 'verl/utils/reward_score/*'
-  python3 tests/oracles/verl_scores.py verl/utils/reward_score > tests/cases/verl/scores.jsonl
-  python3 tests/oracles/verl_scores.py DIRECTORY 100000 > more.jsonl   # more random texts
+  python3 ext/verl/tests/verl_scores.py verl/utils/reward_score > ext/verl/tests/cases/scores.jsonl
+  python3 ext/verl/tests/verl_scores.py DIRECTORY 100000 > more.jsonl   # more random texts
 
 A line is [method, text, gold, score, what was extracted or null].  Every branch of the scorers has a
 text here; random texts, put together from what the scorers look for, follow with a fixed seed.  The

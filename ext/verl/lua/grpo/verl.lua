@@ -1,7 +1,7 @@
 -- verl.lua - verl's scorers of answers, for rewards.numeric.verl { method = }.
 --
 -- They compare text, so "12.0" is not "12", and they reproduce what verl's code does with every
--- text, mistakes included: tests/cases/verl has verl's own values.  Each takes (text, gold) and
+-- text, mistakes included: ext/verl/tests/cases has verl's own values.  Each takes (text, gold) and
 -- returns the score and the extracted answer, or nil.  What verl's Python does with a character is
 -- done here with a character of UTF-8.  Of white space and digits outside ASCII only white space is
 -- known.
