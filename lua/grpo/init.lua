@@ -61,7 +61,6 @@ local later = {
   samplers = function() return require "grpo.samplers" end,
   losses = function() return require "grpo.losses" end,
   calc = function() return require "grpo.base.calc" end,
-  sandbox = function() return require "grpo.options.sandbox" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
   reward_model = function() return require("grpo.models.reward_model").load end,
   hub = function() return { snapshot = require("grpo.data.hub").snapshot } end,

@@ -1,4 +1,4 @@
--- Two steps with everything that allocates: evaluation, checkpoints, hooks, schedules, a sandbox.
+-- Two steps with everything that allocates: evaluation, checkpoints, hooks and schedules.
 local grpo = require "grpo"
 local rows = {}
 for i = 1, 4 do
@@ -15,10 +15,6 @@ return grpo.experiment {
     digits = function(text, _, c)
       c.seen = grpo.json.decode(grpo.json.encode { text = text })
       return select(2, digit:gsub(text, "")) / 3 + c.rng() / 10
-    end,
-    box = function(text)
-      local ok, results = grpo.sandbox.run("return #text", { env = { text = text } })
-      return ok and results[1] / 10 or nil
     end,
   },
   train = { steps = 2, prompts_per_step = 1, lr = function(p) return 1e-3 / (1 + p.step) end },

@@ -6,8 +6,8 @@
  * answer fail (seccomp).  The child is killed when its time is over.  It is not a virtual machine:
  * the child can read this process's memory as it was when the child began.
  */
-#ifndef GRPO_OS_WORKER_H
-#define GRPO_OS_WORKER_H
+#ifndef GRPO_SANDBOX_WORKER_H
+#define GRPO_SANDBOX_WORKER_H
 
 #include "base/buf.h"
 

@@ -2,7 +2,7 @@
  * the code in it: refused with one line, or two texts that lie within the answer.
  *
  * The file is included, because the reader of answers is nobody else's business. */
-#include "script/lua_sandbox.c"
+#include "sandbox/lua_sandbox.c"
 
 #include "fuzz.h"
 #include "script/core.h"

@@ -2,7 +2,7 @@
 -- nothing outside.
 local core = require "grpo.core"
 local expect = require "expect"
-local sandbox = require "grpo.options.sandbox"
+local sandbox = require "grpo.sandbox"
 
 local options = { instructions = 200000, memory = 1 << 22, time = 5, env = { x = { 1, "two" } } }
 

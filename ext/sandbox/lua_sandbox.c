@@ -3,7 +3,7 @@
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
  * code is source text; env and results are bytes of core.state_encode; limits is a table {
- * instructions=, memory=, seconds= }; process = true adds a process of its own (os/worker.h).
+ * instructions=, memory=, seconds= }; process = true adds a process of its own (sandbox/worker.h).
  * grpo/sandbox/inside.lua runs in the new state.  The limited call that asked pays for the
  * instructions.
  */
@@ -11,12 +11,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "os/worker.h"
+#include "sandbox/worker.h"
 #include "script/binding.h"
 #include "script/environment.h"
 #include "script/lua_limits.h"
 #include "script/lua_serialize.h"
 #include "script/lua_vm.h"
+#include "script/parts.h"
 #include "script/script_impl.h"
 
 enum {
@@ -44,7 +45,7 @@ typedef struct Answer {
 static int protected_inside(lua_State *L) {
   const Task *t = lua_touserdata(L, 1);
   lua_settop(L, 0);
-  push_module(L, "grpo.options.sandbox.inside");
+  push_module(L, "grpo.sandbox.inside");
   lua_newtable(L); /* the part of grpo.core that inside.lua needs */
   limits_open(L);
   serialize_open(L);
@@ -162,4 +163,7 @@ static int l_sandbox(lua_State *L) {
   return 3;
 }
 
-CORE_FUNCTIONS(sandbox, FN(sandbox))
+EXTENSION_PART(sandbox) {
+  static const luaL_Reg functions[] = {FN(sandbox), {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #endif
 
-#include "os/worker.h"
+#include "sandbox/worker.h"
 #include "testing.h"
 
 static const WorkerLimits plenty = {60, (size_t)64 << 20, 1 << 20};

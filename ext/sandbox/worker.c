@@ -1,4 +1,4 @@
-#include "os/worker.h"
+#include "sandbox/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
