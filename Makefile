@@ -50,15 +50,14 @@ NEEDS_LIBS := yes
 endif
 
 # pkg-config is asked lazily (=), so that `make deps test` sees what deps installed.
-PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_CFLAGS)
-PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) $(OPTIONAL) 2>/dev/null))$(PKG_LIBS)
-OPTIONAL   = $(eval OPTIONAL := $$(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && echo libedit))$(OPTIONAL)
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))$(PKG_CFLAGS)
+PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PKG_LIBS)
 # Libraries that src/os/library.c loads when they are asked for: NAME=PACKAGE gives -DGRPO_HAVE_NAME where the package's
 # header is, which is all that is needed here.
 LOADED     := $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),$(w)))
 loaded      = p=$(1); $(PKG_CONFIG) --exists $${p\#*=} && echo -DGRPO_HAVE_$${p%%=*} && $(PKG_CONFIG) --cflags $${p\#*=};
 LOADED_HAVE = $(eval LOADED_HAVE := $$(shell $$(foreach l,$$(LOADED),$$(call loaded,$$(l)))))$(LOADED_HAVE)
-HAVE       = $(if $(filter libedit,$(OPTIONAL)),-DGRPO_HAVE_EDITLINE) $(LOADED_HAVE)
+HAVE       = $(LOADED_HAVE)
 COMMIT     = $(eval COMMIT := $$(shell tools/source-commit))$(COMMIT)
 VERSION    := 0.1.0
 
@@ -172,13 +171,7 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
 
 # What a shared object is linked from: every object is -fPIC with hidden names, so the program, libgrpo.so and grpo.so share them.
-# Only line editing is left out, because a host may have a library of the same names.
-WITH_EDITLINE := script/lua_edit.o script/lua_system.o
-PIC_OBJS = $(filter-out $(WITH_EDITLINE:%=$(BUILD)/obj/%),$(foreach l,$(LAYERS),$(call objs_of,$(l)))) \
-  $(WITH_EDITLINE:%=$(BUILD)/pic/%) $(BUILD)/obj/embedded.o $(EXT_OBJS)
-$(BUILD)/pic/%.o: src/%.c | need
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -UGRPO_HAVE_EDITLINE -c $< -o $@
+PIC_OBJS = $(foreach l,$(LAYERS),$(call objs_of,$(l))) $(BUILD)/obj/embedded.o $(EXT_OBJS)
 
 # ---- Lua sources, embedded ----------------------------------------------------
 LUA_FILES := $(shell find lua rewards $(foreach e,$(EXT),$(wildcard ext/$(e)/lua ext/$(e)/rewards)) -name '*.lua' 2>/dev/null | LC_ALL=C sort)
@@ -401,7 +394,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libopenblas-dev libedit-dev scdoc libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
+	@tools/deps $(DEBIAN) -- libopenblas-dev scdoc libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
 	  $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),,$(w)))
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS

@@ -28,14 +28,6 @@
 
 /* ---- versions ----------------------------------------------------------------------- */
 
-static const char *editline(void) {
-#ifdef GRPO_HAVE_EDITLINE
-  return "libedit";
-#else
-  return "none";
-#endif
-}
-
 /* The C library, whose functions of mathematics the bits of a run depend on. */
 static void libc_version(char *out, size_t size) {
   snprintf(out, size, "unknown");
@@ -56,7 +48,6 @@ static int l_version(lua_State *L) {
   set_string(L, "blas", blas);
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
-  set_string(L, "editline", editline());
   set_string(L, "libc", libc);
 #ifdef __SANITIZE_ADDRESS__
   set_bool(L, "sanitizer", true); /* for tests, because the sanitizer gives memory back late */
@@ -113,7 +104,6 @@ static int l_doctor(lua_State *L) {
   add_text(L, "Lua", LUA_RELEASE);
   regex_library(text, sizeof text);
   add_text(L, "PCRE2", text);
-  add_text(L, "line editing", editline());
   add_cpu(L);
   snprintf(text, sizeof text, "%d", pool_cores());
   add_text(L, "cores", text);

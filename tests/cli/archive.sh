@@ -26,7 +26,7 @@ fi
 
 # compiled TARGET MARK VARIABLE=VALUE : the commands for the target have the mark
 compiled() { make -s -C "$root" V=1 -n BUILD="$work/build" "$3" "$work/build/$1" 2>&1 | grep -q -- " $2 " || echo "$1 is compiled without $3"; }
-for target in obj/base/version.o pic/script/lua_edit.o double/base/err.o tests/testing.o bench/obj/rates.o embed-hosts/minimal; do
+for target in obj/base/version.o obj/script/lua_edit.o double/base/err.o tests/testing.o bench/obj/rates.o embed-hosts/minimal; do
   [ "$target" != embed-hosts/minimal ] || target=embed-hosts/$(basename "$(ls examples/embed/*.c | head -n 1)" .c)
   result "CPPFLAGS reach $target" "$(compiled "$target" -DMARK=1 CPPFLAGS=-DMARK=1)"
 done

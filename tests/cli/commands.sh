@@ -23,7 +23,7 @@ for command in $("$GRPO" help | sed -nE 's/^  ([a-z]+) .*/\1/p'); do
 done
 says "nothing: the overview, and status 2" 2 '^usage: grpo COMMAND' "$GRPO"
 says "--version says what matters" 0 '^grpo [0-9]+\.[0-9]+\.[0-9]+ \(.+\)$' "$GRPO" --version
-says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+; Lua: .*5\.4.*; PCRE2: .+; line editing: .+' "$GRPO" --version
+says "--version names kernels and libraries" 0 'kernels: [a-z0-9]+; OpenBLAS: .+; Lua: .*5\.4.*; PCRE2: .+' "$GRPO" --version
 says "doctor" 0 '^kernels ' "$GRPO" doctor
 says "doctor --json" 0 '^\{.*"kernels": ' "$GRPO" doctor --json
 says "bench: phases beside the floor" 0 '^  floor f32 +[0-9.]+ ' "$GRPO" bench --workload smoke --runs 1

@@ -147,7 +147,7 @@ for f in config.json env.json inputs.json run.json; do
   refused "a damaged $f" 3 "$run/$f: it is damaged" "--force, which takes it as it is" -- run --quiet --resume=$run
 done
 # in a fact that is not compared with the program that resumes
-again facts; flip $run/env.json $(($(grep -bo '"editline"' $run/env.json | cut -d: -f1) + 3)); resume --force
+again facts; flip $run/env.json $(($(grep -bo '"pcre2"' $run/env.json | cut -d: -f1) + 3)); resume --force
 result "a run that was resumed with --force ends as it would" "$(different whole/tiny-001 $run; [ "$(wc -l <err)" = 1 ] || show err)"
 again sizes; flip $run/log_sizes.json
 refused "damaged log_sizes.json" 3 "$run/log_sizes.json: it" "--force, which moves it to $run/log_sizes.json.damaged" -- run --quiet --resume=$run

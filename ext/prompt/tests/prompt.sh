@@ -29,6 +29,7 @@ result "plot draws the metrics of the run in the session's width" "$(
     && grep -q 'near: reward' err || show out err)"
 
 # ---- a terminal ---------------------------------------------------------------------------------
+NEED_EDITING=1
 # shellcheck source=tests/cli/lib/terminal.bash
 . "$root/tests/cli/lib/terminal.bash"
 trap 'kill $pid; terminal kill-server; rm -rf "$work"' EXIT
@@ -45,5 +46,9 @@ open A=1 attach paused-001
 typed 'tr:ev' Tab '; 5 +' C-u; sleep 0.2; typed 'bes' Tab '(1)' Enter
 result "grpo attach: TAB" "$(shown "$(printf '\033\\[36m')\\[digits" -e)"
 result "grpo attach: colours" "$(shown "$(printf '\033\\[3[15]m')[0-9+=]" -e)"
-typed '.quit' Enter
+typed '.quit' Enter; shown '^left' >/dev/null
+result "the history is this user's alone" "$([ "$(stat -c %a history)" = 600 ] || stat history)"
+open A=1
+typed Up; typed Up
+result "the history is there in the next session" "$(shown '^> .*bes')"
 finish

@@ -12,13 +12,13 @@ local command = {
 
 function command.version_text()
   local v = core.version()
-  local others = { "line editing: " .. v.editline }
+  local others = {}
   for _, row in ipairs(extensions.rows "libraries") do
-    if row.brief then others[#others + 1] = row.label .. ": " .. row.name() end
+    if row.brief then others[#others + 1] = ("; %s: %s"):format(row.label, row.name()) end
   end
-  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s; %s\n")
+  return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s%s\n")
     :format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2,
-    table.concat(others, "; ")))
+    table.concat(others)))
 end
 
 function command.run(o)

@@ -1,6 +1,8 @@
 -- The extension prompt: completion, curves, and views of completions, models, tensors and metrics
 -- at the prompt.
 
+local core = require "grpo.core"
+
 -- Modules are loaded when the prompt first needs them.
 
 local function complete(...) return require("grpo.commands.repl.complete").at(...) end
@@ -29,6 +31,8 @@ local function tensor(...) return require "grpo.commands.repl.pretty.tensor"(...
 return {
   completers = { { at = complete } },
   completion_texts = { { text = view(rollouts, "coloured_text") } },
+  libraries = { { key = "editline", label = "line editing", name = core.edit.library,
+    brief = true } },
   prompt_functions = { { name = "plot", make = plotter }, { name = "tokens", make = tokens } },
   prompt_rows = {
     { "tokens(x)", "shows ids beside their pieces: of a text, a list of ids, or a completion",
