@@ -23,7 +23,8 @@ static uint64_t bytes_of(const Model *m, int i, WeightType type) {
   int n, k;
   param_outputs_inputs(&m->param[i], &n, &k);
   if (is_packed(m, i, type)) return bnb_bytes(n, k);
-  return (uint64_t)m->param[i].t.n * (type == WEIGHT_F32 ? 4 : 2);
+  const bool f32 = type == WEIGHT_F32 || m->param[i].saved_f32;
+  return (uint64_t)m->param[i].t.n * (f32 ? 4 : 2);
 }
 
 /* The end of the shard that begins with parameter `from` and has at least one. */
@@ -153,7 +154,8 @@ static size_t list_entries(const Model *m, WeightType type, int from, int end, S
       parts++;
       continue;
     }
-    e[count] = (StEntry){.name = p->name, .type = st_types[type], .ndim = p->t.ndim};
+    const StType saved = p->saved_f32 ? ST_F32 : st_types[type];
+    e[count] = (StEntry){.name = p->name, .type = saved, .ndim = p->t.ndim};
     for (int d = 0; d < p->t.ndim; d++) e[count].dim[d] = (uint64_t)p->t.dim[d];
     count++;
   }

@@ -65,17 +65,20 @@ static bool starts_with(const char *s, const char *begin) {
   return strncmp(s, begin, strlen(begin)) == 0;
 }
 
-/* Parts of a multimodal checkpoint beside the decoder. */
-static bool is_vision(const char *name) {
+/* Parts of a checkpoint beside the decoder: for images, and heads that predict several tokens. */
+static bool is_beside(const char *name) {
+  static const char *const parts[] = {"vision_tower.", "multi_modal_projector.", "visual.", "mtp."};
   if (starts_with(name, "model.")) name += strlen("model.");
-  return starts_with(name, "vision_tower.") || starts_with(name, "multi_modal_projector.");
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (starts_with(name, parts[i])) return true;
+  return false;
 }
 
 /* Buffers that older checkpoints hold beside the weights, and a tied output projection that is
  * stored again. */
 static bool ignored(const Config *c, const char *name) {
   if (c->tie_word_embeddings && ends_with(name, "lm_head.weight")) return true;
-  if (is_vision(name)) return true;
+  if (is_beside(name)) return true;
   return config_traits(c) & TRAIT_CONV1D
              ? ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")
              : ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attention.bias") ||
@@ -111,6 +114,9 @@ static Status check_shape(const SourceTensor *t, const Param *p) {
   for (int d = 0, at = 0; d < t->ndim && d < SOURCE_DIMS; d++)
     at += snprintf(has + at, sizeof has - (size_t)at, "%s%llu", d ? ", " : "",
                    (unsigned long long)t->dim[d]);
+  if (want->ndim == 3)
+    return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], but config.json wants [%d, %d, %d]",
+                t->file, t->name, has, want->dim[0], want->dim[1], want->dim[2]);
   if (want->ndim == 1)
     return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], but config.json wants [%d]", t->file,
                 t->name, has, want->dim[0]);

@@ -9,6 +9,8 @@
 #include "grad/latent.h"
 #include "grad/tensor.h"
 #include "kern/attention.h"
+#include "kern/conv.h"
+#include "kern/delta.h"
 
 /* embedding: out[t] = scale wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
 typedef struct EmbeddingAttr {
@@ -70,6 +72,26 @@ typedef struct LatentAttr {
   const int32_t *pos; /* [tokens] */
   const real *cs;     /* [positions, rope / 2, 2] */
 } LatentAttr;
+
+/* The sequences that rows belong to: as in AttentionAttr, spans where pack is NULL. */
+typedef struct SequenceRows {
+  int npack;
+  const PackSpan *pack;
+  int nspans;
+  const AttnSpan *spans;
+} SequenceRows;
+
+/* causal_conv, delta_rule.  state_at: where their state begins in the layer's (KvSeg.k) */
+typedef struct ConvAttr {
+  ConvShape shape;
+  SequenceRows rows;
+  size_t state_at;
+} ConvAttr;
+typedef struct DeltaAttr {
+  DeltaShape shape;
+  SequenceRows rows;
+  size_t state_at;
+} DeltaAttr;
 
 /* A reference that knows the token before only: fills its row of logits, [v].  Any thread calls it.
  * NULL: there is none. */

@@ -110,6 +110,29 @@ typedef struct QuantFewBf16 {
   bool add;
 } QuantFewBf16;
 
+enum {
+  DELTA_COLUMNS = 32, /* values whose states are updated together */
+  CONV_BLOCK = 256    /* channels of a convolution that are computed together */
+};
+
+/* A token of the gated delta rule (delta.h), for DELTA_COLUMNS columns of a head's state. */
+typedef struct DeltaStep {
+  int n; /* channels of a key */
+  real decay, beta;
+  const real *q, *k; /* [n] normed */
+  const real *v;     /* [DELTA_COLUMNS] */
+} DeltaStep;
+
+typedef struct DeltaStepGrad {
+  const real *before; /* [n, DELTA_COLUMNS] the state before the token */
+  const real *rest;   /* [DELTA_COLUMNS] v - decay before^T k */
+  const real *dout;   /* [DELTA_COLUMNS] */
+  real *ds;           /* [n, DELTA_COLUMNS] of the state behind the token; becomes that before it */
+  real *dv;           /* [DELTA_COLUMNS] */
+  real *dq, *dk;      /* [n] added to, as the two below are */
+  real *dlog, *dbeta; /* of log decay and of beta */
+} DeltaStepGrad;
+
 typedef struct Kernels {
   /* The register tile has mr rows and ng groups of columns.  Packed panels have ng groups. */
   int mr, ng;
@@ -252,6 +275,16 @@ typedef struct Kernels {
 
   /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap around */
   void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);
+
+  /* ---- recurrences: formulas in delta.h and conv.h ---- */
+  /* The state s becomes that behind the token; rest, o [DELTA_COLUMNS]. */
+  void (*delta_step)(const DeltaStep *t, real *s, real *rest, real *o);
+  void (*delta_step_back)(const DeltaStep *t, const DeltaStepGrad *g);
+  /* n channels of a token; x[taps] are the rows up to its own; w [taps, CONV_BLOCK] */
+  void (*conv_step)(int n, int taps, const real *const *x, const real *w, bool silu, real *y);
+  /* dx[j] and dw are added to; whole vectors of dw are written */
+  void (*conv_step_back)(int n, int taps, const real *const *x, const real *w, bool silu,
+                         const real *dy, real *const *dx, real *dw);
 } Kernels;
 
 /* The numbers that attention's dS needs beside scores and dP: lse, d, lo and hi of each query, and

@@ -55,7 +55,8 @@ typedef enum Trait {
   TRAIT_PARALLEL = 1 << 23,       /* x + attention + feed-forward, both of x */
   TRAIT_ONE_NORM = 1 << 24,       /* both branches of TRAIT_PARALLEL have one norm */
   TRAIT_NO_O_BIAS = 1 << 25,      /* attention_bias is about q, k, v */
-  TRAIT_MLP_BIAS_TOO = 1 << 26    /* attention_bias is about feed-forward layers too */
+  TRAIT_MLP_BIAS_TOO = 1 << 26,   /* attention_bias is about feed-forward layers too */
+  TRAIT_OUTPUT_GATE = 1 << 27     /* q_proj makes a gate of attention's result too, by head */
 } Trait;
 
 /* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
@@ -83,6 +84,9 @@ typedef struct Config {
   double residual_scale;              /* of every branch; 0: none */
   double logit_scale, logit_divisor;  /* 0: none */
   int no_rope_layer_interval;
+  /* gated DeltaNet */
+  int full_attention_interval, linear_conv_kernel_dim, linear_num_key_heads;
+  int linear_num_value_heads, linear_key_head_dim, linear_value_head_dim;
   int q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim; /* latent */
   int first_k_dense_replace;
   bool use_sliding_window;

@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "kern/conv.h"
+
 typedef enum FieldId {
 #define FIELD_ID(field)                                      FIELD_##field,
 #define INT(field, key, families, otherwise, lo, hi)         FIELD_ID(field)

@@ -18,20 +18,23 @@ typedef uint64_t Families;
 #define LATENTS     (IN(GPT2_MLA) | IN(DEEPSEEK2))
 #define QWENS       (IN(QWEN2) | IN(QWEN3))
 #define GEMMAS      (IN(GEMMA2) | IN(GEMMA3))
-#define LAYER_TYPED (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2))
-#define WINDOWED    (LAYER_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
+#define DELTANETS   IN(QWEN3_5)
+#define LAYER_TYPED (WINDOW_TYPED | DELTANETS)
+/* layer_types tells layers with a window from others. */
+#define WINDOW_TYPED (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2))
+#define WINDOWED     (WINDOW_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
 /* Layers without a window have no rotary positions where others have a window. */
 #define UNROTATED    (IN(EXAONE4) | IN(COHERE2))
-#define PARTLY_ROPED (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX))
+#define PARTLY_ROPED (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | DELTANETS)
 /* Queries and keys are normed. */
-#define QK_NORMED (IN(QWEN3) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN))
+#define QK_NORMED (IN(QWEN3) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | DELTANETS)
 #define LAYERNORMED                                                                                \
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT))
 #define OLMOS (IN(OLMO2) | IN(OLMO3))
 #define BIASED                                                                                     \
   (IN(LLAMA) | IN(QWEN3) | GEMMAS | IN(DEEPSEEK2) | IN(SMOLLM3) | IN(GRANITE) | OLMOS |            \
    IN(SEED_OSS) | IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) |             \
-   IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX))
+   IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS)
 
 typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
 

@@ -104,6 +104,7 @@ static const Refusal refusals[] = {
     {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"attn_output_gate", MUST_BE_TRUE, DELTANETS},
     {"do_layer_norm_before", MUST_BE_TRUE, IN(OPT)},
     {"enable_bias", MUST_BE_TRUE, IN(OPT)},
     {"layer_norm_elementwise_affine", MUST_BE_TRUE, IN(OPT)},
@@ -211,6 +212,8 @@ static LayerKind kind_by_rule(const Config *c, int layer) {
   const int pattern = c->sliding_window_pattern, every = c->no_rope_layer_interval;
   if (every && c->family == FAMILY_SMOLLM3)
     return (layer + 1) % every ? LAYER_FULL : LAYER_UNROTATED;
+  if (DELTANETS >> c->family & 1)
+    return (layer + 1) % c->full_attention_interval ? LAYER_DELTA : LAYER_FULL;
   if (!c->sliding_window || !c->use_sliding_window) return LAYER_FULL;
   const bool windowed =
       layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
@@ -224,14 +227,15 @@ static Status layer_type(const Json *t, const char *what, LayerKind *kind) {
     if (strcmp(s, config_layer_word(*kind)) == 0) return GRPO_OK;
   }
   return fail(GRPO_EFORMAT,
-              "%s: layer_types '%s' is not supported (full_attention and "
-              "sliding_attention are)",
+              "%s: layer_types '%s' is not supported (full_attention, sliding_attention and "
+              "linear_attention are)",
               what, s ? s : "?");
 }
 
 /* Can the family's files choose this kind by layer_types? */
 static bool can_choose(const Config *c, LayerKind kind) {
   const bool has_window = c->sliding_window && c->use_sliding_window;
+  if (kind == LAYER_DELTA) return DELTANETS >> c->family & 1;
   return config_has_layer_types(c) && (kind != LAYER_WINDOWED || has_window);
 }
 
@@ -338,7 +342,7 @@ static Status read_family(Config *c, const Json *j, const char *what) {
 
 /* The part that describes the decoder; files of multimodal models nest it. */
 static const Json *text_part(const Json *j) {
-  static const char *const nesting[] = {"gemma3", "mistral3"};
+  static const char *const nesting[] = {"gemma3", "mistral3", "qwen3_5"};
   const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
   const char *s = type ? json_string(type) : NULL;
   for (size_t i = 0; s && i < sizeof nesting / sizeof *nesting; i++)

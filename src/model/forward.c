@@ -133,10 +133,10 @@ static Status new_heads(Pass *p, int layer, const Heads **out) {
   return GRPO_OK;
 }
 
-/* Columns q, k, v head by head become all q, all k, all v. */
-static Status unpack_heads(Pass *p, const AttnShape *s, Tensor *x, Tensor **y) {
+/* Columns of n parts head by head, such as q, k, v, become all q, all k, all v. */
+static Status unpack_heads(Pass *p, const AttnShape *s, int n, Tensor *x, Tensor **y) {
   const int rows = x->dim[0], columns = x->dim[1];
-  const Attr apart = {.i = {4, rows, s->heads, 3, s->head_dim}}, swap = {.i = {1, 2}};
+  const Attr apart = {.i = {4, rows, s->heads, n, s->head_dim}}, swap = {.i = {1, 2}};
   const Attr flat = {.i = {2, rows, columns}};
   try(tape_apply(p->t, OP_reshape, (Tensor *[]){x}, &apart, y));
   try(tape_apply(p->t, OP_transpose, (Tensor *[]){*y}, &swap, y));
@@ -146,7 +146,7 @@ static Status unpack_heads(Pass *p, const AttnShape *s, Tensor *x, Tensor **y) {
 static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor **qkv) {
   try(linear(p, l, L_QKV_W, h, qkv));
   if (config_traits(&p->m->config) & TRAIT_PACKED_BY_HEAD)
-    try(unpack_heads(p, &k->attention.shape, *qkv, qkv));
+    try(unpack_heads(p, &k->attention.shape, 3, *qkv, qkv));
   return k->rope_packed.cs ? rope(p, *qkv, &k->rope_packed, qkv) : GRPO_OK;
 }
 
@@ -156,13 +156,26 @@ static Status norm_heads(Pass *p, const Layer *l, Tensor *qk[2]) {
   return norm(p, qk[1], l->t[L_KNORM_W], NULL, &qk[1]);
 }
 
+/* Queries, and the gate of attention's result where q_proj makes one. */
+static Status make_queries(Pass *p, const Layer *l, const AttnShape *s, Tensor *h, Tensor **q,
+                           Tensor **gate) {
+  const int width = s->heads * s->head_dim;
+  *gate = NULL;
+  try(linear(p, l, L_Q_W, h, q));
+  if (!(config_traits(&p->m->config) & TRAIT_OUTPUT_GATE)) return GRPO_OK;
+  try(unpack_heads(p, s, 2, *q, q));
+  try(slice(p, *q, width, width, gate));
+  return slice(p, *q, 0, width, q);
+}
+
 /* Queries, keys and values: one tensor where one weight makes them (then qkv[1] is NULL), or
  * three. */
-static Status make_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qkv[3]) {
+static Status make_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qkv[3],
+                       Tensor **gate) {
   const bool norm_last = config_traits(&p->m->config) & TRAIT_QK_NORM_LAST;
-  qkv[1] = qkv[2] = NULL;
+  qkv[1] = qkv[2] = *gate = NULL;
   if (l->t[L_QKV_W]) return packed_qkv(p, l, k, h, &qkv[0]);
-  try(linear(p, l, L_Q_W, h, &qkv[0]));
+  try(make_queries(p, l, &k->attention.shape, h, &qkv[0], gate));
   try(linear(p, l, L_K_W, h, &qkv[1]));
   try(linear(p, l, L_V_W, h, &qkv[2]));
   if (!norm_last) try(norm_heads(p, l, qkv));
@@ -267,12 +280,58 @@ static Status latent_attention(Pass *p, int layer, Tensor *h, Tensor **o) {
 
 static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   const Heads *k;
-  Tensor *qkv[3];
+  Tensor *qkv[3], *gate;
   try(new_heads(p, layer, &k));
   const Attr a = {.p = &k->attention};
-  try(make_qkv(p, &p->m->layer[layer], k, h, qkv));
+  try(make_qkv(p, &p->m->layer[layer], k, h, qkv, &gate));
   if (!p->rows->pack) store_keys(p, k, qkv);
-  return tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, o);
+  try(tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, o));
+  if (!gate) return GRPO_OK;
+  try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
+  return tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o);
+}
+
+/* Attributes of a layer of gated DeltaNet, in the tape's arena. */
+typedef struct DeltaNet {
+  ConvAttr conv;
+  DeltaAttr delta;
+} DeltaNet;
+
+static Status new_delta_net(Pass *p, const DeltaNet **out) {
+  const Config *c = &p->m->config;
+  const Rows *r = p->rows;
+  const SequenceRows rows = {r->npack, r->pack, r->nspans, r->spans};
+  DeltaNet *n = arena_alloc(&p->t->arena, sizeof *n);
+  if (!n) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
+  if (r->bidirectional)
+    return fail(GRPO_EARG,
+                "model: layers with a state see no later tokens, so %s models cannot "
+                "fill in masks",
+                config_model_type(c));
+  n->delta = (DeltaAttr){.shape = layer_delta_shape(c), .rows = rows};
+  n->conv = (ConvAttr){.shape = layer_conv_shape(c), .rows = rows};
+  n->conv.state_at = delta_state(&n->delta.shape);
+  *out = n;
+  return GRPO_OK;
+}
+
+static Status delta_net(Pass *p, int layer, Tensor *h, Tensor **o) {
+  const Layer *l = &p->m->layer[layer];
+  const Attr norm_attr = {.f = {p->m->config.norm_eps}};
+  const DeltaNet *n;
+  Tensor *x, *z, *a, *b;
+  try(new_delta_net(p, &n));
+  const Attr conv = {.p = &n->conv}, delta = {.p = &n->delta};
+  try(linear(p, l, L_QKV_W, h, &x));
+  try(linear(p, l, L_Z_W, h, &z));
+  try(linear(p, l, L_BETA_W, h, &b));
+  try(linear(p, l, L_DECAY_W, h, &a));
+  try(tape_apply(p->t, OP_causal_conv, (Tensor *[]){x, l->t[L_CONV_W]}, &conv, &x));
+  try(tape_apply(p->t, OP_delta_rule, (Tensor *[]){x, a, b, l->t[L_A_LOG], l->t[L_DT_BIAS]}, &delta,
+                 o));
+  try(tape_apply(p->t, OP_rmsnorm, (Tensor *[]){*o, l->t[L_DELTA_NORM_W]}, &norm_attr, o));
+  return (p->in_place ? tape_apply : tape_apply_transient)(p->t, OP_swiglu, (Tensor *[]){z, *o},
+                                                           NULL, o);
 }
 
 /* Each row of the result is made of the rows of h up to it, as the layer's kind has it. */
@@ -284,6 +343,8 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
     return attention(p, layer, h, o);
   case LAYER_LATENT:
     return latent_attention(p, layer, h, o);
+  case LAYER_DELTA:
+    return delta_net(p, layer, h, o);
   case LAYER_KINDS:
     break;
   }

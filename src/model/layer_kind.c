@@ -26,6 +26,24 @@ LatentShape layer_latent_shape(const Config *c) {
                        .rank = c->kv_lora_rank};
 }
 
+DeltaShape layer_delta_shape(const Config *c) {
+  return (DeltaShape){.key_heads = c->linear_num_key_heads,
+                      .value_heads = c->linear_num_value_heads,
+                      .key_dim = c->linear_key_head_dim,
+                      .value_dim = c->linear_value_head_dim};
+}
+
+ConvShape layer_conv_shape(const Config *c) {
+  const DeltaShape s = layer_delta_shape(c);
+  return (ConvShape){.channels = delta_width(&s), .taps = c->linear_conv_kernel_dim, .silu = true};
+}
+
+static size_t delta_layer_state(const Config *c) {
+  const DeltaShape s = layer_delta_shape(c);
+  const ConvShape conv = layer_conv_shape(c);
+  return delta_state(&s) + conv_tail(&conv);
+}
+
 LayerCache layer_cache(const Config *c, int layer, Compute compute, const KernelClass *cpu) {
   switch (config_layer_kind(c, layer)) {
   case LAYER_FULL:
@@ -33,6 +51,8 @@ LayerCache layer_cache(const Config *c, int layer, Compute compute, const Kernel
   case LAYER_LATENT:
   case LAYER_UNROTATED:
     return (LayerCache){.shape = layer_attention_shape(c, layer, compute, cpu)};
+  case LAYER_DELTA:
+    return (LayerCache){.state = delta_layer_state(c)};
   case LAYER_KINDS:
     break;
   }

@@ -7,6 +7,8 @@
 #define GRPO_MODEL_LAYER_KIND_H
 
 #include "grad/latent.h"
+#include "kern/conv.h"
+#include "kern/delta.h"
 #include "kern/kv.h"
 #include "model/config.h"
 
@@ -19,6 +21,9 @@ typedef struct LayerCache {
 AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
                                 const KernelClass *cpu);
 LatentShape layer_latent_shape(const Config *c);
+/* Gated DeltaNet, whose state is that of the delta rule and the tail of the convolution. */
+DeltaShape layer_delta_shape(const Config *c);
+ConvShape layer_conv_shape(const Config *c);
 LayerCache layer_cache(const Config *c, int layer, Compute compute, const KernelClass *cpu);
 /* The kinds of all layers: out [CONFIG_MAX_LAYERS]. */
 void layer_caches(const Config *c, Compute compute, const KernelClass *cpu, LayerCache *out);

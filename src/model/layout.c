@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/layer_kind.h"
 
 /* The dimensions of parameters, by name. */
 typedef enum Dim {
@@ -22,9 +23,16 @@ typedef enum Dim {
   KV_RANK,
   LATENT, /* the latent and the rotary key */
   KV_B,
-  VALUES
+  VALUES,
+  QUERY_GATE, /* queries and the gate of the result */
+  DELTA_QKV,  /* from here on those of gated DeltaNet */
+  DELTA_HEADS,
+  DELTA_HEAD,
+  DELTA_VALUES,
+  DELTA_TAPS,
+  ONE
 } Dim;
-enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8 };
+enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8, SAVED_F32 = 16 };
 
 enum { MAX_DIMS = 3 };
 
@@ -32,7 +40,8 @@ enum { MAX_DIMS = 3 };
 enum {
   ANY = 0,
   SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED | 1 << LAYER_UNROTATED,
-  LOW = 1 << LAYER_LATENT /* attention by a latent of low rank */
+  LOW = 1 << LAYER_LATENT, /* attention by a latent of low rank */
+  DELTA = 1 << LAYER_DELTA
 };
 
 /* A parameter.  Layers of these kinds have it, in models with all traits of `with` and none of
@@ -99,7 +108,23 @@ static const ParamRow llama_layer[] = {
     {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, SELF, TRAIT_PACKED, 0},
     {L_QKV_B, "self_attn.qkv_proj.bias", {QKV}, BIAS, SELF, TRAIT_PACKED | TRAIT_QKV_BIAS, 0},
     LATENT_ROWS("self_attn."),
-    {L_Q_W, "self_attn.q_proj.weight", {HEADS, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
+    {L_QKV_W, "linear_attn.in_proj_qkv.weight", {DELTA_QKV, HIDDEN}, 0, DELTA, 0, 0},
+    {L_Z_W, "linear_attn.in_proj_z.weight", {DELTA_VALUES, HIDDEN}, 0, DELTA, 0, 0},
+    {L_BETA_W, "linear_attn.in_proj_b.weight", {DELTA_HEADS, HIDDEN}, 0, DELTA, 0, 0},
+    {L_DECAY_W, "linear_attn.in_proj_a.weight", {DELTA_HEADS, HIDDEN}, 0, DELTA, 0, 0},
+    {L_CONV_W, "linear_attn.conv1d.weight", {DELTA_QKV, ONE, DELTA_TAPS}, 0, DELTA, 0, 0},
+    {L_A_LOG, "linear_attn.A_log", {DELTA_HEADS}, NORM | SAVED_F32, DELTA, 0, 0},
+    {L_DT_BIAS, "linear_attn.dt_bias", {DELTA_HEADS}, BIAS, DELTA, 0, 0},
+    {L_DELTA_NORM_W, "linear_attn.norm.weight", {DELTA_HEAD}, NORM | SAVED_F32, DELTA, 0, 0},
+    {L_O_W, "linear_attn.out_proj.weight", {HIDDEN, DELTA_VALUES}, 0, DELTA, 0, 0},
+    {L_Q_W,
+     "self_attn.q_proj.weight",
+     {HEADS, HIDDEN},
+     0,
+     SELF,
+     0,
+     TRAIT_PACKED | TRAIT_OUTPUT_GATE},
+    {L_Q_W, "self_attn.q_proj.weight", {QUERY_GATE, HIDDEN}, 0, SELF, TRAIT_OUTPUT_GATE, 0},
     {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
     {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
     {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
@@ -207,6 +232,20 @@ static int size_of(const Config *c, Dim d) {
     return c->num_attention_heads * (c->qk_nope_head_dim + c->v_head_dim);
   case VALUES:
     return c->num_attention_heads * c->v_head_dim;
+  case QUERY_GATE:
+    return 2 * c->num_attention_heads * c->head_dim;
+  case DELTA_QKV:
+    return layer_conv_shape(c).channels;
+  case DELTA_HEADS:
+    return c->linear_num_value_heads;
+  case DELTA_HEAD:
+    return c->linear_value_head_dim;
+  case DELTA_VALUES:
+    return c->linear_num_value_heads * c->linear_value_head_dim;
+  case DELTA_TAPS:
+    return c->linear_conv_kernel_dim;
+  case ONE:
+    return 1;
   case NONE:
     break;
   }
@@ -271,6 +310,7 @@ static void add_rows(Model *m, int layer, const ParamRow *r, const char *prefix,
                  .in_out = r->flags & IN_OUT,
                  .is_bias = r->flags & BIAS,
                  .is_norm = r->flags & NORM,
+                 .saved_f32 = r->flags & SAVED_F32,
                  .by_head = r->flags & BY_HEAD};
     slots[r->slot] = &p->t;
     if (in_out && p->in_out) *in_out |= (uint64_t)1 << r->slot;

@@ -102,7 +102,8 @@ static void initialise(Model *m, uint64_t seed) {
   for (int i = 0; i < m->nparams; i++) {
     Param *p = &m->param[i];
     if (p->is_bias || p->is_norm) {
-      for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : norm;
+      const real is_one = p->saved_f32 ? 1 : norm; /* no 1 is added to these (layout.c) */
+      for (size_t k = 0; k < p->t.n; k++) p->t.data[k] = p->is_bias ? 0 : is_one;
       continue;
     }
     const RngKey key = {.seed = seed, .stream = RNG_INIT, .prompt = (uint32_t)i};

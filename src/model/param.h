@@ -29,6 +29,7 @@ typedef struct Param {
   bool in_out;           /* stored [in, out] */
   bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */
   bool is_bias, is_norm; /* for weight decay's exceptions */
+  bool saved_f32;        /* stays float32 in every checkpoint */
 } Param;
 
 /* Numbers of outputs and inputs of a two-dimensional weight. */

@@ -134,7 +134,7 @@ TEST(a_hundred_thousand_tensors_take_no_time) {
 static void round_to(Model *m, WeightType type) {
   for (int i = 0; i < model_num_params(m); i++) {
     Tensor *t = &model_param(m, i)->t;
-    for (size_t k = 0; k < t->n; k++)
+    for (size_t k = 0; k < t->n && !model_param(m, i)->saved_f32; k++)
       t->data[k] = type == WEIGHT_F16    ? f16_to_f32(f32_to_f16(t->data[k]))
                    : type == WEIGHT_BF16 ? bf16_to_f32(f32_to_bf16(t->data[k]))
                                          : t->data[k];

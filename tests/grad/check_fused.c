@@ -1,6 +1,7 @@
 /* check_fused.c - the operations that a transformer and its head are made of. */
 #include "check.h"
 #include "kern/elementwise.h"
+#include "kern/kernels.h"
 #include "kern/kv.h"
 #include "kern/quant.h"
 #include "kern/token_set.h"
@@ -203,6 +204,42 @@ void check_latent_value(void) {
   Tensor *o = LEAF(-1, 1, 5, 18), *w = LEAF(-1, 1, 21, 6);
   CHECK_GRADIENTS(OP_latent_value, ((Tensor *[]){o, w}), (&(Attr){.p = &attr}));
   CHECK_GRADIENTS(OP_latent_value, ((Tensor *[]){check_constant(o), w}), (&(Attr){.p = &attr}));
+}
+
+/* Prompts with completions behind them, among them empty ones; past one chunk of states. */
+static const PackSpan recurrent_group[] = {{0, 4, -1}, {4, 3, 0}, {7, 1, 0}, {8, 0, 0}};
+static const PackSpan recurrent_two[] = {{0, 2, -1}, {2, 3, 0}, {5, 3, -1}, {8, 2, 2}, {10, 2, 2}};
+static const PackSpan recurrent_long[] = {{0, 66, -1}, {66, 70, 0}, {136, 2, 0}};
+
+static void conv_of(int npack, const PackSpan *pack, int taps, bool silu) {
+  const int rows = pack[npack - 1].row + pack[npack - 1].n;
+  const ConvAttr attr = {.shape = {5, taps, silu}, .rows = {.npack = npack, .pack = pack}};
+  Tensor *u = LEAF(-1, 1, rows, 5), *w = LEAF(-1, 1, 5, 1, taps);
+  CHECK_GRADIENTS(OP_causal_conv, ((Tensor *[]){u, w}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_causal_conv, ((Tensor *[]){check_constant(u), w}), (&(Attr){.p = &attr}));
+}
+
+void check_causal_conv(void) {
+  conv_of(4, recurrent_group, 4, true);
+  conv_of(5, recurrent_two, 4, true);
+  conv_of(5, recurrent_two, 3, false);
+  conv_of(1, recurrent_two, 1, false);
+}
+
+static void delta_of(DeltaShape s, int npack, const PackSpan *pack) {
+  const int rows = pack[npack - 1].row + pack[npack - 1].n;
+  const DeltaAttr attr = {.shape = s, .rows = {.npack = npack, .pack = pack}};
+  Tensor *in[] = {LEAF(-1, 1, rows, delta_width(&s)), LEAF(-2, 2, rows, s.value_heads),
+                  LEAF(-2, 2, rows, s.value_heads), LEAF(-1, 1, s.value_heads),
+                  LEAF(-1, 1, s.value_heads)};
+  CHECK_GRADIENTS(OP_delta_rule, in, (&(Attr){.p = &attr}));
+}
+
+void check_delta_rule(void) {
+  delta_of((DeltaShape){1, 1, 4, 3}, 4, recurrent_group);
+  delta_of((DeltaShape){2, 4, 3, 2}, 5, recurrent_two);
+  delta_of((DeltaShape){1, 2, 2, DELTA_COLUMNS + 1}, 2, recurrent_two);
+  delta_of((DeltaShape){1, 1, 2, 2}, 3, recurrent_long);
 }
 
 static void gated_of(OpId op) {

@@ -18,6 +18,7 @@
 #include "kern/inner/random_normal.inc.c"
 #include "kern/inner/quantise_nf4.inc.c"
 #include "kern/inner/gemm_few_transposed.inc.c"
+#include "kern/inner/delta.inc.c"
 
 #ifndef DX_BLOCK
 #define DX_BLOCK 256, 128, 192
@@ -85,6 +86,10 @@ const Kernels TABLE = {
     .kl = kl,
     .kl_grad = kl_grad,
     .normals = normals,
+    .delta_step = delta_step,
+    .delta_step_back = delta_step_back,
+    .conv_step = conv_step,
+    .conv_step_back = conv_step_back,
     .nf4_codes = nf4_codes,
 #ifdef NF4_SCALES
     .nf4_scales = NF4_SCALES,
