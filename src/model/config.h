@@ -87,6 +87,9 @@ typedef struct Config {
   /* gated DeltaNet */
   int full_attention_interval, linear_conv_kernel_dim, linear_num_key_heads;
   int linear_num_value_heads, linear_key_head_dim, linear_value_head_dim;
+  bool block_auto_adjust_ff_dim; /* this and the next two while a file is read */
+  double block_ffn_dim_multiplier;
+  int block_multiple_of;
   int q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim; /* latent */
   int first_k_dense_replace;
   bool use_sliding_window;

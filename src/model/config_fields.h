@@ -12,14 +12,16 @@
 
 /* Sets of families, as bits. */
 typedef uint64_t Families;
-#define IN(name)    ((Families)1 << FAMILY_##name)
-#define ALL         (~(Families)0)
-#define ROPED       (ALL & ~IN(GPT2) & ~IN(GPT2_MLA) & ~IN(OPT))
-#define LATENTS     (IN(GPT2_MLA) | IN(DEEPSEEK2))
-#define QWENS       (IN(QWEN2) | IN(QWEN3))
-#define GEMMAS      (IN(GEMMA2) | IN(GEMMA3))
-#define DELTANETS   IN(QWEN3_5)
-#define LAYER_TYPED (WINDOW_TYPED | DELTANETS)
+#define IN(name)  ((Families)1 << FAMILY_##name)
+#define ALL       (~(Families)0)
+#define ROPED     (ALL & ~IN(GPT2) & ~IN(GPT2_MLA) & ~IN(OPT))
+#define LATENTS   (IN(GPT2_MLA) | IN(DEEPSEEK2))
+#define QWENS     (IN(QWEN2) | IN(QWEN3))
+#define GEMMAS    (IN(GEMMA2) | IN(GEMMA3))
+#define DELTANETS IN(QWEN3_5)
+/* Some of their layers have a state. */
+#define STATEFUL    (DELTANETS | IN(LFM2))
+#define LAYER_TYPED (WINDOW_TYPED | STATEFUL)
 /* layer_types tells layers with a window from others. */
 #define WINDOW_TYPED (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2))
 #define WINDOWED     (WINDOW_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
@@ -27,7 +29,7 @@ typedef uint64_t Families;
 #define UNROTATED    (IN(EXAONE4) | IN(COHERE2))
 #define PARTLY_ROPED (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | DELTANETS)
 /* Queries and keys are normed. */
-#define QK_NORMED (IN(QWEN3) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | DELTANETS)
+#define QK_NORMED (IN(QWEN3) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | STATEFUL)
 #define LAYERNORMED                                                                                \
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT))
 #define OLMOS (IN(OLMO2) | IN(OLMO3))

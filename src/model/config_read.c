@@ -66,9 +66,19 @@ static double scale_of_embeddings(const Config *c, const char *dtype) {
   return (double)root;
 }
 
+/* LFM2's width: two thirds of the file's, times a factor, up to the next multiple. */
+static void adjust_width(Config *c) {
+  const int of = c->block_multiple_of;
+  if (c->family != FAMILY_LFM2 || !c->block_auto_adjust_ff_dim) return;
+  const int width = (int)(c->block_ffn_dim_multiplier * (2 * c->intermediate_size / 3));
+  c->intermediate_size = of * ((width + of - 1) / of);
+  c->block_auto_adjust_ff_dim = false;
+}
+
 /* Fields that follow from others when they are absent. */
 static Status derive(Config *c, const char *dtype, const char *what) {
   if (!c->intermediate_size) c->intermediate_size = 4 * c->hidden_size;
+  adjust_width(c);
   if (config_traits(c) & TRAIT_LATENT) {
     c->num_key_value_heads = 1;
     c->head_dim = c->kv_lora_rank + c->qk_rope_head_dim;
@@ -105,6 +115,10 @@ static const Refusal refusals[] = {
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
     {"attn_output_gate", MUST_BE_TRUE, DELTANETS},
+    {"conv_bias", MUST_BE_FALSE, IN(LFM2)},
+    {"block_use_swiglu", MUST_BE_TRUE, IN(LFM2)},
+    {"use_pos_enc", MUST_BE_TRUE, IN(LFM2)},
+    {"tie_embedding", MUST_BE_TRUE, IN(LFM2)},
     {"do_layer_norm_before", MUST_BE_TRUE, IN(OPT)},
     {"enable_bias", MUST_BE_TRUE, IN(OPT)},
     {"layer_norm_elementwise_affine", MUST_BE_TRUE, IN(OPT)},
@@ -227,8 +241,8 @@ static Status layer_type(const Json *t, const char *what, LayerKind *kind) {
     if (strcmp(s, config_layer_word(*kind)) == 0) return GRPO_OK;
   }
   return fail(GRPO_EFORMAT,
-              "%s: layer_types '%s' is not supported (full_attention, sliding_attention and "
-              "linear_attention are)",
+              "%s: layer_types '%s' is not supported (full_attention, sliding_attention, "
+              "linear_attention and conv are)",
               what, s ? s : "?");
 }
 
@@ -236,6 +250,7 @@ static Status layer_type(const Json *t, const char *what, LayerKind *kind) {
 static bool can_choose(const Config *c, LayerKind kind) {
   const bool has_window = c->sliding_window && c->use_sliding_window;
   if (kind == LAYER_DELTA) return DELTANETS >> c->family & 1;
+  if (kind == LAYER_CONV) return c->family == FAMILY_LFM2;
   return config_has_layer_types(c) && (kind != LAYER_WINDOWED || has_window);
 }
 
@@ -273,6 +288,18 @@ static Status read_unrotated(Config *c, const Json *list, const char *what) {
   return GRPO_OK;
 }
 
+/* full_attn_idxs of older files of lfm2: all other layers are convolutions. */
+static Status read_attention_layers(Config *c, const Json *list, const char *what) {
+  int at;
+  if (config_absent(list)) return GRPO_OK;
+  for (int i = 0; i < c->num_hidden_layers; i++) c->layer_kind[i] = LAYER_CONV;
+  for (const Json *v = json_child(list); v; v = json_next(v)) {
+    try(config_read_int(v, "full_attn_idxs", 0, c->num_hidden_layers - 1, what, &at));
+    c->layer_kind[at] = LAYER_FULL;
+  }
+  return GRPO_OK;
+}
+
 static Status read_windows(Config *c, const Json *j, const char *what) {
   const Json *use = json_get(j, "use_sliding_window"), *w = json_get(j, "sliding_window");
   const bool off = !config_absent(use) && json_type(use) == JSON_BOOL && !json_bool(use);
@@ -283,6 +310,7 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
   const Json *types = json_get(j, "layer_types"), *unrotated = json_get(j, "no_rope_layers");
   if (c->family == FAMILY_SMOLLM3)
     return config_absent(unrotated) ? GRPO_OK : read_unrotated(c, unrotated, what);
+  if (c->family == FAMILY_LFM2) try(read_attention_layers(c, json_get(j, "full_attn_idxs"), what));
   return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
 }
 

@@ -76,7 +76,7 @@ void config_write(Buf *b, const Config *c) {
   }
   if (c->family == FAMILY_SMOLLM3) put_unrotated(b, c);
   if (config_has_layer_types(c) &&
-      ((c->use_sliding_window && c->sliding_window) || DELTANETS >> c->family & 1))
+      ((c->use_sliding_window && c->sliding_window) || STATEFUL >> c->family & 1))
     put_layer_types(b, c);
   if (config_rotates(c)) config_put_rope(b, c);
   if (config_traits(c) & TRAIT_CONV1D) put_int(b, "n_ctx", c->max_position_embeddings);

@@ -291,17 +291,17 @@ static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   return tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o);
 }
 
-/* Attributes of a layer of gated DeltaNet, in the tape's arena. */
-typedef struct DeltaNet {
+/* Attributes of a layer with a state, in the tape's arena. */
+typedef struct Recurrence {
   ConvAttr conv;
   DeltaAttr delta;
-} DeltaNet;
+} Recurrence;
 
-static Status new_delta_net(Pass *p, const DeltaNet **out) {
+static Status new_recurrence(Pass *p, LayerKind kind, const Recurrence **out) {
   const Config *c = &p->m->config;
   const Rows *r = p->rows;
   const SequenceRows rows = {r->npack, r->pack, r->nspans, r->spans};
-  DeltaNet *n = arena_alloc(&p->t->arena, sizeof *n);
+  Recurrence *n = arena_alloc(&p->t->arena, sizeof *n);
   if (!n) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
   if (r->bidirectional)
     return fail(GRPO_EARG,
@@ -309,18 +309,33 @@ static Status new_delta_net(Pass *p, const DeltaNet **out) {
                 "fill in masks",
                 config_model_type(c));
   n->delta = (DeltaAttr){.shape = layer_delta_shape(c), .rows = rows};
-  n->conv = (ConvAttr){.shape = layer_conv_shape(c), .rows = rows};
-  n->conv.state_at = delta_state(&n->delta.shape);
+  n->conv = (ConvAttr){.shape = layer_conv_shape(c, kind), .rows = rows};
+  if (kind == LAYER_DELTA) n->conv.state_at = delta_state(&n->delta.shape);
   *out = n;
   return GRPO_OK;
+}
+
+/* LFM2's gated convolution: c conv(b u). */
+static Status short_conv(Pass *p, int layer, Tensor *h, Tensor **o) {
+  const Layer *l = &p->m->layer[layer];
+  const int width = p->m->config.hidden_size;
+  const Recurrence *n;
+  Tensor *all, *x[3];
+  try(new_recurrence(p, LAYER_CONV, &n));
+  const Attr conv = {.p = &n->conv};
+  try(linear(p, l, L_QKV_W, h, &all));
+  try(split(p, all, 3, (const int[]){width, width, width}, x));
+  try(tape_apply(p->t, OP_mul, (Tensor *[]){x[0], x[2]}, NULL, o));
+  try(tape_apply(p->t, OP_causal_conv, (Tensor *[]){*o, l->t[L_CONV_W]}, &conv, o));
+  return tape_apply(p->t, OP_mul, (Tensor *[]){x[1], *o}, NULL, o);
 }
 
 static Status delta_net(Pass *p, int layer, Tensor *h, Tensor **o) {
   const Layer *l = &p->m->layer[layer];
   const Attr norm_attr = {.f = {p->m->config.norm_eps}};
-  const DeltaNet *n;
+  const Recurrence *n;
   Tensor *x, *z, *a, *b;
-  try(new_delta_net(p, &n));
+  try(new_recurrence(p, LAYER_DELTA, &n));
   const Attr conv = {.p = &n->conv}, delta = {.p = &n->delta};
   try(linear(p, l, L_QKV_W, h, &x));
   try(linear(p, l, L_Z_W, h, &z));
@@ -345,6 +360,8 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
     return latent_attention(p, layer, h, o);
   case LAYER_DELTA:
     return delta_net(p, layer, h, o);
+  case LAYER_CONV:
+    return short_conv(p, layer, h, o);
   case LAYER_KINDS:
     break;
   }

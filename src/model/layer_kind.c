@@ -33,15 +33,18 @@ DeltaShape layer_delta_shape(const Config *c) {
                       .value_dim = c->linear_value_head_dim};
 }
 
-ConvShape layer_conv_shape(const Config *c) {
+ConvShape layer_conv_shape(const Config *c, LayerKind kind) {
   const DeltaShape s = layer_delta_shape(c);
-  return (ConvShape){.channels = delta_width(&s), .taps = c->linear_conv_kernel_dim, .silu = true};
+  const bool delta = kind == LAYER_DELTA;
+  return (ConvShape){.channels = delta ? delta_width(&s) : c->hidden_size,
+                     .taps = c->linear_conv_kernel_dim,
+                     .silu = delta};
 }
 
-static size_t delta_layer_state(const Config *c) {
+static size_t layer_state(const Config *c, LayerKind kind) {
   const DeltaShape s = layer_delta_shape(c);
-  const ConvShape conv = layer_conv_shape(c);
-  return delta_state(&s) + conv_tail(&conv);
+  const ConvShape conv = layer_conv_shape(c, kind);
+  return conv_tail(&conv) + (kind == LAYER_DELTA ? delta_state(&s) : 0);
 }
 
 LayerCache layer_cache(const Config *c, int layer, Compute compute, const KernelClass *cpu) {
@@ -52,7 +55,8 @@ LayerCache layer_cache(const Config *c, int layer, Compute compute, const Kernel
   case LAYER_UNROTATED:
     return (LayerCache){.shape = layer_attention_shape(c, layer, compute, cpu)};
   case LAYER_DELTA:
-    return (LayerCache){.state = delta_layer_state(c)};
+  case LAYER_CONV:
+    return (LayerCache){.state = layer_state(c, config_layer_kind(c, layer))};
   case LAYER_KINDS:
     break;
   }

@@ -23,7 +23,7 @@ AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
 LatentShape layer_latent_shape(const Config *c);
 /* Gated DeltaNet, whose state is that of the delta rule and the tail of the convolution. */
 DeltaShape layer_delta_shape(const Config *c);
-ConvShape layer_conv_shape(const Config *c);
+ConvShape layer_conv_shape(const Config *c, LayerKind kind); /* of LAYER_DELTA or LAYER_CONV */
 LayerCache layer_cache(const Config *c, int layer, Compute compute, const KernelClass *cpu);
 /* The kinds of all layers: out [CONFIG_MAX_LAYERS]. */
 void layer_caches(const Config *c, Compute compute, const KernelClass *cpu, LayerCache *out);

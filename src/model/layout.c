@@ -29,7 +29,8 @@ typedef enum Dim {
   DELTA_HEADS,
   DELTA_HEAD,
   DELTA_VALUES,
-  DELTA_TAPS,
+  CONV_TAPS,
+  CONV_IN, /* what is convolved, and two gates */
   ONE
 } Dim;
 enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8, SAVED_F32 = 16 };
@@ -41,7 +42,8 @@ enum {
   ANY = 0,
   SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED | 1 << LAYER_UNROTATED,
   LOW = 1 << LAYER_LATENT, /* attention by a latent of low rank */
-  DELTA = 1 << LAYER_DELTA
+  DELTA = 1 << LAYER_DELTA,
+  CONV = 1 << LAYER_CONV
 };
 
 /* A parameter.  Layers of these kinds have it, in models with all traits of `with` and none of
@@ -108,11 +110,14 @@ static const ParamRow llama_layer[] = {
     {L_QKV_W, "self_attn.qkv_proj.weight", {QKV, HIDDEN}, 0, SELF, TRAIT_PACKED, 0},
     {L_QKV_B, "self_attn.qkv_proj.bias", {QKV}, BIAS, SELF, TRAIT_PACKED | TRAIT_QKV_BIAS, 0},
     LATENT_ROWS("self_attn."),
+    {L_QKV_W, "conv.in_proj.weight", {CONV_IN, HIDDEN}, 0, CONV, 0, 0},
+    {L_CONV_W, "conv.conv.weight", {HIDDEN, ONE, CONV_TAPS}, 0, CONV, 0, 0},
+    {L_O_W, "conv.out_proj.weight", {HIDDEN, HIDDEN}, 0, CONV, 0, 0},
     {L_QKV_W, "linear_attn.in_proj_qkv.weight", {DELTA_QKV, HIDDEN}, 0, DELTA, 0, 0},
     {L_Z_W, "linear_attn.in_proj_z.weight", {DELTA_VALUES, HIDDEN}, 0, DELTA, 0, 0},
     {L_BETA_W, "linear_attn.in_proj_b.weight", {DELTA_HEADS, HIDDEN}, 0, DELTA, 0, 0},
     {L_DECAY_W, "linear_attn.in_proj_a.weight", {DELTA_HEADS, HIDDEN}, 0, DELTA, 0, 0},
-    {L_CONV_W, "linear_attn.conv1d.weight", {DELTA_QKV, ONE, DELTA_TAPS}, 0, DELTA, 0, 0},
+    {L_CONV_W, "linear_attn.conv1d.weight", {DELTA_QKV, ONE, CONV_TAPS}, 0, DELTA, 0, 0},
     {L_A_LOG, "linear_attn.A_log", {DELTA_HEADS}, NORM | SAVED_F32, DELTA, 0, 0},
     {L_DT_BIAS, "linear_attn.dt_bias", {DELTA_HEADS}, BIAS, DELTA, 0, 0},
     {L_DELTA_NORM_W, "linear_attn.norm.weight", {DELTA_HEAD}, NORM | SAVED_F32, DELTA, 0, 0},
@@ -235,15 +240,17 @@ static int size_of(const Config *c, Dim d) {
   case QUERY_GATE:
     return 2 * c->num_attention_heads * c->head_dim;
   case DELTA_QKV:
-    return layer_conv_shape(c).channels;
+    return layer_conv_shape(c, LAYER_DELTA).channels;
   case DELTA_HEADS:
     return c->linear_num_value_heads;
   case DELTA_HEAD:
     return c->linear_value_head_dim;
   case DELTA_VALUES:
     return c->linear_num_value_heads * c->linear_value_head_dim;
-  case DELTA_TAPS:
+  case CONV_TAPS:
     return c->linear_conv_kernel_dim;
+  case CONV_IN:
+    return 3 * c->hidden_size;
   case ONE:
     return 1;
   case NONE:

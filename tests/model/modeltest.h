@@ -116,6 +116,9 @@ static const char *const tiny_qwen3_5 =
                          "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
                          "\"linear_key_head_dim\":6,\"linear_value_head_dim\":34");
 
+static const char *const tiny_lfm2 =
+    TINY("lfm2", "2,\"block_multiple_of\":8,\"full_attn_idxs\":[1]");
+
 /* Models with latent attention. */
 static const char *const latent_shapes[] = {
     "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
@@ -136,12 +139,12 @@ enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
  * with a state, which cannot be rewound and see no later tokens. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 18, SMALL_SHAPES = 19 };
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 18, SMALL_SHAPES = 20 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
     &tiny_gpt2,     &tiny_llama,    &biased_llama, &tiny_qwen2,   &tiny_qwen3,
     &tiny_mistral,  &tiny_gemma2,   &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla,
     &tiny_deepseek, &tiny_olmo3,    &tiny_cohere2, &tiny_hunyuan, &tiny_granite,
-    &tiny_nemotron, &tiny_gpt_neox, &tiny_opt,     &tiny_qwen3_5};
+    &tiny_nemotron, &tiny_gpt_neox, &tiny_opt,     &tiny_qwen3_5, &tiny_lfm2};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

@@ -41,6 +41,23 @@ TEST(families_differ_in_their_defaults) {
   CHECK(config_window(&c, 4) == 4096 && config_window(&c, 5) == 0 && config_window(&c, 6) == 4096);
   REQUIRE(parse("{\"model_type\":\"phi3\"}", &c));
   CHECK(c.num_key_value_heads == 32 && c.norm_eps == 1e-5 && config_window(&c, 0) == 0);
+  REQUIRE(parse("{\"model_type\":\"qwen3_5_text\",\"num_hidden_layers\":8}", &c));
+  CHECK(config_layer_kind(&c, 2) == LAYER_DELTA && config_layer_kind(&c, 3) == LAYER_FULL);
+  CHECK(config_rotary_dim(&c) == 64 && config_traits(&c) & TRAIT_OUTPUT_GATE);
+}
+
+TEST(lfm2_says_its_width_and_its_layers_in_two_ways) {
+  Config c;
+  REQUIRE(parse("{\"model_type\":\"lfm2\",\"block_ff_dim\":12288,\"num_hidden_layers\":4,"
+                "\"full_attn_idxs\":[2]}",
+                &c));
+  CHECK(c.intermediate_size == 8192 && c.tie_word_embeddings && c.rope_theta == 1e6);
+  CHECK(config_layer_kind(&c, 1) == LAYER_CONV && config_layer_kind(&c, 2) == LAYER_FULL);
+  REQUIRE(parse("{\"model_type\":\"lfm2\",\"intermediate_size\":20,"
+                "\"block_auto_adjust_ff_dim\":false,\"num_hidden_layers\":2,"
+                "\"layer_types\":[\"conv\",\"full_attention\"]}",
+                &c));
+  CHECK(c.intermediate_size == 20 && config_layer_kind(&c, 0) == LAYER_CONV);
 }
 
 TEST(null_is_not_the_same_as_absent) {
