@@ -56,7 +56,9 @@ typedef enum Trait {
   TRAIT_ONE_NORM = 1 << 24,       /* both branches of TRAIT_PARALLEL have one norm */
   TRAIT_NO_O_BIAS = 1 << 25,      /* attention_bias is about q, k, v */
   TRAIT_MLP_BIAS_TOO = 1 << 26,   /* attention_bias is about feed-forward layers too */
-  TRAIT_OUTPUT_GATE = 1 << 27     /* q_proj makes a gate of attention's result too, by head */
+  TRAIT_OUTPUT_GATE = 1 << 27,    /* q_proj makes a gate of attention's result too, by head */
+  TRAIT_BARE_NORMS = 1 << 28,     /* norms have no weights; embeddings are normed too */
+  TRAIT_TURNS_BACK = 1 << 29      /* rotary positions turn in the opposite direction */
 } Trait;
 
 /* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */

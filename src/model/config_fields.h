@@ -36,7 +36,7 @@ typedef uint64_t Families;
 #define BIASED                                                                                     \
   (IN(LLAMA) | IN(QWEN3) | GEMMAS | IN(DEEPSEEK2) | IN(SMOLLM3) | IN(GRANITE) | OLMOS |            \
    IN(SEED_OSS) | IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) |             \
-   IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS)
+   IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT))
 
 typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
 

@@ -112,7 +112,7 @@ static const Refusal refusals[] = {
     {"use_bidirectional_attention", MUST_BE_FALSE, ALL},
     {"scale_attn_weights", MUST_BE_TRUE, ALL},
     {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
-    {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS & ~IN(NANOCHAT)},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
     {"attn_output_gate", MUST_BE_TRUE, DELTANETS},
     {"conv_bias", MUST_BE_FALSE, IN(LFM2)},

@@ -7,6 +7,7 @@
  */
 #include "model/forward.h"
 
+#include "base/mem.h"
 #include "grad/recompute.h"
 #include "kern/elementwise.h"
 #include "model/layer_kind.h"
@@ -48,6 +49,16 @@ static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor 
   Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
   const Attr a = {.i = {in_out}};
   return tape_apply(p->t, OP_linear, in, &a, y);
+}
+
+/* A norm's weight of ones, for families whose norms have none. */
+static Status ones(Pass *p, int n, Tensor **w) {
+  real *data = arena_alloc(&p->t->arena, (size_t)n * sizeof *data);
+  *w = arena_alloc(&p->t->arena, sizeof **w);
+  if (!data || !*w) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
+  for (int i = 0; i < n && !mem_measuring(); i++) data[i] = 1;
+  **w = tensor_view(data, 1, &n);
+  return GRPO_OK;
 }
 
 static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
@@ -151,9 +162,14 @@ static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Ten
 }
 
 static Status norm_heads(Pass *p, const Layer *l, Tensor *qk[2]) {
-  if (!l->t[L_QNORM_W]) return GRPO_OK;
-  try(norm(p, qk[0], l->t[L_QNORM_W], NULL, &qk[0]));
-  return norm(p, qk[1], l->t[L_KNORM_W], NULL, &qk[1]);
+  Tensor *w[2] = {l->t[L_QNORM_W], l->t[L_KNORM_W]};
+  if (config_traits(&p->m->config) & TRAIT_BARE_NORMS) {
+    try(ones(p, p->m->config.head_dim, &w[0]));
+    w[1] = w[0];
+  }
+  if (!w[0]) return GRPO_OK;
+  try(norm(p, qk[0], w[0], NULL, &qk[0]));
+  return norm(p, qk[1], w[1], NULL, &qk[1]);
 }
 
 /* Queries, and the gate of attention's result where q_proj makes one. */
@@ -370,8 +386,10 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
 
 /* Makes the input of a branch: x, normed where the layer has this norm. */
 static Status normed(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  Tensor *w = l->t[slot];
   *y = x;
-  return l->t[slot] ? norm(p, x, l->t[slot], l->t[slot + 1], y) : GRPO_OK;
+  if (config_traits(&p->m->config) & TRAIT_BARE_NORMS) try(ones(p, p->m->config.hidden_size, &w));
+  return w ? norm(p, x, w, l->t[slot + 1], y) : GRPO_OK;
 }
 
 static Status mixer(Pass *p, int layer, Tensor *h, Tensor **y) {
@@ -498,15 +516,22 @@ static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
   return tape_recompute(p->t, run_layer, lp, x, y);
 }
 
+static Status adapted_embedding(Pass *p, const LoraModule *mod, Attr *a, Tensor **x) {
+  Tensor *lora_in[] = {*x, &mod->a->t, &mod->b->t};
+  a->f[0] = mod->scale * (p->embedding.scale > 0 ? (double)p->embedding.scale : 1);
+  return tape_apply(p->t, OP_lora_embedding, lora_in, a, x);
+}
+
 static Status embed(Pass *p, Tensor **x) {
   Tensor *in[] = {p->m->t[M_EMBED], p->m->t[M_POSITION]};
   const LoraModule *mod = p->lora ? p->lora->embedding : NULL;
   Attr a = {.p = &p->embedding};
   try(tape_apply(p->t, OP_embedding, in, &a, x));
-  if (!mod) return GRPO_OK;
-  Tensor *lora_in[] = {*x, &mod->a->t, &mod->b->t};
-  a.f[0] = mod->scale * (p->embedding.scale > 0 ? (double)p->embedding.scale : 1);
-  return tape_apply(p->t, OP_lora_embedding, lora_in, &a, x);
+  if (mod) try(adapted_embedding(p, mod, &a, x));
+  if (!(config_traits(&p->m->config) & TRAIT_BARE_NORMS)) return GRPO_OK;
+  Tensor *w;
+  try(ones(p, p->m->config.hidden_size, &w));
+  return norm(p, *x, w, NULL, x);
 }
 
 /* Without gradients the intermediate results of a layer are dropped at once; the residual stream is
@@ -545,7 +570,9 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
 
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
   Pass p = {.m = m, .t = t};
-  try(norm(&p, x, m->t[M_NORM_W], m->t[M_NORM_B], out));
+  Tensor *w = m->t[M_NORM_W];
+  if (!w) try(ones(&p, m->config.hidden_size, &w));
+  try(norm(&p, x, w, m->t[M_NORM_B], out));
   return scaled(&p, *out, config_logit_scale(&m->config), out); /* the logits are linear in it */
 }
 

@@ -137,6 +137,7 @@ static double query_factor(const Config *c, size_t pos) {
 
 static real *make_table(const Config *c, RopeTable table, int positions) {
   const bool local = table == ROPE_LOCAL;
+  const double sign = config_traits(c) & TRAIT_TURNS_BACK ? -1 : 1;
   const size_t half = (size_t)config_rotary_dim(c) / 2;
   double inv_freq[512]; /* head_dim is at most 1024 */
   real *cs = mem_alloc_aligned(table_reals(c, positions) * sizeof *cs);
@@ -148,7 +149,7 @@ static real *make_table(const Config *c, RopeTable table, int positions) {
     const double factor = attention_factor(c, local) * of_query;
     for (size_t i = 0; i < half; i++) {
       cs[(pos * half + i) * 2] = (real)(factor * cos((double)pos * inv_freq[i]));
-      cs[(pos * half + i) * 2 + 1] = (real)(factor * sin((double)pos * inv_freq[i]));
+      cs[(pos * half + i) * 2 + 1] = (real)(factor * sign * sin((double)pos * inv_freq[i]));
     }
   }
   return cs;

@@ -109,6 +109,7 @@ static const char *const tiny_gpt_neox =
 static const char *const tiny_opt =
     "{\"model_type\":\"opt\",\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":2,"
     "\"ffn_dim\":88,\"num_attention_heads\":4,\"max_position_embeddings\":96,\"init_std\":0.2}";
+static const char *const tiny_nanochat = TINY("nanochat", "2,\"final_logit_softcapping\":3");
 
 /* Two layers with a state, whose columns are more than a panel, and one of gated attention. */
 static const char *const tiny_qwen3_5 =
@@ -139,12 +140,12 @@ enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
  * with a state, which cannot be rewound and see no later tokens. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 18, SMALL_SHAPES = 20 };
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 21 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,     &tiny_llama,    &biased_llama, &tiny_qwen2,   &tiny_qwen3,
-    &tiny_mistral,  &tiny_gemma2,   &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla,
-    &tiny_deepseek, &tiny_olmo3,    &tiny_cohere2, &tiny_hunyuan, &tiny_granite,
-    &tiny_nemotron, &tiny_gpt_neox, &tiny_opt,     &tiny_qwen3_5, &tiny_lfm2};
+    &tiny_gpt2,     &tiny_llama,   &biased_llama, &tiny_qwen2,    &tiny_qwen3,    &tiny_mistral,
+    &tiny_gemma2,   &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla, &tiny_deepseek, &tiny_olmo3,
+    &tiny_cohere2,  &tiny_hunyuan, &tiny_granite, &tiny_nemotron, &tiny_gpt_neox, &tiny_opt,
+    &tiny_nanochat, &tiny_qwen3_5, &tiny_lfm2};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

@@ -1,0 +1,52 @@
+/* Nanochat's family, of which there is no oracle: tests/cases/nanochat, which
+ * tests/oracles/nanochat.py wrote with transformers. */
+#include "checkpoint/weights.h"
+#include "formats/json.h"
+#include "model/forward.h"
+#include "model/modeltest.h"
+
+static double norm_of(const Tensor *t) {
+  double sum = 0;
+  for (size_t i = 0; i < t->n; i++) sum += (double)t->grad[i] * (double)t->grad[i];
+  return sqrt(sum);
+}
+
+/* The first id is the prompt; the sum of the log-probabilities of the others is differentiated. */
+static void run(Model *m, Tape *t, const Ints *ids, const Reals *want) {
+  const int32_t *completion[] = {ids->at + 1};
+  const int n = ids->n - 1;
+  const PackGroup g = {ids->at, 1, 1, completion, &n, 0};
+  Pack p;
+  Tensor *h, *out;
+  REQUIRE(pack_groups(&t->arena, model_config(m), 1, &g, &p));
+  REQUIRE(forward_hidden(m, t, &p, &h));
+  REQUIRE(forward_logp(m, t, &p, h, 1, NULL, NULL, &out));
+  CHECK_NEAR(worst_difference(out->data, want->at, (size_t)n), 0, 2e-5);
+  real *seed = arena_alloc(&t->arena, out->n * sizeof *seed);
+  for (size_t i = 0; i < out->n; i++) seed[i] = i < (size_t)n;
+  OK(tape_backward_from(t, out, seed));
+}
+
+TEST(nanochat_has_the_reference_s_log_probabilities_and_gradients) {
+  Model *m = NULL;
+  Json *j = NULL;
+  Tape t;
+  OK(json_read_file("tests/cases/nanochat/expected.json", 0, &j));
+  OK(weights_load(&m, NULL, "tests/cases/nanochat", STORE_F32));
+  Ints ids = ints_of(json_get(j, "ids"));
+  Reals logps = reals_of(json_get(j, "logps"));
+  OK(tape_init(&t, NULL));
+  OK(model_set_trainable(m, true));
+  run(m, &t, &ids, &logps);
+  const Json *gradients = json_get(j, "gradients");
+  CHECK((size_t)model_num_params(m) == json_count(gradients));
+  for (int i = 0; i < model_num_params(m); i++) {
+    const Param *p = model_param(m, i);
+    const double want = json_number(json_get(gradients, p->name));
+    CHECK_NEAR(norm_of(&p->t), want, 1e-4 * want);
+  }
+  free(ids.at), free(logps.at);
+  tape_free(&t);
+  model_release(m);
+  json_free(j);
+}
