@@ -327,7 +327,7 @@ test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA
 ## make test-alone      with EXT= and a BUILD of its own: of the core's tests, those that a program without extensions could fail
 .PHONY: test-alone
 ALONE := tests/lua rewards $(patsubst %,tests/cli/%.sh,commands completions docs errors help how_to install layers man mistakes settings)
-test-alone: grpo $(HUB_SERVER) $(LUA_PARTS)
+test-alone: grpo $(HUB_SERVER) $(LUA_PARTS) $(BENCH_PROGRAM)
 	@tools/run-tests "$(BUILD)" --only "$(ALONE)"
 
 ## make test-LAYER      only the C tests of base, os, formats, kern, grad, text, model, checkpoint, rl, script or api
