@@ -300,6 +300,12 @@ static Status read_attention_layers(Config *c, const Json *list, const char *wha
   return GRPO_OK;
 }
 
+static Status check_list(const Json *j, const char *key, const char *what) {
+  const Json *list = json_get(j, key);
+  if (config_absent(list) || json_type(list) == JSON_ARRAY) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: %s must be a list or null", what, key);
+}
+
 static Status read_windows(Config *c, const Json *j, const char *what) {
   const Json *use = json_get(j, "use_sliding_window"), *w = json_get(j, "sliding_window");
   const bool off = !config_absent(use) && json_type(use) == JSON_BOOL && !json_bool(use);
@@ -307,6 +313,9 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
     return fail(GRPO_EFORMAT, "%s: sliding_window is not supported for %s models (set it to null)",
                 what, config_model_type(c));
   for (int i = 0; i < c->num_hidden_layers; i++) c->layer_kind[i] = (uint8_t)kind_by_rule(c, i);
+  try(check_list(j, "layer_types", what));
+  try(check_list(j, "no_rope_layers", what));
+  try(check_list(j, "full_attn_idxs", what));
   const Json *types = json_get(j, "layer_types"), *unrotated = json_get(j, "no_rope_layers");
   if (c->family == FAMILY_SMOLLM3)
     return config_absent(unrotated) ? GRPO_OK : read_unrotated(c, unrotated, what);
