@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Edit distance, where swapping two neighbouring letters counts as one edit.  Names of more than 63
- * bytes are never near: 64. */
+/* Edit distance, where swapping two neighbouring letters counts as one edit.  It is 64, which is
+ * never near, for names of more than 63 bytes. */
 int name_distance(const char *a, const char *b);
 /* The closest of n names, or NULL when none is near: at most a third of its letters differ. */
 const char *nearest_name(const char *name, const char *const *names, size_t n);

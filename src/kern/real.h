@@ -1,6 +1,5 @@
-/* real.h - the type of every tensor element: float in the product, double in
- * the twin that the gradient checks are built from (-DGRPO_DOUBLE).
- */
+/* real.h - the type of every tensor element: float in the program, double in the twin that the
+ * gradient checks are built from (-DGRPO_DOUBLE). */
 #ifndef GRPO_KERN_REAL_H
 #define GRPO_KERN_REAL_H
 

@@ -38,7 +38,7 @@ describe("a sampling mask", function()
     for _, logp in ipairs(model:score(p, ids).logp:totable()) do assert.is_true(logp < 0) end
   end)
 
-  it("leads back into the parameters", function()
+  it("lets the gradient reach the parameters", function()
     local _, scores = sampled_and_scored { top_k = 3 }
     scores.logp:sum():backward()
     model:zero_grad()

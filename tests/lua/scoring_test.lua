@@ -114,7 +114,7 @@ describe("what a reward returns", function()
     assert.equal(2, (gives { r = { group_fn = function() return odd { odd(), odd() } end } }))
     assert.equal(2, (gives { r = { token_fn = function() return odd { odd(), 1 } end } }))
   end)
-  it("has the metatables of no list that other code reads", function()
+  it("leaves no metatable on a list that other code reads", function()
     for _, name in ipairs { "ids", "logprobs", "group", "rewards" } do
       local failures = score({ { name = "r", fn = function(_, _, c)
         tiny.endless(c[name])
