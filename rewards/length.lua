@@ -8,6 +8,8 @@ local format = require "rewards.format"
 local numeric = require "rewards.numeric"
 local options = require "grpo.options"
 
+---@alias LengthUnit "tokens"|"chars"
+
 ---@class rewards.length
 local length = {}
 
@@ -48,7 +50,7 @@ end
 --- Length of a completion, in tokens, or in characters if `c` has no token count.
 ---@param text string
 ---@param c table|nil
----@param unit? "tokens"|"chars"
+---@param unit? LengthUnit
 ---@param tag? string of what stands in these tags alone; one that ends the prompt counts
 ---@return integer
 function length.measure(text, c, unit, tag)
@@ -72,7 +74,7 @@ end
 ---@field max_value_wrong? number and at max_len
 ---@field min_value_correct? number value of a right answer at max_len
 ---@field max_value_correct? number and at length 0
----@field unit? "tokens"|"chars"
+---@field unit? LengthUnit
 ---@field tag? string
 ---@field correct? fun(text: string, row: table, c: table): boolean|number|nil
 ---   true or >= 1 is right, nil leaves the completion out
@@ -102,7 +104,7 @@ function length.cosine(opts)
 end
 
 --- 0 up to limit - cache, then falling linearly to -1 at `limit` (DAPO's overlong shaping).
----@param opts { limit: number, cache: number, unit: "tokens"|"chars"?, tag: string? }
+---@param opts { limit: number, cache: number, unit: LengthUnit?, tag: string? }
 ---@return fun(text: string, row: table, c: table): number
 function length.soft_overlong(opts)
   local o = options.check(opts, {
@@ -122,7 +124,7 @@ end
 
 --- For `group_fn`: 0.5 for the shortest of the group down to -0.5 for the longest, at most 0 for
 --- a wrong one; all 0 when the lengths are equal (Kimi 1.5, 2501.12599).
----@param opts? { unit: "tokens"|"chars"?, tag: string?, correct: function? }
+---@param opts? { unit: LengthUnit?, tag: string?, correct: function? }
 ---@return fun(texts: string[], row: table, cs: table[]): number[]
 function length.relative(opts)
   local o = options.check(opts, {
@@ -147,7 +149,7 @@ end
 --- The length of the reasoning alone: 0 within the bounds, else `penalty`.  The reasoning stands
 --- between <think> and </think>, also where the prompt ends in <think> or the reasoning is cut
 --- off; a completion without reasoning has length 0.
----@param opts? { min: number?, max: number?, penalty: number?, tag: string?, unit: string? }
+---@param opts? { min: number?, max: number?, penalty: number?, tag: string?, unit: LengthUnit? }
 ---@return fun(text: string, row: table, c: table): number
 function length.reasoning(opts)
   local o = options.check(opts, {

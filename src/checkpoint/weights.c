@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/param_fill.h"
 #include "checkpoint/run_checkpoint.h"
@@ -160,8 +161,16 @@ static Status match_one(const Model *m, const SourceTensor *t, const Matches *ma
 
 static Status match_all(const Model *m, const WeightSource *s, const char *dir,
                         const Matches *found) {
-  int missing = 0, first = 0;
-  for (size_t i = 0; i < s->count; i++) try(match_one(m, &s->tensor[i], found));
+  int missing = 0, first = 0, beside = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    try(match_one(m, &s->tensor[i], found));
+    beside += is_beside(s->tensor[i].name);
+  }
+  if (beside)
+    log_message(
+        LOG_INFO,
+        "%s: weights for images or for predicting several tokens are not loaded: %d tensors", dir,
+        beside);
   if (found->score && !*found->score)
     return fail(GRPO_EFORMAT,
                 "%s: it has no '%s', so it is neither a classifier nor a reward model; "

@@ -11,6 +11,7 @@
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "grad/pack_check.h"
 #include "grad/replay.h"
 #include "kern/attention.h"
 #include "kern/attention_grad.h"
@@ -83,24 +84,6 @@ static Status check_widths(const Node *nd) {
   return GRPO_OK;
 }
 
-static Status check_pack(const AttentionAttr *a, int rows) {
-  int row = 0;
-  for (int i = 0; i < a->npack; i++) {
-    const PackSpan *p = &a->pack[i];
-    if (p->row != row || p->n < 0)
-      return fail(GRPO_ESHAPE, "attention: span %d covers rows %d .. %d, want it to start at %d", i,
-                  p->row, p->row + p->n - 1, row);
-    if (p->prefix >= i || (p->prefix >= 0 && a->pack[p->prefix].prefix >= 0))
-      return fail(GRPO_ESHAPE,
-                  "attention: span %d names %d as its prefix: want an earlier span "
-                  "without a prefix, or -1",
-                  i, p->prefix);
-    row += p->n;
-  }
-  if (row != rows) return fail(GRPO_ESHAPE, "attention: the spans cover %d rows of %d", row, rows);
-  return GRPO_OK;
-}
-
 static Status check_spans(const AttentionAttr *a, int rows) {
   int covered = 0;
   for (int i = 0; i < a->nspans; i++) {
@@ -166,7 +149,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
         return fail(GRPO_EARG, "attention: no gradient passes through a cache; give pack");
     if (a->keep_lse) *saved = (size_t)rows * (size_t)a->shape.heads * sizeof(real);
   } else {
-    try(check_pack(a, rows));
+    try(pack_check(nd->op->name, a->npack, a->pack, rows));
     *saved = layout(nd, NULL);
   }
   try(shape_as(nd->in[0], out));

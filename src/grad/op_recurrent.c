@@ -10,6 +10,7 @@
  */
 #include "grad/attrs.h"
 #include "grad/ops.h"
+#include "grad/pack_check.h"
 #include "grad/replay.h"
 
 static int rows_of(const Node *nd) { return nd->in[0]->dim[0]; }
@@ -32,11 +33,15 @@ static Status no_runs(const Node *nd) {
 
 static Status check_rows(const Node *nd, const SequenceRows *r) {
   int covered = 0;
-  for (int i = 0; i < sequences(r); i++) covered += r->pack ? r->pack[i].n : r->spans[i].n;
-  if (nd->in[0]->ndim != 2 || covered != rows_of(nd))
-    return fail(GRPO_ESHAPE, "%s: the sequences cover %d rows of a tensor of shape %s",
-                nd->op->name, covered, shape_text(nd->in[0]).s);
-  if (!r->pack && nd->in[0]->needs_grad)
+  if (nd->in[0]->ndim != 2)
+    return fail(GRPO_ESHAPE, "%s: the input has shape %s, want [tokens, channels]", nd->op->name,
+                shape_text(nd->in[0]).s);
+  if (r->pack) return pack_check(nd->op->name, r->npack, r->pack, rows_of(nd));
+  for (int i = 0; i < r->nspans; i++) covered += r->spans[i].n;
+  if (covered != rows_of(nd))
+    return fail(GRPO_ESHAPE, "%s: the spans cover %d rows of %d", nd->op->name, covered,
+                rows_of(nd));
+  if (nd->in[0]->needs_grad)
     return fail(GRPO_EARG, "%s: no gradient passes through a cache; give pack", nd->op->name);
   return GRPO_OK;
 }

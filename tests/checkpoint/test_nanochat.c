@@ -1,5 +1,5 @@
-/* Nanochat's family, of which there is no oracle: tests/cases/nanochat, which
- * tests/oracles/nanochat.py wrote with transformers. */
+/* The family nanochat is compared with tests/cases/nanochat, because oracles/ has none of it;
+ * tests/oracles/nanochat.py wrote these figures with transformers. */
 #include "checkpoint/weights.h"
 #include "formats/json.h"
 #include "model/forward.h"

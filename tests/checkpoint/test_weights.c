@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/half.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/param_fill.h"
 #include "checkpoint/safetensors_source.h"
@@ -203,6 +204,27 @@ static void write_edited(Model *m, const char *dir, Edit e) {
     OK(st_writer_put(w, data[i], count));
   }
   OK(st_writer_commit(w));
+}
+
+static void count_note(void *notes, LogLevel level, const char *message) {
+  *(int *)notes += level == LOG_INFO && strstr(message, "are not loaded: 1 tensors") != NULL;
+}
+
+TEST(tensors_beside_the_decoder_are_left_out_with_a_note) {
+  static const char *const names[] = {"model.visual.a", "mtp.b", "vision_tower.c"};
+  for (int i = 0; i < 3; i++) {
+    const char *dir = test_path("%s/beside", test_tmp());
+    Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
+    int notes = 0;
+    OK(save_model(m, dir, WEIGHT_F32, 0));
+    write_edited(m, dir, (Edit){.extra = names[i]});
+    log_set_sink(count_note, &notes);
+    OK(weights_load(&back, NULL, dir, STORE_F32));
+    log_set_sink(NULL, NULL);
+    CHECK(notes == 1 && back && same_weights(m, back));
+    model_release(m);
+    model_release(back);
+  }
 }
 
 /* Fills a model's parameters from an open source whose file has lost its last part; counts those

@@ -8,7 +8,8 @@ local verl = require "grpo.verl"
 local numeric = require "rewards.numeric"
 local tiny = require "tests.lua.tiny"
 
--- Returns what verl extracts, or nil; verl's DAPO scorer has a word where there is no answer.
+-- Returns the answer that verl extracts, or nil.  Where there is none, verl's DAPO scorer gives a
+-- word.
 local function extracted_of(case, null)
   local extracted = case[5]
   if extracted == null or case[1] == "dapo" and extracted == "[INVALID]" then return nil end

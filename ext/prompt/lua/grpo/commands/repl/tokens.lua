@@ -16,7 +16,7 @@ function tokens.lister(_, session_tokenizer)
   return function(x, tokenizer)
     tokenizer = tokenizer or session_tokenizer()
     if not tokenizer then
-      error("tokens: there is no tokenizer; give one: tokens(x, tokenizer)", 2)
+      error("tokens: the prompt has no tokenizer; pass one, as in tokens(x, tokenizer)", 2)
     end
     local found = { tokenizer = tokenizer }
     if type(x) == "string" then
