@@ -10,8 +10,8 @@ static const FamilyRow families[FAMILY_COUNT] = {
 
 const FamilyRow *config_family(Family f) { return &families[f]; }
 
-unsigned config_traits(const Config *c) {
-  unsigned t = families[c->family].traits;
+Traits config_traits(const Config *c) {
+  Traits t = families[c->family].traits;
   if (c->attention_bias) t |= TRAIT_QKV_BIAS;
   if (c->o_bias || (c->attention_bias && !(t & TRAIT_NO_O_BIAS))) t |= TRAIT_O_BIAS;
   if (c->mlp_bias || (c->attention_bias && t & TRAIT_MLP_BIAS_TOO)) t |= TRAIT_MLP_BIAS;

@@ -28,38 +28,38 @@ typedef enum LayerKind {
 } LayerKind;
 
 /* The parts of layers.  Some traits come with the family, the others from its fields. */
-typedef enum Trait {
-  TRAIT_CONV1D = 1,       /* weights [in, out], learned positions, LayerNorm with bias */
-  TRAIT_ROPE = 2,         /* rotary positions */
-  TRAIT_GATED = 4,        /* act(gate) * up; otherwise act(up) */
-  TRAIT_GELU = 8,         /* the gate's activation is gelu (tanh), not silu */
-  TRAIT_PACKED = 16,      /* q, k, v in one matrix */
-  TRAIT_QK_NORM = 32,     /* RMSNorm of each head of q and k before the rotation */
-  TRAIT_PLUS_ONE = 64,    /* norms multiply by 1 + w */
-  TRAIT_POST_NORMS = 128, /* a branch is normed before it is added to the residual stream */
-  TRAIT_QKV_BIAS = 256,
-  TRAIT_O_BIAS = 512,
-  TRAIT_MLP_BIAS = 1024,
-  TRAIT_UNTIED = 2048,
-  TRAIT_LATENT = 4096,    /* keys and values from a common latent; some channels rotate, in pairs */
-  TRAIT_LOW_QUERY = 8192, /* queries come from a latent of their own */
-  TRAIT_LEARNED = 1 << 14,        /* learned positions; the table's first two rows are not used */
-  TRAIT_LAYERNORM = 1 << 15,      /* LayerNorm, not RMSNorm */
-  TRAIT_NORM_BIAS = 1 << 16,      /* norms of layers have a bias */
-  TRAIT_PACKED_MLP = 1 << 17,     /* gate and up in one matrix */
-  TRAIT_PACKED_BY_HEAD = 1 << 18, /* the rows of TRAIT_PACKED's matrix are q, k, v head by head */
-  TRAIT_NO_PRE_NORMS = 1 << 19,   /* branches read the residual stream without a norm */
-  TRAIT_WIDE_QK_NORM = 1 << 20,   /* RMSNorm of all heads of q, and of k, together */
-  TRAIT_QK_NORM_LAST = 1 << 21,   /* TRAIT_QK_NORM after the rotation */
-  TRAIT_PAIRS = 1 << 22,          /* neighbouring channels rotate together, not halves of a head */
-  TRAIT_PARALLEL = 1 << 23,       /* x + attention + feed-forward, both of x */
-  TRAIT_ONE_NORM = 1 << 24,       /* both branches of TRAIT_PARALLEL have one norm */
-  TRAIT_NO_O_BIAS = 1 << 25,      /* attention_bias is about q, k, v */
-  TRAIT_MLP_BIAS_TOO = 1 << 26,   /* attention_bias is about feed-forward layers too */
-  TRAIT_OUTPUT_GATE = 1 << 27,    /* q_proj makes a gate of attention's result too, by head */
-  TRAIT_BARE_NORMS = 1 << 28,     /* norms have no weights; embeddings are normed too */
-  TRAIT_TURNS_BACK = 1 << 29      /* rotary positions turn in the opposite direction */
-} Trait;
+typedef uint64_t Traits;
+#define TRAIT(bit)           ((Traits)1 << (bit))
+#define TRAIT_CONV1D         TRAIT(0) /* weights [in, out], learned positions, LayerNorm with bias */
+#define TRAIT_ROPE           TRAIT(1) /* rotary positions */
+#define TRAIT_GATED          TRAIT(2) /* act(gate) * up; otherwise act(up) */
+#define TRAIT_GELU           TRAIT(3) /* the gate's activation is gelu (tanh), not silu */
+#define TRAIT_PACKED         TRAIT(4) /* q, k, v in one matrix */
+#define TRAIT_QK_NORM        TRAIT(5) /* RMSNorm of each head of q and k before the rotation */
+#define TRAIT_PLUS_ONE       TRAIT(6) /* norms multiply by 1 + w */
+#define TRAIT_POST_NORMS     TRAIT(7) /* a branch is normed before it is added to x */
+#define TRAIT_QKV_BIAS       TRAIT(8)
+#define TRAIT_O_BIAS         TRAIT(9)
+#define TRAIT_MLP_BIAS       TRAIT(10)
+#define TRAIT_UNTIED         TRAIT(11)
+#define TRAIT_LATENT         TRAIT(12) /* keys and values come from a common latent */
+#define TRAIT_LOW_QUERY      TRAIT(13) /* queries come from a latent of their own */
+#define TRAIT_LEARNED        TRAIT(14) /* learned positions; the table's first two rows are not used */
+#define TRAIT_LAYERNORM      TRAIT(15) /* LayerNorm, not RMSNorm */
+#define TRAIT_NORM_BIAS      TRAIT(16) /* norms of layers have a bias */
+#define TRAIT_PACKED_MLP     TRAIT(17) /* gate and up in one matrix */
+#define TRAIT_PACKED_BY_HEAD TRAIT(18) /* TRAIT_PACKED's matrix has q, k, v head by head */
+#define TRAIT_NO_PRE_NORMS   TRAIT(19) /* branches read the residual stream without a norm */
+#define TRAIT_WIDE_QK_NORM   TRAIT(20) /* RMSNorm of all heads of q, and of k, together */
+#define TRAIT_QK_NORM_LAST   TRAIT(21) /* TRAIT_QK_NORM after the rotation */
+#define TRAIT_PAIRS          TRAIT(22) /* neighbouring channels rotate together */
+#define TRAIT_PARALLEL       TRAIT(23) /* x + attention + feed-forward, both of x */
+#define TRAIT_ONE_NORM       TRAIT(24) /* both branches of TRAIT_PARALLEL have one norm */
+#define TRAIT_NO_O_BIAS      TRAIT(25) /* attention_bias is about q, k, v */
+#define TRAIT_MLP_BIAS_TOO   TRAIT(26) /* attention_bias is about feed-forward layers too */
+#define TRAIT_OUTPUT_GATE    TRAIT(27) /* q_proj makes a gate of attention's result too, by head */
+#define TRAIT_BARE_NORMS     TRAIT(28) /* norms have no weights; embeddings are normed too */
+#define TRAIT_TURNS_BACK     TRAIT(29) /* rotary positions turn in the opposite direction */
 
 /* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
 typedef enum RopeScaling {
@@ -123,11 +123,11 @@ bool config_is_eos(const Config *c, int id);
 
 typedef struct FamilyRow {
   const char *type, *architecture, *activation_key, *activation;
-  unsigned traits;
+  Traits traits;
 } FamilyRow;
 const FamilyRow *config_family(Family f);
 
-unsigned config_traits(const Config *c);
+Traits config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */
 LayerKind config_layer_kind(const Config *c, int layer);
 const char *config_layer_word(LayerKind k);    /* in layer_types: "full_attention" */

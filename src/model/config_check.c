@@ -30,7 +30,7 @@ static Status check_latent(const Config *c, const char *what) {
 }
 
 static Status check_heads(const Config *c, const char *what) {
-  const unsigned traits = config_traits(c);
+  const Traits traits = config_traits(c);
   if (traits & TRAIT_LATENT) return check_latent(c, what);
   if (c->num_attention_heads % c->num_key_value_heads)
     return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",

@@ -62,7 +62,7 @@ static Status ones(Pass *p, int n, Tensor **w) {
 }
 
 static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
-  const unsigned traits = config_traits(&p->m->config);
+  const Traits traits = config_traits(&p->m->config);
   Tensor *in[] = {x, w, b};
   const Attr a = {.f = {p->m->config.norm_eps}, .i = {(traits & TRAIT_PLUS_ONE) != 0}};
   const bool layer = traits & (TRAIT_CONV1D | TRAIT_LAYERNORM);

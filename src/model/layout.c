@@ -53,7 +53,8 @@ typedef struct ParamRow {
   const char *name; /* after the layer's prefix, for a layer's parameters */
   Dim dim[MAX_DIMS];
   int flags;
-  unsigned kinds, with, without;
+  unsigned kinds;
+  Traits with, without;
 } ParamRow;
 
 /* Parameters of latent attention, the same in both layouts.  A norm's weight follows the weights
@@ -267,7 +268,7 @@ static int size_of(const Config *c, Dim d) {
 
 /* layer -1: the parameter belongs to no layer */
 static bool present(const Config *c, int layer, const ParamRow *r) {
-  const unsigned traits = config_traits(c);
+  const Traits traits = config_traits(c);
   if (r->kinds != ANY && !(r->kinds >> config_layer_kind(c, layer) & 1)) return false;
   return (traits & r->with) == r->with && !(traits & r->without);
 }

@@ -96,7 +96,7 @@ Status model_view(Model **out, const Model *of) {
 
 static void initialise(Model *m, uint64_t seed) {
   const Config *c = &m->config;
-  const unsigned traits = config_traits(c);
+  const Traits traits = config_traits(c);
   const double residual = traits & TRAIT_CONV1D ? 1 / sqrt(2.0 * c->num_hidden_layers) : 1;
   const real norm = traits & TRAIT_PLUS_ONE ? 0 : 1;
   for (int i = 0; i < m->nparams; i++) {
