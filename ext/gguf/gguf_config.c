@@ -140,9 +140,9 @@ static Status check_refusals(Reader *r) {
 static Status check_rotary(Reader *r, const Config *c) {
   int64_t rotary = c->head_dim;
   try(gguf_get_int(r->g, gguf_key(r->key, r->a, "rope.dimension_count"), 1, 1024, &rotary, NULL));
-  if (!config_rotates(c) || rotary == config_rotary_dim(c)) return GRPO_OK;
+  if (!config_rotates(c) || rotary == config_rotary_dim(c, false)) return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: key '%s' = %lld must equal the head's %d channels", r->g->path,
-              r->key, (long long)rotary, config_rotary_dim(c));
+              r->key, (long long)rotary, config_rotary_dim(c, false));
 }
 
 /* ---- rotary positions that are scaled ---------------------------------------------------- */

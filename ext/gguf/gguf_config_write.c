@@ -72,7 +72,7 @@ static int window_period(const Config *c) {
 static bool has_window(const Config *c) { return c->sliding_window && c->use_sliding_window; }
 
 static double alpha_base(const Config *c) {
-  const double d = config_rotary_dim(c);
+  const double d = config_rotary_dim(c, false);
   return c->rope_theta * pow(c->rope_factor, d / (d - 2));
 }
 
@@ -165,7 +165,7 @@ void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
   gguf_put_f32(m, gguf_key(key, a, gguf_epsilon_key(a)), (float)c->norm_eps);
   if (!config_rotates(c)) return;
   gguf_put_u32(m, gguf_key(key, a, "attention.value_length"), (uint32_t)c->head_dim);
-  gguf_put_u32(m, gguf_key(key, a, "rope.dimension_count"), (uint32_t)config_rotary_dim(c));
+  gguf_put_u32(m, gguf_key(key, a, "rope.dimension_count"), (uint32_t)config_rotary_dim(c, false));
   write_optional(c, a, m);
   write_scaling(c, a, m);
 }

@@ -42,10 +42,21 @@ int config_window(const Config *c, int layer) {
   return config_layer_kind(c, layer) == LAYER_WINDOWED ? c->sliding_window : 0;
 }
 
-int config_rotary_dim(const Config *c) {
+static int head_dim(const Config *c, bool local) {
+  return !local && c->global_head_dim ? c->global_head_dim : c->head_dim;
+}
+
+int config_head_dim(const Config *c, int layer) { return head_dim(c, config_window(c, layer) > 0); }
+
+int config_kv_heads(const Config *c, int layer) {
+  return c->global_kv_heads && !config_window(c, layer) ? c->global_kv_heads
+                                                        : c->num_key_value_heads;
+}
+
+int config_rotary_dim(const Config *c, bool local) {
   const double part = c->partial_rotary_factor;
   if (config_traits(c) & TRAIT_LATENT) return c->qk_rope_head_dim;
-  return part > 0 ? (int)(c->head_dim * part) : c->head_dim;
+  return part > 0 ? (int)(head_dim(c, local) * part) : head_dim(c, local);
 }
 
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }

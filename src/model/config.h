@@ -77,6 +77,7 @@ typedef struct Config {
   Family family;
   int vocab_size, hidden_size, intermediate_size, num_hidden_layers;
   int num_attention_heads, num_key_value_heads, head_dim, max_position_embeddings;
+  int global_head_dim, global_kv_heads; /* of layers without a window; 0: as in the others */
   double norm_eps, initializer_range;
   bool tie_word_embeddings, attention_bias, o_bias, mlp_bias, parallel_residual;
   double query_pre_attn_scalar;       /* 0: head_dim */
@@ -132,9 +133,12 @@ const char *config_model_type(const Config *c); /* "llama" */
 LayerKind config_layer_kind(const Config *c, int layer);
 const char *config_layer_word(LayerKind k);    /* in layer_types: "full_attention" */
 int config_window(const Config *c, int layer); /* 0: the layer sees everything before it */
-int config_rotary_dim(const Config *c);        /* of a head; the rest is not rotated */
-bool config_rotates(const Config *c);          /* are there rotary positions? */
-int config_first_position(const Config *c);    /* the row of a learned table that it has */
+int config_head_dim(const Config *c, int layer);
+int config_kv_heads(const Config *c, int layer);
+/* Of a head; the rest is not rotated.  local: in layers with a window. */
+int config_rotary_dim(const Config *c, bool local);
+bool config_rotates(const Config *c);       /* are there rotary positions? */
+int config_first_position(const Config *c); /* the row of a learned table that it has */
 bool config_layer_rotates(const Config *c, int layer);
 Activation config_activation(const Config *c);
 double config_logit_scale(const Config *c);  /* 1: none */

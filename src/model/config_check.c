@@ -35,9 +35,9 @@ static Status check_heads(const Config *c, const char *what) {
   if (c->num_attention_heads % c->num_key_value_heads)
     return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
                 what, c->num_attention_heads, c->num_key_value_heads);
-  if (traits & TRAIT_ROPE && (config_rotary_dim(c) % 2 || !config_rotary_dim(c)))
+  if (traits & TRAIT_ROPE && (config_rotary_dim(c, false) % 2 || !config_rotary_dim(c, false)))
     return fail(GRPO_EFORMAT, "%s: head_dim %d is odd, rotary positions need it even", what,
-                config_rotary_dim(c));
+                config_rotary_dim(c, false));
   if (!(traits & TRAIT_CONV1D)) return GRPO_OK;
   if (c->num_key_value_heads != c->num_attention_heads)
     return fail(GRPO_EFORMAT, "%s: gpt2 has no grouped key/value heads", what);

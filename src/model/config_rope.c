@@ -53,7 +53,7 @@ static Status read_long(Config *c, const Json *r, const Json *j, const char *wha
   const Json *len = json_get(r, key), *attention = json_get(r, "attention_factor");
   const Json *factor = json_get(r, "factor");
   if (c->rope_file_positions) c->max_position_embeddings = c->rope_file_positions;
-  c->rope_nfactors = config_rotary_dim(c) / 2;
+  c->rope_nfactors = config_rotary_dim(c, false) / 2;
   if (c->family != FAMILY_PHI3)
     return fail(GRPO_EFORMAT, "%s: rope type 'longrope' is supported for phi3 models only", what);
   if (c->rope_nfactors > CONFIG_MAX_ROPE_FACTORS)

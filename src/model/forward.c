@@ -106,9 +106,10 @@ static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
 
 static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int layer) {
   const Config *c = &m->config;
-  const bool windowed = config_layer_kind(c, layer) == LAYER_WINDOWED;
-  const RopeAttr rope_attr = {.head_dim = c->head_dim,
-                              .rotary = config_rotary_dim(c),
+  const bool windowed = config_window(c, layer) > 0;
+  const AttnShape shape = layer_attention_shape(c, layer, m->compute, cpu);
+  const RopeAttr rope_attr = {.head_dim = shape.head_dim,
+                              .rotary = config_rotary_dim(c, windowed),
                               .positions = rope_positions(m->rope),
                               .pos = r->pos,
                               .pairs = (config_traits(c) & TRAIT_PAIRS) != 0,
@@ -116,7 +117,7 @@ static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int
   Heads k = {.rope_q = rope_attr,
              .rope_k = rope_attr,
              .rope_packed = rope_attr,
-             .attention = {.shape = layer_attention_shape(c, layer, m->compute, cpu),
+             .attention = {.shape = shape,
                            .npack = r->npack,
                            .pack = r->pack,
                            .nspans = r->nspans,
@@ -128,10 +129,10 @@ static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int
                         .cs = rope_attr.cs}};
   if (!config_layer_rotates(c, layer)) k.rope_q.cs = k.rope_k.cs = k.rope_packed.cs = NULL;
   if (c->rope_query_beta != 0) k.rope_q.cs = rope_table(m->rope, ROPE_QUERY);
-  k.rope_q.heads = c->num_attention_heads;
-  k.rope_k.heads = c->num_key_value_heads;
-  k.rope_packed.heads = c->num_attention_heads + c->num_key_value_heads;
-  k.rope_packed.rest = c->num_key_value_heads * c->head_dim;
+  k.rope_q.heads = shape.heads;
+  k.rope_k.heads = shape.kv_heads;
+  k.rope_packed.heads = shape.heads + shape.kv_heads;
+  k.rope_packed.rest = shape.kv_heads * shape.head_dim;
   k.attention.shape.bidirectional = r->bidirectional;
   return k;
 }
@@ -161,15 +162,13 @@ static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Ten
   return k->rope_packed.cs ? rope(p, *qkv, &k->rope_packed, qkv) : GRPO_OK;
 }
 
-static Status norm_heads(Pass *p, const Layer *l, Tensor *qk[2]) {
-  Tensor *w[2] = {l->t[L_QNORM_W], l->t[L_KNORM_W]};
-  if (config_traits(&p->m->config) & TRAIT_BARE_NORMS) {
-    try(ones(p, p->m->config.head_dim, &w[0]));
-    w[1] = w[0];
-  }
-  if (!w[0]) return GRPO_OK;
-  try(norm(p, qk[0], w[0], NULL, &qk[0]));
-  return norm(p, qk[1], w[1], NULL, &qk[1]);
+/* A head's norm and its rotation, in the family's order. */
+static Status turn_heads(Pass *p, Tensor *w, const RopeAttr *r, Tensor **x) {
+  const unsigned traits = config_traits(&p->m->config);
+  if (traits & TRAIT_BARE_NORMS) try(ones(p, r->head_dim, &w));
+  if (w && !(traits & TRAIT_QK_NORM_LAST)) try(norm(p, *x, w, NULL, x));
+  if (r->cs) try(rope(p, *x, r, x));
+  return w && traits & TRAIT_QK_NORM_LAST ? norm(p, *x, w, NULL, x) : GRPO_OK;
 }
 
 /* Queries, and the gate of attention's result where q_proj makes one. */
@@ -188,18 +187,13 @@ static Status make_queries(Pass *p, const Layer *l, const AttnShape *s, Tensor *
  * three. */
 static Status make_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qkv[3],
                        Tensor **gate) {
-  const bool norm_last = config_traits(&p->m->config) & TRAIT_QK_NORM_LAST;
   qkv[1] = qkv[2] = *gate = NULL;
   if (l->t[L_QKV_W]) return packed_qkv(p, l, k, h, &qkv[0]);
   try(make_queries(p, l, &k->attention.shape, h, &qkv[0], gate));
   try(linear(p, l, L_K_W, h, &qkv[1]));
   try(linear(p, l, L_V_W, h, &qkv[2]));
-  if (!norm_last) try(norm_heads(p, l, qkv));
-  if (k->rope_q.cs) {
-    try(rope(p, qkv[0], &k->rope_q, &qkv[0]));
-    try(rope(p, qkv[1], &k->rope_k, &qkv[1]));
-  }
-  return norm_last ? norm_heads(p, l, qkv) : GRPO_OK;
+  try(turn_heads(p, l->t[L_QNORM_W], &k->rope_q, &qkv[0]));
+  return turn_heads(p, l->t[L_KNORM_W], &k->rope_k, &qkv[1]);
 }
 
 /* The norm of the compressed states has its own eps, like that of transformers' DeepseekV2. */

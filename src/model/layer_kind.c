@@ -5,11 +5,11 @@
 AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
                                 const KernelClass *cpu) {
   const bool latent = config_layer_kind(c, layer) == LAYER_LATENT;
-  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim;
+  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : config_head_dim(c, layer);
   const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
   return (AttnShape){.heads = c->num_attention_heads,
-                     .kv_heads = c->num_key_value_heads,
-                     .head_dim = c->head_dim,
+                     .kv_heads = config_kv_heads(c, layer),
+                     .head_dim = config_head_dim(c, layer),
                      .scale = (real)(c->attention_scale > 0 ? c->attention_scale : 1 / sqrt(by)),
                      .window = config_window(c, layer),
                      .softcap = (real)c->attn_softcap,

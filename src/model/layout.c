@@ -212,7 +212,10 @@ static const Table llama_table = {llama_begin, llama_layer, llama_end, "model.la
 
 enum { NAME_MAX_BYTES = 80 };
 
-static int size_of(const Config *c, Dim d) {
+/* layer -1: of no layer */
+static int size_of(const Config *c, int layer, Dim d) {
+  const int head = layer < 0 ? 0 : config_head_dim(c, layer);
+  const int kv_heads = layer < 0 ? 0 : config_kv_heads(c, layer);
   switch (d) {
   case VOCAB:
     return c->vocab_size;
@@ -221,13 +224,13 @@ static int size_of(const Config *c, Dim d) {
   case HIDDEN:
     return c->hidden_size;
   case QKV:
-    return (c->num_attention_heads + 2 * c->num_key_value_heads) * c->head_dim;
+    return (c->num_attention_heads + 2 * kv_heads) * head;
   case HEADS:
-    return c->num_attention_heads * c->head_dim;
+    return c->num_attention_heads * head;
   case KV:
-    return c->num_key_value_heads * c->head_dim;
+    return kv_heads * head;
   case HEAD:
-    return c->head_dim;
+    return head;
   case FFN:
     return c->intermediate_size;
   case GATE_UP:
@@ -245,7 +248,7 @@ static int size_of(const Config *c, Dim d) {
   case VALUES:
     return c->num_attention_heads * c->v_head_dim;
   case QUERY_GATE:
-    return 2 * c->num_attention_heads * c->head_dim;
+    return 2 * c->num_attention_heads * head;
   case DELTA_QKV:
     return layer_conv_shape(c, LAYER_DELTA).channels;
   case DELTA_HEADS:
@@ -285,9 +288,10 @@ static int count_layer_rows(const Config *c, const ParamRow *r) {
   return n;
 }
 
-static Tensor shape_of(const Config *c, const ParamRow *r) {
+static Tensor shape_of(const Config *c, int layer, const ParamRow *r) {
   int dim[MAX_DIMS], ndim = 0;
-  while (ndim < MAX_DIMS && r->dim[ndim] != NONE) dim[ndim] = size_of(c, r->dim[ndim]), ndim++;
+  for (; ndim < MAX_DIMS && r->dim[ndim] != NONE; ndim++)
+    dim[ndim] = size_of(c, layer, r->dim[ndim]);
   return tensor_view(NULL, ndim, dim);
 }
 
@@ -320,7 +324,7 @@ static void add_rows(Model *m, int layer, const ParamRow *r, const char *prefix,
     name_of(&m->config, prefix, r->name, name);
     Param *p = &m->param[m->nparams++];
     *p = (Param){.name = name,
-                 .t = shape_of(&m->config, r),
+                 .t = shape_of(&m->config, layer, r),
                  .in_out = r->flags & IN_OUT,
                  .is_bias = r->flags & BIAS,
                  .is_norm = r->flags & NORM,

@@ -19,14 +19,14 @@ static double llama3_frequency(const Config *c, double f) {
 /* YaRN: the pair of channels that turns n times within the original length. */
 static double yarn_pair(const Config *c, double n) {
   const double turns = c->rope_original_max_position_embeddings / (2 * M_PI * n);
-  return config_rotary_dim(c) * log(turns) / (2 * log(c->rope_theta));
+  return config_rotary_dim(c, false) * log(turns) / (2 * log(c->rope_theta));
 }
 
 /* YaRN (2309.00071): fast pairs stay, slow ones are interpolated, with a ramp between. */
 static double yarn_frequency(const Config *c, int i, double f) {
   double low = yarn_pair(c, c->rope_beta_fast), high = yarn_pair(c, c->rope_beta_slow);
   if (c->rope_truncate) low = floor(low), high = ceil(high);
-  low = fmax(low, 0), high = fmin(high, config_rotary_dim(c) - 1);
+  low = fmax(low, 0), high = fmin(high, config_rotary_dim(c, false) - 1);
   if (low == high) high += 0.001;
   const double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
   return f * (1 - ramp) + f / c->rope_factor * ramp;
@@ -50,14 +50,14 @@ static double scaled_frequency(const Config *c, int i, double f) {
 }
 
 static double base_of(const Config *c, bool local) {
-  const double d = config_rotary_dim(c);
+  const double d = config_rotary_dim(c, local);
   if (local) return c->rope_local_theta;
   if (c->rope_scaling != ROPE_ALPHA) return c->rope_theta;
   return c->rope_theta * pow(c->rope_factor, d / (d - 2));
 }
 
 void rope_frequencies(const Config *c, bool local, double *inv_freq) {
-  const int d = config_rotary_dim(c);
+  const int d = config_rotary_dim(c, local);
   for (int i = 0; i < d / 2; i++) {
     const double f = pow(base_of(c, local), -2.0 * i / d);
     inv_freq[i] = local ? f : scaled_frequency(c, i, f);
@@ -120,10 +120,6 @@ static int new_positions(const Config *c, int old, int want) {
   return n < most ? n : most;
 }
 
-static size_t table_reals(const Config *c, int positions) {
-  return (size_t)positions * (size_t)config_rotary_dim(c);
-}
-
 static bool has_table(const Config *c, RopeTable table) {
   return table == ROPE_FULL || (table == ROPE_LOCAL && config_has_local_rope(c)) ||
          (table == ROPE_QUERY && c->rope_query_beta != 0);
@@ -138,9 +134,9 @@ static double query_factor(const Config *c, size_t pos) {
 static real *make_table(const Config *c, RopeTable table, int positions) {
   const bool local = table == ROPE_LOCAL;
   const double sign = config_traits(c) & TRAIT_TURNS_BACK ? -1 : 1;
-  const size_t half = (size_t)config_rotary_dim(c) / 2;
+  const size_t half = (size_t)config_rotary_dim(c, local) / 2;
   double inv_freq[512]; /* head_dim is at most 1024 */
-  real *cs = mem_alloc_aligned(table_reals(c, positions) * sizeof *cs);
+  real *cs = mem_alloc_aligned((size_t)positions * 2 * half * sizeof *cs);
   if (!cs) return NULL;
   if (mem_measuring()) return cs;
   rope_frequencies(c, local, inv_freq);

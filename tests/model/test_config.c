@@ -43,7 +43,7 @@ TEST(families_differ_in_their_defaults) {
   CHECK(c.num_key_value_heads == 32 && c.norm_eps == 1e-5 && config_window(&c, 0) == 0);
   REQUIRE(parse("{\"model_type\":\"qwen3_5_text\",\"num_hidden_layers\":8}", &c));
   CHECK(config_layer_kind(&c, 2) == LAYER_DELTA && config_layer_kind(&c, 3) == LAYER_FULL);
-  CHECK(config_rotary_dim(&c) == 64 && config_traits(&c) & TRAIT_OUTPUT_GATE);
+  CHECK(config_rotary_dim(&c, false) == 64 && config_traits(&c) & TRAIT_OUTPUT_GATE);
 }
 
 TEST(lfm2_says_its_width_and_its_layers_in_two_ways) {
@@ -137,7 +137,7 @@ TEST(the_spellings_of_rope_scaling) {
                 "\"rope_theta\":500,\"partial_rotary_factor\":0.5,\"short_factor\":[1,2],"
                 "\"long_factor\":[3,4],\"original_max_position_embeddings\":1024}}",
                 &c));
-  CHECK(c.rope_scaling == ROPE_LONG && config_rotary_dim(&c) == 4 && c.rope_theta == 500);
+  CHECK(c.rope_scaling == ROPE_LONG && config_rotary_dim(&c, false) == 4 && c.rope_theta == 500);
   CHECK(c.rope_nfactors == 2 && c.rope_long[1] == 4 && c.max_position_embeddings == 1024);
 }
 
