@@ -4,6 +4,7 @@
 local grpo = require "grpo"
 local core = require "grpo.core"
 local context = require "grpo.options.scripts.context"
+local extensions = require "grpo.base.extensions"
 local layers = require "grpo.options.layers"
 local tiny = require "tests.lua.tiny"
 
@@ -548,16 +549,14 @@ describe("a run directory", function()
     end)
   end)
 
-  it("log.tensorboard decides about event files", function()
-    for _, on in ipairs { true, false } do
-      with_run(function(t) t.log = { tensorboard = on } end, function(dir)
-        local found = false
-        for _, name in ipairs(core.fs.list(dir)) do
-          found = found or name:find("tfevents", 1, true) ~= nil
-        end
-        assert.equal(on, found)
-      end)
-    end
+  it("log.tensorboard = true is refused where no extension writes it", function()
+    local real = extensions.rows
+    extensions.rows = function(kind) return kind == "log_sinks" and {} or real(kind) end
+    local ok, err = pcall(refused, "log%.tensorboard: is true, but .*; build it with that",
+      function(t) t.log = { tensorboard = true } end)
+    experiment(function(t) t.log = { tensorboard = false } end)
+    extensions.rows = real
+    if not ok then error(err, 0) end
   end)
 end)
 

@@ -26,6 +26,11 @@
 --     grpo.jail, loaded when it is first named (grpo/init.lua)
 --   rewards = { { module = "numeric", name = "verl", load = function() -> function } }
 --     rewards.numeric.verl (rewards/numeric.lua), annotated in the extension's lua/grpo/meta
+--   log_sinks = { { name = "tensorboard", open = function(run) -> sink } }
+--     a log of a run, written if log.NAME is true; open is called when the first numbers come.  Of
+--     run: run.dir, run.last_kept (the step up to which a resume kept the logs, or nil) and
+--     run:check_place(), called before a file is made.  The methods of a sink: scalars(step,
+--     values), which leaves out what is not a number, text(step, name, s) and close()
 --   machine = { { "jail for code", function() -> text }, ... }
 --     what `grpo doctor` says of the machine
 --   ranks = { { functions = function() -> list, start = function(kind) } }

@@ -1,6 +1,6 @@
--- The records of a run: metrics.jsonl, completions.jsonl, eval.jsonl, TensorBoard, run.log and
--- run.json in its directory, if it has one, and lines on the screen, with advice where the numbers
--- show a known pattern.
+-- The records of a run: metrics.jsonl, completions.jsonl, eval.jsonl, run.log, logs of extensions
+-- and run.json in its directory, if it has one, and lines on the screen, with advice where the
+-- numbers show a known pattern.
 
 local core = require "grpo.core"
 local course = require "grpo.loop.course"
@@ -110,7 +110,7 @@ function Recorder:step(metrics)
   if tr.stage.method.samples then self:advise(self.detector:step(metrics, completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
-  if config.log.tensorboard then run:scalars(tr.step_count, metrics) end
+  run:scalars(tr.step_count, metrics, config.log)
   for i, c in ipairs(tr.stage.method.samples and completions or {}) do
     run:append("completions", recorder.completion_row(tr.step_count, tr.batch, i, c))
   end
@@ -134,7 +134,7 @@ function Recorder:evaluation(report)
   if run then
     local row = without_completions(report)
     run:append("eval", row)
-    if tr.settings.log.tensorboard then run:evaluation_scalars(tr.step_count, row) end
+    run:evaluation_scalars(tr.step_count, row, tr.settings.log)
   end
   local config, stage = tr.settings, tr.stage
   self:advise(self.detector:evaluation(report, { entries = config.reward_entries,

@@ -198,7 +198,7 @@
 ---@class grpo.Options.log
 ---@field every? integer steps of the run between lines of metrics on the screen (default 1)
 ---@field completions? integer completions shown each time (default 2)
----@field tensorboard? boolean write events.out.tfevents (default true)
+---@field tensorboard? boolean write event files for TensorBoard, by an extension (default true)
 
 ---@class grpo.Options.checkpoint
 ---@field every? integer steps of the run between checkpoints; 0: only at the end of a stage or when stopped (default 0)

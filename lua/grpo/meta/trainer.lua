@@ -210,7 +210,7 @@ function Trainer:stop(reason) end
 ---@param value number
 function Trainer:log(name, value) end
 
----A text in run.log and TensorBoard.
+---A text in run.log and in the logs of extensions.
 ---@param name string
 ---@param s string
 function Trainer:log_text(name, s) end

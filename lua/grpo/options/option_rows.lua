@@ -265,7 +265,8 @@ add {
   { "log.every", "int",
     "steps of the run between lines of metrics on the screen", default = 1, min = 1, live = true },
   { "log.completions", "int", "completions shown each time", default = 2, min = 0, live = true },
-  { "log.tensorboard", "boolean", "write events.out.tfevents", default = true },
+  { "log.tensorboard", "boolean",
+    "write event files for TensorBoard, by an extension", default = true },
 
   { "checkpoint.every", "int",
     "steps of the run between checkpoints; 0: only at the end of a stage or when stopped",

@@ -10,6 +10,7 @@ local engine_rules = require "grpo.options.engine_rules"
 local environment = require "grpo.options.environment"
 local errors = require "grpo.base.errors"
 local eval_names = require "grpo.options.eval_names"
+local extensions = require "grpo.base.extensions"
 local jinja = require "grpo.jinja"
 local model_paths = require "grpo.models.paths"
 local option_tree = require "grpo.options.option_tree"
@@ -252,6 +253,16 @@ local function check_turns(kind, config, complain)
   end
 end
 
+-- A log that an extension writes is refused where the script asks for it and no extension is there.
+local function check_log(log, origin, complain)
+  if not log.tensorboard or origin("log.tensorboard") == "default" then return end
+  for _, row in ipairs(extensions.rows "log_sinks") do
+    if row.name == "tensorboard" then return end
+  end
+  complain("log.tensorboard", "is true, but this program writes no event files, because it was "
+    .. "built without ext/tensorboard; build it with that, or leave the option out")
+end
+
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function option_rules.check(kind, config, origin, complain)
   check_texts(config, complain)
@@ -275,6 +286,7 @@ function option_rules.check(kind, config, origin, complain)
   check_eval(kind, config, origin, complain)
   check_every(config, complain)
   check_best(kind, config, origin, complain)
+  check_log(config.log, origin, complain)
 end
 
 -- A stage as the script wrote it; path is "stages[i]".

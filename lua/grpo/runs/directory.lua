@@ -2,12 +2,13 @@
 -- written atomically.
 --
 -- Files: run.json (state), config.json, env.json, inputs.json, source/, metrics.jsonl,
--- completions.jsonl, eval.jsonl, events.out.tfevents.*, checkpoints/, latest, best, run.log
--- (events), output.log (the text of the screen), and those of script_logs.lua.
+-- completions.jsonl, eval.jsonl, checkpoints/, latest, best, run.log (events), output.log (the text
+-- of the screen), those of script_logs.lua, and those of extensions (the rows `log_sinks`).
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
+local extensions = require "grpo.base.extensions"
 local hub = require "grpo.data.hub"
 local inputs = require "grpo.runs.inputs"
 local lines = require "grpo.runs.lines"
@@ -18,7 +19,6 @@ local sums = require "grpo.loop.sums"
 local loaded_sources = require "grpo.options.scripts.loaded_sources"
 local modules = require "grpo.options.scripts.modules"
 local script_files = require "grpo.options.scripts.script_files"
-local tensorboard = require "grpo.runs.tensorboard"
 
 local fs = core.fs
 
@@ -402,7 +402,7 @@ function Run:open_logs()
   for _, name in ipairs(logs) do self.log[name] = row_log.open(self, name) end
   self.text_log = must(fs.append(self.dir .. "/run.log"))
   self.output = must(fs.append(self.dir .. "/output.log"))
-  self.script_logs = {}
+  self.script_logs, self.sinks = {}, {}
 end
 
 function Run:append(name, row)
@@ -431,40 +431,31 @@ function Run:shown(text)
   self.output:put(text .. "\n")
 end
 
--- Opens a file of TensorBoard's events.  It reads a run's files in the order of their names.
-local function open_events(run)
-  run:check_place()
-  local time = math.floor(core.wall())
-  for _, name in ipairs(must(fs.list(run.dir))) do
-    local before = name:match("^events%.out%.tfevents%.(%d+)%.")
-    time = math.max(time, before and tonumber(before) + 1 or 0)
+-- Gives numbers of a step to the logs of extensions, the rows `log_sinks`, that the options `log`
+-- ask for.  A log is opened when it gets its first numbers.
+function Run:scalars(step, numbers, log)
+  for _, row in ipairs(extensions.rows "log_sinks") do
+    if log[row.name] then
+      self.sinks[row.name] = self.sinks[row.name] or row.open(self)
+      self.sinks[row.name]:scalars(step, numbers)
+    end
   end
-  local writer = must(fs.append(("%s/events.out.tfevents.%d.%s.%d"):format(run.dir, time,
-    core.hostname(), core.getpid())))
-  writer:put(tensorboard.header(core.wall()))
-  if run.last_kept then writer:put(tensorboard.restart(core.wall(), run.last_kept + 1)) end
-  return writer
 end
 
-function Run:scalars(step, metrics)
-  self.events = self.events or open_events(self)
-  self.events:put(tensorboard.scalars(core.wall(), step, metrics))
-end
-
--- The numbers of an evaluation.  TensorBoard has those already of one that a resumed run repeats at
+-- The numbers of an evaluation.  The logs have those already of one that a resumed run repeats at
 -- the step where it begins, and the stage of the step.
-function Run:evaluation_scalars(step, row)
+function Run:evaluation_scalars(step, row, log)
   if step == self.last_kept and self.repeated > 0 then
     self.repeated = self.repeated - 1
     return
   end
   local numbers = {}
   for name, value in pairs(row) do numbers[name] = name ~= "stage" and value or nil end
-  self:scalars(step, numbers)
+  self:scalars(step, numbers, log)
 end
 
 function Run:event_text(step, name, s)
-  if self.events then self.events:put(tensorboard.text(core.wall(), step, name, s)) end
+  for _, sink in sorted_pairs(self.sinks) do sink:text(step, name, s) end
 end
 
 -- ---- state -----------------------------------------------------------------------
@@ -503,7 +494,7 @@ function Run:close()
   for _, writer in pairs(self.script_logs or {}) do writer:close() end
   if self.text_log then self.text_log:close() end
   if self.output then self.output:close() end
-  if self.events then self.events:close() end
+  for _, sink in pairs(self.sinks or {}) do sink:close() end
   if self.lock then self.lock:close() end
 end
 

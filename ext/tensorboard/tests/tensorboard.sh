@@ -2,7 +2,7 @@
 # Event files for TensorBoard after kills and resumes: a reader that follows TensorBoard's rule (a SessionLog START
 # makes it forget its step and later ones) sees each step once.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 
 experiment exp.lua 'sampling = { group_size = 4, max_new_tokens = 4 }, eval = { every = 2 },
   train = { prompts_per_step = 2 }, checkpoint = { every = 5 },
@@ -90,4 +90,6 @@ shown "killed twice in an evaluation behind a checkpoint of the same step: once"
 for file in runs/stopped/events.out.tfevents.*; do mv "$file" "runs/stopped/events.out.tfevents.9999999990.${file##*.}.9"; done
 "$GRPO" run --resume=runs/stopped --quiet >/dev/null 2>&1 </dev/null
 shown "stopped, and resumed while the clock is behind: the files stay in order" stopped 1
+"$GRPO" run exp.lua --quiet --as none --steps 1 log.tensorboard=false >/dev/null 2>&1 </dev/null
+result "log.tensorboard = false: none" "$(there runs/none/metrics.jsonl; compgen -G 'runs/none/events*')"
 finish

@@ -1,7 +1,10 @@
 -- TensorBoard event files: records of (length, masked CRC-32C, protobuf message, masked CRC-32C).
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local sorted_pairs = require "grpo.base.sorted"
+
+local fs, must = core.fs, errors.must
 
 local tensorboard = {}
 
@@ -64,5 +67,36 @@ function tensorboard.text(wall_time, step, name, s)
   return tensorboard.record(field_double(1, wall_time) .. field_int(2, step)
     .. field_bytes(5, field_bytes(1, value)))
 end
+
+-- ---- the files of a run --------------------------------------------------------------------
+
+local Sink = {}
+Sink.__index = Sink
+
+-- Opens an event file of a run, as a sink of its numbers and texts (the kind log_sinks of
+-- base/extensions.lua).  TensorBoard reads a run's files in the order of their names.
+function tensorboard.open(run)
+  run:check_place()
+  local time = math.floor(core.wall())
+  for _, name in ipairs(must(fs.list(run.dir))) do
+    local before = name:match("^events%.out%.tfevents%.(%d+)%.")
+    time = math.max(time, before and tonumber(before) + 1 or 0)
+  end
+  local writer = must(fs.append(("%s/events.out.tfevents.%d.%s.%d"):format(run.dir, time,
+    core.hostname(), core.getpid())))
+  writer:put(tensorboard.header(core.wall()))
+  if run.last_kept then writer:put(tensorboard.restart(core.wall(), run.last_kept + 1)) end
+  return setmetatable({ writer = writer }, Sink)
+end
+
+function Sink:scalars(step, numbers)
+  self.writer:put(tensorboard.scalars(core.wall(), step, numbers))
+end
+
+function Sink:text(step, name, s)
+  self.writer:put(tensorboard.text(core.wall(), step, name, s))
+end
+
+function Sink:close() self.writer:close() end
 
 return tensorboard
