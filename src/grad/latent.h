@@ -17,22 +17,21 @@ typedef struct LatentShape {
 
 static inline int latent_key_width(const LatentShape *s) { return s->rank + s->rope; }
 
-/* Panels of all heads' products (Tensor.packed or packed_bf16 of w): how many numbers, and
- * making them from w.  A weight without them is packed again by each operation. */
-size_t latent_panels(const LatentShape *s, Compute compute);
-void latent_pack(const Ctx *cx, const LatentShape *s, const real *w, real *packed,
-                 uint16_t *packed_bf16); /* one of them is NULL */
+/* Panels of all heads' products, and making them from w.  A weight without them is packed again by
+ * each operation. */
+size_t latent_panel_bytes(const LatentShape *s, Compute compute);
+void latent_pack(const Ctx *cx, const LatentShape *s, Compute compute, const real *w, void *packed);
 
 /* A head's product: x [n of rows, k] by its block of w, which is [k, n], or [n, k] with in_out. */
 typedef struct LatentProduct {
   int n, k;
   bool in_out;
   size_t at;       /* in w */
-  size_t panel_at; /* in its panels */
+  size_t panel_at; /* in its panels: bytes */
 } LatentProduct;
 /* value: from the latent space to values, else from queries to the latent space. */
 LatentProduct latent_product(const LatentShape *s, Compute compute, int head, bool value);
-/* *out is w with panels, which are made in cx's arena when it has none. */
-Status latent_ready(const Ctx *cx, const LatentShape *s, const Tensor *w, Tensor *out);
+/* The panels of w, which are made in cx's arena when it has none. */
+Status latent_ready(const Ctx *cx, const LatentShape *s, const Tensor *w, char **packed);
 
 #endif

@@ -34,37 +34,39 @@ typedef struct Side {
 
 static Status heads_forward(const Ctx *cx, const LatentShape *s, bool value, int m,
                             const Tensor *weight, Side x, Side y) {
-  const bool bf16 = weight_in_bf16(weight);
+  const Compute compute = weight_compute(weight);
   const ArenaMark mark = arena_mark(cx->arena);
-  Tensor w;
-  try(latent_ready(cx, s, weight, &w));
+  char *packed;
+  try(latent_ready(cx, s, weight, &packed));
   for (int h = 0; h < s->heads; h++) {
-    const LatentProduct p = latent_product(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32, h, value);
+    const LatentProduct p = latent_product(s, compute, h, value);
+    const void *w = packed + p.panel_at;
     const real *xh = x.at + h * x.head;
     real *yh = y.at + h * y.head;
-    if (bf16)
-      try(gemm_bf16_forward(cx, m, p.n, p.k, xh, x.ld, w.packed_bf16 + p.panel_at, NULL, yh, y.ld));
+    if (compute == COMPUTE_BF16)
+      try(gemm_bf16_forward(cx, m, p.n, p.k, xh, x.ld, w, NULL, yh, y.ld));
     else
-      gemm_forward(cx, m, p.n, p.k, xh, x.ld, w.packed + p.panel_at, NULL, yh, y.ld);
+      gemm_forward(cx, m, p.n, p.k, xh, x.ld, w, NULL, yh, y.ld);
   }
   arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
-static Status heads_dx(const Ctx *cx, const LatentShape *s, bool value, int m, const Tensor *weight,
+static Status heads_dx(const Ctx *cx, const LatentShape *s, bool value, int m, const Tensor *w,
                        Side dy, Side dx, bool add) {
-  const bool bf16 = weight_in_bf16(weight);
+  const Compute compute = weight_compute(w);
   const ArenaMark mark = arena_mark(cx->arena);
-  Tensor w = *weight;
-  if (bf16) try(latent_ready(cx, s, weight, &w));
+  char *packed = NULL;
+  if (compute == COMPUTE_BF16) try(latent_ready(cx, s, w, &packed));
   for (int h = 0; h < s->heads; h++) {
-    const LatentProduct p = latent_product(s, bf16 ? COMPUTE_BF16 : COMPUTE_F32, h, value);
+    const LatentProduct p = latent_product(s, compute, h, value);
     const real *dyh = dy.at + h * dy.head;
     real *dxh = dx.at + h * dx.head;
-    if (bf16)
-      try(gemm_bf16_dx(cx, m, p.n, p.k, dyh, dy.ld, w.packed_bf16 + p.panel_at, dxh, dx.ld, add));
+    if (packed)
+      try(gemm_bf16_dx(cx, m, p.n, p.k, dyh, dy.ld, (const void *)(packed + p.panel_at), dxh, dx.ld,
+                       add));
     else
-      try(gemm_dx(cx, m, p.n, p.k, dyh, dy.ld, w.data + p.at, p.in_out, dxh, dx.ld, add));
+      try(gemm_dx(cx, m, p.n, p.k, dyh, dy.ld, w->data + p.at, p.in_out, dxh, dx.ld, add));
   }
   arena_release(cx->arena, mark);
   return GRPO_OK;
@@ -76,7 +78,7 @@ static Status heads_dw(const Ctx *cx, const LatentShape *s, bool value, int m, T
   for (int h = 0; h < s->heads; h++) {
     const LatentProduct p = latent_product(s, COMPUTE_F32, h, value);
     const real *dyh = dy.at + h * dy.head, *xh = x.at + h * x.head;
-    if (weight_in_bf16(w))
+    if (weight_compute(w) == COMPUTE_BF16)
       try(gemm_bf16_dw(cx, m, p.n, p.k, dyh, dy.ld, xh, x.ld, p.in_out, dw + p.at, true));
     else
       try(gemm_dw(cx, m, p.n, p.k, dyh, dy.ld, xh, x.ld, p.in_out, dw + p.at, true));

@@ -101,7 +101,7 @@ static Status dropped(const Ctx *cx, const Node *nd, const Tensor *x, const real
 Status lora_down(const Ctx *cx, int m, const Tensor *a, real scale, const real *x, real *low) {
   const ArenaMark mark = arena_mark(cx->arena);
   const int r = a->dim[0], k = a->dim[1];
-  const real *packed;
+  void *packed;
   try(weight_panels(cx, a, false, &packed));
   gemm_forward(cx, m, r, k, x, k, packed, NULL, low, r);
   scale_by(scale, times(m, r), low, low);
@@ -149,7 +149,10 @@ static Status low_da(const Ctx *cx, const Node *nd, const Tensor *x, Tensor *a, 
 
 Status lora_up(const Ctx *cx, const Tensor *b, const real *low, LowRank *up) {
   *up = (LowRank){.rank = b->dim[1], .low = low};
-  return weight_panels(cx, b, false, &up->up);
+  void *packed;
+  try(weight_panels(cx, b, false, &packed));
+  up->up = packed;
+  return GRPO_OK;
 }
 
 /* dlow = dy B, and dB; dlow: [m, r], written when not NULL */

@@ -15,15 +15,9 @@
 enum { TENSOR_DIMS = 4 };
 
 typedef struct Tensor {
-  real *data; /* [dim[0], ..., dim[ndim-1]] */
-  real *grad; /* the same shape; NULL until someone contributes */
-  /* A weight may have packed panels (kern/panels.h), which its owner keeps up to date: for the
-   * forward product in float32, or in bf16 where `compute` is COMPUTE_BF16; and of the transposed
-   * weight, for dX.  NULL: packed when needed, or, for dX in float32, the rows serve. */
-  real *packed;
-  uint16_t *packed_bf16;
-  real *transposed;
-  uint16_t *transposed_bf16;
+  real *data;           /* [dim[0], ..., dim[ndim-1]] */
+  real *grad;           /* the same shape; NULL until someone contributes */
+  const void *prepared; /* what a backend keeps of a weight for its products; NULL: nothing */
   /* The node that computes data again, because a transient result's memory has been reused
    * (tape_apply_transient); NULL: data is valid. */
   struct Node *again;

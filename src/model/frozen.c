@@ -48,10 +48,10 @@ Status frozen_pack_in_place(Model *m) {
       frozen_any(m))
     return GRPO_OK;
   Arena arena = {0};
-  panels_free(m);
+  panel_cache_free(&m->panels);
   Status s = pack_all(&(Ctx){.pool = m->pool, .arena = &arena, .cpu = m->cpu}, m);
   arena_free(&arena);
-  if (s == GRPO_OK) s = panels_allocate(m, m->cpu);
+  if (s == GRPO_OK) s = panels_allocate(m);
   return s;
 }
 
@@ -69,16 +69,10 @@ static Status unpack_in_place(Model *m) {
     t->data = w;
   }
   arena_free(&arena);
-  return s == GRPO_OK ? panels_allocate(m, m->cpu) : s;
+  return s == GRPO_OK ? panels_allocate(m) : s;
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
-
-static size_t all_panels_bytes(const Model *m) {
-  size_t n = 0;
-  for (int i = 0; i < m->nparams; i++) n += panels_bytes(m, i);
-  return n;
-}
 
 bool frozen_block(const Model *m, int i, FrozenBlock *out) {
   *out = (FrozenBlock){0};
@@ -86,7 +80,7 @@ bool frozen_block(const Model *m, int i, FrozenBlock *out) {
   const QuantWeight *q = i < m->nparams ? m->quant[i] : NULL;
   if (q && !q->borrowed) *out = (FrozenBlock){q->data, quant_data_bytes(q)};
   if (i == m->nparams) *out = (FrozenBlock){m->weights, m->weight_reals * sizeof *m->weights};
-  if (i == m->nparams + 1) *out = (FrozenBlock){m->panels, all_panels_bytes(m)};
+  if (i == m->nparams + 1) *out = (FrozenBlock){m->panels.memory, m->panels.bytes};
   return true;
 }
 
@@ -128,5 +122,5 @@ Status frozen_widen(Model *m) {
     at += param_room(&m->param[i]);
   }
   adopt_wide(m, wide);
-  return panels_allocate(m, m->cpu);
+  return panels_allocate(m);
 }

@@ -294,7 +294,7 @@ static void initialise(Lora *l, uint64_t seed) {
       t->data[k] = (real)(mod == l->embedding ? rng_normal(&key, k)
                                               : bound * (2 * rng_uniform(&key, k) - 1));
   }
-  l->stale = true;
+  l->panels.stale = true;
 }
 
 Status lora_add(Model *m, const LoraOptions *o, uint64_t seed) {

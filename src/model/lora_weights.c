@@ -4,8 +4,6 @@
 
 #include "base/mem.h"
 #include "grad/attrs.h"
-#include "kern/dispatch.h"
-#include "kern/gemm.h"
 
 Status lora_weights_tables(Lora *l, int nmodules, int nslots) {
   const size_t n = 2 * (size_t)nmodules;
@@ -22,28 +20,14 @@ Status lora_weights_tables(Lora *l, int nmodules, int nslots) {
 }
 
 /* A of an embedding is looked up and needs no panels. */
-static size_t panel_reals(const Lora *l, int i) {
-  const Tensor *t = &l->param[i].t;
-  if (l->embedding && &l->param[i] == l->embedding->a) return 0;
-  return param_padded(gemm_packed_size(t->dim[0], t->dim[1]));
+static PanelWeight weight_at(const void *owner, int i) {
+  const Lora *l = owner;
+  Param *p = &l->param[i];
+  return (PanelWeight){.w = &p->t, .wanted = !l->embedding || p != l->embedding->a};
 }
 
-static Status allocate_panels(Lora *l, const KernelClass *cpu) {
-  size_t at = 0, n = 0;
-  for (int i = 0; i < l->nparams; i++) n += panel_reals(l, i);
-  mem_free_aligned(l->panels);
-  l->panels_of = NULL;
-  l->panels = mem_alloc_aligned(n * sizeof *l->panels);
-  if (!l->panels)
-    return fail(GRPO_ENOMEM, "adapter: no memory for %zu MiB of panels", n * sizeof(real) >> 20);
-  for (int i = 0; i < l->nparams; i++) {
-    const size_t size = panel_reals(l, i);
-    l->param[i].t.packed = size ? l->panels + at : NULL;
-    at += size;
-  }
-  l->panels_of = kern_name(cpu);
-  l->stale = true;
-  return GRPO_OK;
+static PanelWeights weights_of(const Lora *l) {
+  return (PanelWeights){"adapter", l, l->nparams, weight_at};
 }
 
 Status lora_weights_allocate(Lora *l) {
@@ -58,7 +42,7 @@ Status lora_weights_allocate(Lora *l) {
     l->param[i].t.data = l->weights + at;
     at += param_padded(l->param[i].t.n);
   }
-  return allocate_panels(l, NULL);
+  return panel_cache_allocate(&l->panels, NULL, weights_of(l));
 }
 
 /* Fills the tables with the modules of `from`; their a and b are l's own parameters. */
@@ -114,7 +98,7 @@ void lora_weights_free(Lora *l) {
     mem_free(l->names);
     mem_free_aligned(l->weights);
     mem_free_aligned(l->grads);
-    mem_free_aligned(l->panels);
+    panel_cache_free(&l->panels);
     mem_free(l);
     l = dropped;
   }
@@ -141,14 +125,7 @@ Status lora_weights_set_trainable(Lora *l, bool on) {
 }
 
 Status lora_weights_pack(Lora *l, const Ctx *cx) {
-  if (l->panels_of != kern_name(cx->cpu)) try(allocate_panels(l, cx->cpu));
-  if (!l->stale) return GRPO_OK;
-  for (int i = 0; i < l->nparams; i++) {
-    const Tensor *t = &l->param[i].t;
-    if (t->packed) gemm_pack(cx, t->dim[0], t->dim[1], t->data, false, t->packed);
-  }
-  l->stale = false;
-  return GRPO_OK;
+  return panel_cache_renew(&l->panels, cx, weights_of(l));
 }
 
 int lora_weights_index(const Lora *l, const char *name) {

@@ -3,6 +3,7 @@
 #define GRPO_MODEL_LORA_WEIGHTS_H
 
 #include "base/rng.h"
+#include "grad/panel_cache.h"
 #include "grad/tape.h"
 #include "model/param.h"
 
@@ -27,10 +28,9 @@ typedef struct Lora {
   Param *param;     /* A, B, A, B, ... */
   NameRef *by_name; /* sorted */
   char *names;      /* [nparams, LORA_NAME_BYTES] */
-  real *weights, *grads, *panels;
+  real *weights, *grads;
   size_t reals;
-  const char *panels_of; /* kern_name() that the panels are laid out for */
-  bool stale;            /* the weights changed since the panels were packed */
+  PanelCache panels;
   bool off;
   struct Lora *dropped; /* the one merged before this one */
 } Lora;

@@ -19,7 +19,7 @@ Status model_layout(Model **out, Pool *pool, const Config *c) {
   try(config_check(c, "model"));
   Model *m = mem_zalloc(sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "model: no memory for it");
-  *m = (Model){.refs = 1, .pool = pool, .config = *c, .stale = true};
+  *m = (Model){.refs = 1, .pool = pool, .config = *c};
   const Status s = layout_params(m);
   if (s == GRPO_OK)
     *out = m;
@@ -46,7 +46,7 @@ Status model_allocate(Model *m) {
     at += own_reals(&m->param[i]);
   }
   try(rope_new(&m->rope));
-  return panels_allocate(m, m->cpu);
+  return panels_allocate(m);
 }
 
 static void destroy(Model *m) {
@@ -62,7 +62,7 @@ static void destroy(Model *m) {
   mem_free(m->quant);
   mem_free_aligned(m->weights);
   mem_free_aligned(m->grads);
-  mem_free_aligned(m->panels);
+  panel_cache_free(&m->panels);
   rope_free(m->rope);
   mem_free(m->param);
   mem_free(m->by_name);
@@ -131,9 +131,9 @@ Status model_new(Model **out, Pool *pool, const Config *c, uint64_t seed) {
 void model_updated(Model *m) {
   m->version++;
   if (m->lora)
-    m->lora->stale = true;
+    m->lora->panels.stale = true;
   else
-    m->stale = true;
+    m->panels.stale = true;
 }
 
 uint64_t model_version(const Model *m) {
@@ -150,7 +150,7 @@ Status model_set_compute(Model *m, Compute compute) {
     return fail(GRPO_EARG, "model: its weights are shared with a frozen view (a reference)");
   const Compute was = m->compute;
   m->compute = compute;
-  const Status s = panels_allocate(m, m->cpu);
+  const Status s = panels_allocate(m);
   if (s == GRPO_OK)
     m->version++;
   else
@@ -168,10 +168,8 @@ Status model_tape(const Model *m, Tape *t) {
 
 /* Panels of transposed weights come or go.  On failure nothing has changed. */
 static Status set_training(Model *m, bool on) {
-  size_t transposed = 0;
-  for (int i = 0; i < m->nparams; i++) transposed += panels_transposed_bytes(m, m->cpu, i);
   m->trainable = on;
-  const Status s = transposed ? panels_allocate(m, m->cpu) : GRPO_OK;
+  const Status s = panels_fit(m);
   if (s != GRPO_OK) m->trainable = !on;
   return s;
 }

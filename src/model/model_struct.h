@@ -2,6 +2,7 @@
 #ifndef GRPO_MODEL_MODEL_STRUCT_H
 #define GRPO_MODEL_MODEL_STRUCT_H
 
+#include "grad/panel_cache.h"
 #include "model/config.h"
 #include "model/lora_weights.h"
 #include "model/param.h"
@@ -72,19 +73,17 @@ struct Model {
   const KernelClass *cpu; /* of the forward passes of its own; NULL: as in Ctx */
   Config config;
   int nparams;
-  Param *param;          /* [nparams], in the checkpoint's order */
-  NameRef *by_name;      /* [nparams] sorted by name */
-  char *names;           /* memory of all names */
-  Layer *layer;          /* [num_hidden_layers] */
-  Tensor *t[M_COUNT];    /* M_HEAD is the embedding when tied */
-  real *weights;         /* all parameters, each 64-byte aligned */
-  real *grads;           /* the same layout; NULL while frozen */
-  size_t weight_reals;   /* of either */
-  Compute compute;       /* of products with its weights */
-  void *panels;          /* packed panels, of bf16 where compute is that, else of float32 */
-  const char *panels_of; /* kern_name() that the panels are laid out for */
-  bool stale;            /* the weights changed since the panels were packed */
-  uint64_t version;      /* see model_version() */
+  Param *param;        /* [nparams], in the checkpoint's order */
+  NameRef *by_name;    /* [nparams] sorted by name */
+  char *names;         /* memory of all names */
+  Layer *layer;        /* [num_hidden_layers] */
+  Tensor *t[M_COUNT];  /* M_HEAD is the embedding when tied */
+  real *weights;       /* all parameters, each 64-byte aligned */
+  real *grads;         /* the same layout; NULL while frozen */
+  size_t weight_reals; /* of either */
+  Compute compute;     /* of products with its weights */
+  PanelCache panels;   /* of its weights, of bf16 where compute is that, else of float32 */
+  uint64_t version;    /* see model_version() */
   bool trainable;
   Storage storage;
   QuantWeight **quant; /* [nparams] quantised weights; NULL where a parameter is float32 */

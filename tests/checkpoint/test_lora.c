@@ -460,8 +460,10 @@ TEST_BOTH(what_training_a_base_took_is_given_back_to_an_adapter) {
         OK(lora_add(m, &o, 5));
         OK(model_set_trainable(m, true));
         OK(panels_renew(m, &(Ctx){0}));
-        for (int i = 0; i < m->nparams; i++)
-          CHECK(!m->param[i].t.transposed && !m->param[i].t.transposed_bf16 && !m->param[i].t.grad);
+        for (int i = 0; i < m->nparams; i++) {
+          const Panels *p = m->param[i].t.prepared;
+          CHECK((!p || !p->transposed) && !m->param[i].t.grad);
+        }
         bytes[trained] = mem_live_bytes() - before;
         model_release(m);
       }

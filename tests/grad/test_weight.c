@@ -4,7 +4,7 @@
 
 #include "grad/attrs.h"
 #include "grad/tape.h"
-#include "kern/gemm_bf16.h"
+#include "grad/weight.h"
 #include "kern/quant.h"
 #include "testing.h"
 
@@ -110,9 +110,7 @@ TEST(a_weight_says_that_it_is_multiplied_in_bf16) {
   QuantWeight *m = make(QUANT_BF16, &w, &plain);
   w->compute = plain->compute = COMPUTE_BF16;
   CHECK(!tape_tensor(&tape, 2, plain->dim, &kept));
-  *kept = *plain;
-  kept->packed_bf16 = arena_alloc(&tape.arena, gemm_bf16_packed_size(N, K) * sizeof(uint16_t));
-  gemm_bf16_pack(&tape.cx, N, K, plain->data, false, kept->packed_bf16);
+  CHECK(!weight_ready(&tape.cx, plain, false, kept) && kept->prepared && !plain->prepared);
   kept->needs_grad = true;
   Tensor *full = leaf(N, K), *weights[4] = {w, plain, kept, full};
   memcpy(full->data, plain->data, plain->n * sizeof(real));

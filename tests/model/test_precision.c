@@ -104,7 +104,7 @@ TEST(copies_and_views_compute_in_the_same_precision) {
   OK(model_copy(&copy, m));
   CHECK(model_compute(copy) == COMPUTE_BF16);
   OK(resize_vocab(copy, 128));
-  CHECK(model_compute(copy) == COMPUTE_BF16 && copy->t[M_HEAD]->packed_bf16);
+  CHECK(model_compute(copy) == COMPUTE_BF16 && copy->t[M_HEAD]->prepared);
   OK(model_view(&view, copy));
   CHECK(model_compute(view) == COMPUTE_BF16);
   REFUSED(model_set_compute(copy, COMPUTE_F32), GRPO_EARG, "shared");
@@ -116,13 +116,8 @@ TEST(copies_and_views_compute_in_the_same_precision) {
 
 TEST(panels_in_bf16_take_half) {
   Model *a = small_model(tiny_gpt2, NULL, 3), *b = small_model(tiny_gpt2, NULL, 3);
-  size_t full = 0, half = 0;
   OK(model_set_compute(b, COMPUTE_BF16));
-  for (int i = 0; i < model_num_params(a); i++) {
-    full += panels_bytes(a, i);
-    half += panels_bytes(b, i);
-    CHECK(!b->param[i].t.packed);
-  }
+  const size_t full = a->panels.bytes, half = b->panels.bytes;
   CHECK(half > 0 && half <= full / 2 + 64 * (size_t)model_num_params(a));
   model_release(a);
   model_release(b);

@@ -452,9 +452,9 @@ TEST(panels_stay_where_training_reads_no_others) {
   Model *m = small_model(tiny_llama, NULL, 6);
   OK(panels_renew(m, &(Ctx){0}));
   OK(model_set_trainable(m, true));
-  CHECK(!m->stale);
+  CHECK(!m->panels.stale);
   OK(model_set_trainable(m, false));
-  CHECK(!m->stale);
+  CHECK(!m->panels.stale);
   model_release(m);
 }
 

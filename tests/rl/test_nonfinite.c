@@ -44,7 +44,7 @@ static void spoil(Tiny *t, const char *name, size_t i, double value) {
     free(x);
   }
   model_updated(t->model);
-  t->model->stale = true; /* a frozen base too */
+  t->model->panels.stale = true; /* a frozen base too */
 }
 
 static bool says(const char *text) {
