@@ -151,6 +151,22 @@ static const Pair neox_layer[] = {
     {0},
 };
 
+static const Pair phi_model[] = {
+    {"model.embed_tokens", "token_embd", GGUF_VOCABULARY},
+    {"model.final_layernorm", "output_norm", 0},
+    {"lm_head", "output", GGUF_VOCABULARY},
+    {0},
+};
+static const Pair phi_layer[] = {
+    QUERIES,
+    {"self_attn.v_proj", "attn_v", 0},
+    {"self_attn.dense", "attn_output", 0},
+    {"mlp.fc1", "ffn_up", 0},
+    {"mlp.fc2", "ffn_down", 0},
+    {"input_layernorm", "attn_norm", 0},
+    {0},
+};
+
 #define LAYERS "model.layers."
 #define PERIOD GGUF_WINDOW_PERIOD
 
@@ -178,6 +194,7 @@ static const GgufArch archs[] = {
     {"stablelm", "stablelm", LAYERS, plain_model, qwen_layer, GGUF_UNTIED},
     {"nemotron", "nemotron", LAYERS, plus_one_model, nemotron_layer, GGUF_UNTIED},
     {"cohere2", "cohere2", LAYERS, plain_model, qwen_layer, GGUF_TIED | PERIOD},
+    {"phi2", "phi", LAYERS, phi_model, phi_layer, GGUF_UNTIED},
     {"gptneox", "gpt_neox", "gpt_neox.layers.", neox_model, neox_layer, GGUF_UNTIED},
 };
 enum { NARCHS = sizeof archs / sizeof *archs };

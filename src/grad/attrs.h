@@ -101,11 +101,11 @@ typedef struct ReferenceRows {
 } ReferenceRows;
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden or
- * ref_rows, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c].  out: [2
- * or 3, n].  The logits are never held whole: forward and backward each make them in chunks of
- * rows. one_pass is for callers who know what they will send back without having seen the
- * result: forward then makes nothing (out is NaN) and backward, which makes the logits anyway,
- * fills out in. */
+ * ref_rows, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c], its bias
+ * [v] or NULL.  out: [2 or 3, n].  The logits are never held whole: forward and backward each make
+ * them in chunks of rows. one_pass is for callers who know what they will send back without having
+ * seen the result: forward then makes nothing (out is NaN) and backward, which makes the logits
+ * anyway, fills out in. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t
@@ -120,6 +120,7 @@ typedef struct LogheadAttr {
   real softcap, ref_softcap; /* of the logits, before the temperature; 0: none */
   const real *ref_hidden;    /* [n, c_ref] or NULL */
   const Tensor *ref_head;    /* [v, c_ref]: the reference's head */
+  const Tensor *ref_bias;    /* [v] or NULL */
   const real *ref_low;       /* [n, r] of the reference's adapter on the head, NULL: none */
   const Tensor *ref_lora_b;
   ReferenceRows ref_rows;

@@ -4,6 +4,7 @@
  * them and drops them; backward computes the same chunk again, replaces it by d loss / d logits and
  * multiplies that back (with a softcap, logits are first bounded by cap tanh(x / cap)):
  *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
+ *   dbias += sum over outputs of dlogits
  * Forward saves the log-sum-exp of every output (the policy's, then the reference's).  In one pass
  * (LogheadAttr.one_pass) it does nothing, and backward also reduces each chunk.
  *
@@ -52,11 +53,19 @@ static Status check_targets(const char *op, int n, int v, const int32_t *targets
   return GRPO_OK;
 }
 
-enum { LOW = 2, LORA_B = 3 }; /* lora_loghead's further inputs; NULL for loghead */
+enum { BIAS = 2, LOW, LORA_B }; /* the last two are lora_loghead's; NULL for loghead */
+
+static const real *bias_of(const Tensor *b) { return b ? b->data : NULL; }
+
+static Status check_bias(const Tensor *b, int v) {
+  if (!b || (b->ndim == 1 && b->dim[0] == v)) return GRPO_OK;
+  return fail(GRPO_ESHAPE, "loghead: the bias has shape %s, want [%d]", shape_text(b).s, v);
+}
 
 static Status check_low(const Node *nd) {
   const Tensor *h = nd->in[0], *low = nd->in[LOW], *b = nd->in[LORA_B];
-  if (!low) return GRPO_OK;
+  if (nd->op->nin <= LOW) return GRPO_OK;
+  if (!low || !b) return fail(GRPO_EARG, "lora_loghead: the adapter is missing");
   if (low->ndim != 2 || low->dim[0] != h->dim[0])
     return fail(GRPO_ESHAPE, "lora_loghead: low has shape %s, want [%d, rank]", shape_text(low).s,
                 h->dim[0]);
@@ -86,16 +95,17 @@ static Status check_reference(const LogheadAttr *a, int v) {
 }
 
 static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
-  try(need_inputs(nd));
   try(need_attr(nd));
   const LogheadAttr *a = attr_of(nd);
   const Tensor *h = nd->in[0], *w = nd->in[1];
+  if (!w) return fail(GRPO_EARG, "loghead: the head is missing");
   if (w->ndim != 2 || w->dim[0] < 1)
     return fail(GRPO_ESHAPE, "loghead: the head has shape %s, want [vocab, channels]",
                 shape_text(w).s);
   if (h->ndim != 2 || h->dim[1] != w->dim[1])
     return fail(GRPO_ESHAPE, "loghead: hidden has shape %s, want [tokens, %d]", shape_text(h).s,
                 w->dim[1]);
+  try(check_bias(nd->in[BIAS], w->dim[0]));
   try(check_low(nd));
   try(check_targets("loghead", a->n, w->dim[0], a->targets));
   try(check_sets(a, w->dim[0]));
@@ -172,7 +182,7 @@ static Status fill_reference(const Ctx *cx, const LogheadAttr *a, Chunk *ch, int
   if (a->ref_low)
     try(lora_up(cx, a->ref_lora_b, a->ref_low + (size_t)ch->at * (size_t)a->ref_lora_b->dim[1],
                 &up));
-  try(weight_forward(cx, ch->n, &ch->ref, false, ref, NULL, a->ref_low ? &up : NULL,
+  try(weight_forward(cx, ch->n, &ch->ref, false, ref, bias_of(a->ref_bias), a->ref_low ? &up : NULL,
                      ch->ref_logits));
   arena_release(cx->arena, mark);
   cap(cx, a->ref_softcap, ch->n, v, ch->ref_logits);
@@ -191,7 +201,8 @@ static Status chunk_fill(const Ctx *cx, Node *nd, Chunk *ch, int at) {
     gather_rows(nd, ch, nd->in[LOW], ch->low);
     try(lora_up(cx, &ch->lora_b, ch->low, &up));
   }
-  try(weight_forward(cx, ch->n, &ch->head, false, ch->x, NULL, ch->low ? &up : NULL, ch->logits));
+  try(weight_forward(cx, ch->n, &ch->head, false, ch->x, bias_of(nd->in[BIAS]),
+                     ch->low ? &up : NULL, ch->logits));
   cap(cx, a->softcap, ch->n, v, ch->logits);
   return has_ref(a) ? fill_reference(cx, a, ch, v) : GRPO_OK;
 }
@@ -334,6 +345,11 @@ static Status chunk_backward(const Ctx *cx, Node *nd, Chunk *ch, real *dx) {
     bool add;
     real *dw = grad_into(w, &add);
     try(weight_dw(cx, ch->n, w, false, ch->logits, ch->x, dw, add));
+  }
+  if (wants_grad(nd->in[BIAS])) {
+    bool add;
+    real *db = grad_into(nd->in[BIAS], &add);
+    try(gemm_db(cx, ch->n, vocab(nd), ch->logits, vocab(nd), db, add));
   }
   return ch->low ? low_backward(cx, nd, ch) : GRPO_OK;
 }

@@ -60,6 +60,7 @@ typedef uint64_t Traits;
 #define TRAIT_OUTPUT_GATE    TRAIT(27) /* q_proj makes a gate of attention's result too, by head */
 #define TRAIT_BARE_NORMS     TRAIT(28) /* norms have no weights; embeddings are normed too */
 #define TRAIT_TURNS_BACK     TRAIT(29) /* rotary positions turn in the opposite direction */
+#define TRAIT_HEAD_BIAS      TRAIT(30) /* an output projection of its own has a bias */
 
 /* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
 typedef enum RopeScaling {

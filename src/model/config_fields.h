@@ -26,12 +26,13 @@ typedef uint64_t Families;
 #define WINDOW_TYPED (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2))
 #define WINDOWED     (WINDOW_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
 /* Layers without a window have no rotary positions where others have a window. */
-#define UNROTATED    (IN(EXAONE4) | IN(COHERE2))
-#define PARTLY_ROPED (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | DELTANETS)
+#define UNROTATED (IN(EXAONE4) | IN(COHERE2))
+#define PARTLY_ROPED                                                                               \
+  (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | IN(PHI) | DELTANETS)
 /* Queries and keys are normed. */
 #define QK_NORMED (IN(QWEN3) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | STATEFUL)
 #define LAYERNORMED                                                                                \
-  (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT))
+  (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT) | IN(PHI))
 #define OLMOS (IN(OLMO2) | IN(OLMO3))
 #define BIASED                                                                                     \
   (IN(LLAMA) | IN(QWEN3) | GEMMAS | IN(DEEPSEEK2) | IN(SMOLLM3) | IN(GRANITE) | OLMOS |            \

@@ -164,7 +164,7 @@ static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Ten
 
 /* A head's norm and its rotation, in the family's order. */
 static Status turn_heads(Pass *p, Tensor *w, const RopeAttr *r, Tensor **x) {
-  const unsigned traits = config_traits(&p->m->config);
+  const Traits traits = config_traits(&p->m->config);
   if (traits & TRAIT_BARE_NORMS) try(ones(p, r->head_dim, &w));
   if (w && !(traits & TRAIT_QK_NORM_LAST)) try(norm(p, *x, w, NULL, x));
   if (r->cs) try(rope(p, *x, r, x));

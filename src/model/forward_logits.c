@@ -17,6 +17,7 @@ static Status reference_head(Model *ref, Tape *t, const real *hidden, LogheadAtt
   try(panels_renew(ref, &t->cx));
   a->ref_hidden = hidden;
   a->ref_head = ref->t[M_HEAD];
+  a->ref_bias = ref->t[M_HEAD_B];
   a->ref_softcap = (real)ref->config.logit_softcap;
   if (!l || !l->head) return GRPO_OK;
   real *low = arena_alloc(&t->arena, (size_t)a->n * (size_t)l->head->a->t.dim[0] * sizeof *low);
@@ -40,6 +41,7 @@ Status forward_row_logits(Model *m, const Ctx *cx, int n, const real *hidden, re
   const Lora *l = lora_active(m);
   const Config *c = &m->config;
   const ArenaMark mark = arena_mark(cx->arena);
+  const real *bias = m->t[M_HEAD_B] ? m->t[M_HEAD_B]->data : NULL;
   LowRank up;
   if (l && l->head) {
     const LoraModule *mod = l->head;
@@ -48,7 +50,7 @@ Status forward_row_logits(Model *m, const Ctx *cx, int n, const real *hidden, re
     try(lora_down(cx, n, &mod->a->t, (real)mod->scale, hidden, low));
     try(lora_up(cx, &mod->b->t, low, &up));
   }
-  try(weight_forward(cx, n, m->t[M_HEAD], false, hidden, NULL, l && l->head ? &up : NULL, logits));
+  try(weight_forward(cx, n, m->t[M_HEAD], false, hidden, bias, l && l->head ? &up : NULL, logits));
   if (c->logit_softcap > 0)
     softcap_forward(cx, (size_t)n * (size_t)c->vocab_size, (real)c->logit_softcap, logits, logits);
   arena_release(cx->arena, mark);
@@ -75,13 +77,13 @@ Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tem
   if (ref) try(reference_head(ref, t, ref_hidden, a));
   if (p->ref_rows.fill) try(reference_rows(t, p, a));
   const Lora *l = lora_active(m);
-  Tensor *in[] = {hidden, m->t[M_HEAD], NULL, NULL};
+  Tensor *in[] = {hidden, m->t[M_HEAD], m->t[M_HEAD_B], NULL, NULL};
   const Attr attr = {.p = a};
   if (!l || !l->head) return tape_apply(t, OP_loghead, in, &attr, out);
   Attr low = {0};
   try(lora_attributes(t, l, l->head, p->dropout, &low));
-  try(tape_apply(t, OP_lora_low, (Tensor *[]){hidden, &l->head->a->t}, &low, &in[2]));
-  in[3] = &l->head->b->t;
+  try(tape_apply(t, OP_lora_low, (Tensor *[]){hidden, &l->head->a->t}, &low, &in[3]));
+  in[4] = &l->head->b->t;
   return tape_apply(t, OP_lora_loghead, in, &attr, out);
 }
 
@@ -99,7 +101,8 @@ Status forward_logits(Model *m, Tape *t, const Pack *p, Tensor **logits) {
   Tensor *hidden;
   try(forward_hidden(m, t, p, &hidden));
   const LoraModule *mod = lora_active(m) ? lora_active(m)->head : NULL;
-  Tensor *in[] = {hidden, m->t[M_HEAD], NULL, mod ? &mod->a->t : NULL, mod ? &mod->b->t : NULL};
+  Tensor *in[] = {hidden, m->t[M_HEAD], m->t[M_HEAD_B], mod ? &mod->a->t : NULL,
+                  mod ? &mod->b->t : NULL};
   const Attr a = {.f = {mod ? mod->scale : 0}};
   try(tape_apply(t, mod ? OP_lora_linear : OP_linear, in, &a, logits));
   if (m->config.logit_softcap == 0) return GRPO_OK;

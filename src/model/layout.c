@@ -199,6 +199,7 @@ static const ParamRow llama_end[] = {
     {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, ANY, 0, TRAIT_BARE_NORMS},
     {M_NORM_B, "model.norm.bias", {HIDDEN}, NORM | BIAS, ANY, TRAIT_NORM_BIAS, 0},
     {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, ANY, TRAIT_UNTIED, 0},
+    {M_HEAD_B, "lm_head.bias", {VOCAB}, BIAS, ANY, TRAIT_UNTIED | TRAIT_HEAD_BIAS, 0},
     {0},
 };
 

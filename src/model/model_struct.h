@@ -55,7 +55,15 @@ typedef enum LayerSlot {
   L_POST2_W,
   L_COUNT
 } LayerSlot;
-typedef enum ModelSlot { M_EMBED, M_POSITION, M_NORM_W, M_NORM_B, M_HEAD, M_COUNT } ModelSlot;
+typedef enum ModelSlot {
+  M_EMBED,
+  M_POSITION,
+  M_NORM_W,
+  M_NORM_B,
+  M_HEAD,
+  M_HEAD_B,
+  M_COUNT
+} ModelSlot;
 
 typedef struct Layer {
   Tensor *t[L_COUNT];

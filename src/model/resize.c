@@ -54,7 +54,8 @@ static Status fill_grown(const Grown *g, Param *to, QuantWeight *quant) {
 }
 
 static Status grow(const Ctx *cx, const Param *from, Param *to, QuantWeight *quant) {
-  Grown g = {.cx = cx, .from = from, .old = from->t.dim[0], .k = from->t.dim[1]};
+  Grown g = {
+      .cx = cx, .from = from, .old = from->t.dim[0], .k = from->t.ndim > 1 ? from->t.dim[1] : 1};
   g.mean = mem_alloc((size_t)g.k * sizeof *g.mean);
   g.block = mem_alloc_aligned((size_t)BLOCK_ROWS * (size_t)g.k * sizeof *g.block);
   const Status s = g.mean && g.block
@@ -66,7 +67,8 @@ static Status grow(const Ctx *cx, const Param *from, Param *to, QuantWeight *qua
 }
 
 static bool grows(const Model *m, int i) {
-  return layout_is_matrix(m, i) && !layout_is_projection(m, i);
+  return (layout_is_matrix(m, i) && !layout_is_projection(m, i)) ||
+         &m->param[i].t == m->t[M_HEAD_B];
 }
 
 /* Makes the parameters that grow and copies the values of the others.  Quantised weights that do

@@ -13,13 +13,13 @@
 #include "model/modeltest.h"
 
 /* Folders of oracles/models2, which have fewer variants. */
-static const char *const newer_names[] = {"smollm3",        "granite",   "olmo2",
-                                          "olmo3",          "ministral", "ministral3",
-                                          "seed_oss",       "exaone4",   "hunyuan_v1_dense",
-                                          "ernie4_5",       "glm4",      "starcoder2",
-                                          "stablelm",       "nemotron",  "cohere2",
-                                          "gpt_neox",       "opt",       "qwen3_5_text",
-                                          "qwen3_5_nested", "lfm2"};
+/* clang-format off */
+static const char *const newer_names[] = {
+    "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
+    "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
+    "gpt_neox", "phi", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2"
+};
+/* clang-format on */
 enum { NEWER = sizeof newer_names / sizeof *newer_names };
 
 static bool is_newer(const char *name) {

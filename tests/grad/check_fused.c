@@ -296,57 +296,60 @@ static void targets_of_sets(void) {
   LogheadAttr attr = {
       .n = N, .rows = rows, .targets = of, .token_sets = sets, .inv_temp = (real)(1 / .7)};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, WIDE, 4);
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
   attr.one_pass = true;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
   attr.softcap = (real)0.8;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
   attr.one_pass = false;
   attr.ref_softcap = (real)1.1;
   attr.ref_head = check_constant(LEAF(-1, 1, WIDE, 3));
   attr.ref_hidden = LEAF(-1, 1, N, 3)->data;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
 }
 
 void check_loghead(void) {
   LogheadAttr attr = {.n = 7, .rows = rows, .targets = targets, .inv_temp = 1};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
   attr.inv_temp = (real)(1 / .7);
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, LEAF(-1, 1, 6)}), (&(Attr){.p = &attr}));
   const Tensor *wide_ref = check_constant(LEAF(-1, 1, 6, 3));
   attr.ref_head = wide_ref; /* a reference of another width, and the full KL */
   attr.ref_hidden = LEAF(-1, 1, 7, 3)->data;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head}), (&(Attr){.p = &attr}));
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, check_constant(head)}), (&(Attr){.p = &attr}));
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4)}),
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, check_constant(head), NULL}),
+                  (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){check_constant(hidden), LEAF(-1, 1, 6, 4), NULL}),
                   (&(Attr){.p = &attr}));
   Tensor *frozen = compact(QUANT_NF4, 6, 4), *ref = compact(QUANT_BF16, 6, 3);
   attr.ref_head = ref;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen, NULL}),
+                  (&(Attr){.p = &attr}));
   attr.softcap = (real)0.8, attr.ref_softcap = (real)1.1;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen}), (&(Attr){.p = &attr}));
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), frozen, NULL}),
+                  (&(Attr){.p = &attr}));
   release(frozen), release(ref);
   attr.ref_head = wide_ref;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4), NULL}),
                   (&(Attr){.p = &attr}));
   attr.ref_hidden = NULL;
   static const int32_t before[] = {5, 5, 0, 2, 1, 3, 3}; /* a table of logits by the token before */
   attr.ref_rows = (ReferenceRows){table_row, LEAF(-2, 2, 6, 6)->data};
   attr.ref_prev = before;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4), NULL}),
                   (&(Attr){.p = &attr}));
   attr.ref_rows = (ReferenceRows){0};
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4), NULL}),
                   (&(Attr){.p = &attr}));
   enum { MANY = 300 }; /* more than one chunk */
   int32_t *many = check_alloc(2 * MANY * sizeof *many);
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
   attr = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4), NULL}),
                   (&(Attr){.p = &attr}));
   attr.one_pass = true;
-  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4)}),
+  CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){LEAF(-1, 1, 5, 4), LEAF(-1, 1, 6, 4), NULL}),
                   (&(Attr){.p = &attr}));
   targets_of_sets();
 }

@@ -50,22 +50,22 @@ void check_lora_loghead(void) {
   const Attr attr = {.p = &a};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = check_constant(LEAF(-1, 1, 6, 4));
   Tensor *low = LEAF(-1, 1, 5, 2), *b = LEAF(-1, 1, 6, 2);
-  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, NULL, low, b}), &attr);
   a.softcap = 2;
-  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, LEAF(-1, 1, 6), low, b}), &attr);
   /* a reference with an adapter of its own, and the full KL */
   a.ref_head = check_constant(LEAF(-1, 1, 6, 3));
   a.ref_hidden = LEAF(-1, 1, 7, 3)->data;
   a.ref_low = LEAF(-1, 1, 7, 2)->data;
   a.ref_lora_b = check_constant(LEAF(-1, 1, 6, 2));
-  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, NULL, low, b}), &attr);
   check_constant(hidden);
-  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, low, b}), &attr);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, head, NULL, low, b}), &attr);
   enum { MANY = 300 }; /* more than one chunk */
   int32_t *many = check_alloc(2 * MANY * sizeof *many);
   for (int i = 0; i < MANY; i++) many[i] = i * 7 % 5, many[MANY + i] = i * 3 % 6;
   a = (LogheadAttr){.n = MANY, .rows = many, .targets = many + MANY, .inv_temp = 1};
-  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), NULL, low, b}), &attr);
   a.one_pass = true;
-  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), low, b}), &attr);
+  CHECK_GRADIENTS(OP_lora_loghead, ((Tensor *[]){hidden, LEAF(-1, 1, 6, 4), NULL, low, b}), &attr);
 }

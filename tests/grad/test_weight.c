@@ -83,8 +83,8 @@ TEST(a_full_kl_is_the_same_from_a_quantised_reference) {
     LogheadAttr h = {.n = M, .rows = rows, .targets = ids, .inv_temp = 1};
     h.ref_hidden = leaf(M, K)->data;
     h.ref_head = i ? plain : w;
-    CHECK(!tape_apply(&tape, OP_loghead, (Tensor *[]){leaf(M, K), leaf(N, K)}, &(Attr){.p = &h},
-                      &out[i]));
+    CHECK(!tape_apply(&tape, OP_loghead, (Tensor *[]){leaf(M, K), leaf(N, K), NULL},
+                      &(Attr){.p = &h}, &out[i]));
   }
   CHECK(memcmp(out[0]->data, out[1]->data, out[0]->n * sizeof(real)) == 0);
   tape_free(&tape);

@@ -71,6 +71,7 @@ static const struct {
     {"nemotron", "{\"model_type\":\"nemotron\"," COMMON GROUPED ",\"mlp_bias\":true}"},
     {"cohere2", "{\"model_type\":\"cohere2\"," COMMON ",\"num_key_value_heads\":2,"
                 "\"sliding_window\":6,\"sliding_window_pattern\":2,\"logit_scale\":0.7}"},
+    {"phi", "{\"model_type\":\"phi\"," COMMON "}"},
     {"gpt_neox", "{\"model_type\":\"gpt_neox\"," COMMON ",\"rotary_pct\":0.5}"},
 };
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
@@ -214,8 +215,8 @@ static void check_adapter_file(const char *shape, const LoraOptions *o, int nmod
 }
 
 TEST(an_adapter_alone_is_what_merging_adds) {
-  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14,
-                                14, 14, 14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 8};
+  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14,
+                                14, 14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 8};
   static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
   for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);
@@ -376,28 +377,16 @@ TEST(a_tokenizer_travels_with_the_model) {
 
 TEST(checkpoints_of_the_oracles_are_the_same_through_gguf) {
   NEEDS_ORACLES;
-  static const char *const names[] = {"models/llama",
-                                      "models/smollm_bf16",
-                                      "models/qwen2",
-                                      "models/qwen3",
-                                      "models/mistral_f16",
-                                      "models/mistral_window",
-                                      "models/gpt2",
-                                      "models/qwen3_newconfig_bf16",
-                                      "models/gemma2",
-                                      "models/gemma3_text_bf16",
-                                      "models2/granite",
-                                      "models2/olmo2",
-                                      "models2/ministral3",
-                                      "models2/seed_oss",
-                                      "models2/hunyuan_v1_dense",
-                                      "models2/ernie4_5",
-                                      "models2/glm4",
-                                      "models2/starcoder2",
-                                      "models2/stablelm",
-                                      "models2/nemotron",
-                                      "models2/cohere2",
-                                      "models2/gpt_neox"};
+  /* clang-format off */
+  static const char *const names[] = {
+    "models/llama", "models/smollm_bf16", "models/qwen2", "models/qwen3", "models/mistral_f16",
+    "models/mistral_window", "models/gpt2", "models/qwen3_newconfig_bf16", "models/gemma2",
+    "models/gemma3_text_bf16", "models2/granite", "models2/olmo2", "models2/ministral3",
+    "models2/seed_oss", "models2/hunyuan_v1_dense", "models2/ernie4_5", "models2/glm4",
+    "models2/starcoder2", "models2/stablelm", "models2/nemotron", "models2/cohere2",
+    "models2/gpt_neox", "models2/phi"
+  };
+  /* clang-format on */
   Pool *pool = NULL;
   int seen = 0;
   OK(pool_new(&pool, 2));
