@@ -6,7 +6,7 @@
  *
  * In training (SequenceRows.pack) a sequence is a span of the batch, which begins where its prefix
  * ends.  In decoding (spans) it begins with the layer's state in the cache (KvSeg.k), or where it
- * has none yet with that of its prefix, and leaves its last state there.
+ * has none yet with that of its prefix, and leaves its last state in KvSeg.v, mostly the same.
  */
 #include "grad/attrs.h"
 #include "grad/ops.h"
@@ -83,7 +83,7 @@ static ConvRun *conv_runs(const Ctx *cx, const ConvAttr *a) {
       const AttnSpan *s = &r->spans[i];
       run[i] = (ConvRun){.row = s->row, .n = s->n};
       run[i].tail = state_before(s, a->state_at);
-      run[i].end = s->own->k + a->state_at;
+      run[i].end = s->own->v + a->state_at;
     }
   }
   return run;
@@ -151,7 +151,7 @@ static DeltaRun *delta_runs(const Ctx *cx, const DeltaAttr *a) {
       const AttnSpan *s = &r->spans[i];
       run[i] = (DeltaRun){.row = s->row, .n = s->n, .from = -1};
       run[i].begin = state_before(s, a->state_at);
-      run[i].end = s->own->k + a->state_at;
+      run[i].end = s->own->v + a->state_at;
     }
   }
   return run;

@@ -99,8 +99,8 @@ void kv_fetch(const AttnShape *s, const KvSeg *seg, int at);
 void kv_join(const AttnShape *s, const KvSeg *prefix, const KvSeg *own);
 /* The first key from `key` on with which another thread may begin. */
 int kv_cut(const AttnShape *s, const KvSeg *seg, int key);
-/* Of `stored` keys of a segment that grows only the first `len` stay, at least 1; places behind
- * them are zeros, as if no other keys had been stored. */
+/* Of `stored` keys of a segment that grows only the first `len` stay; places behind them are zeros,
+ * as if no other keys had been stored. */
 void kv_rewind(const AttnShape *s, const KvSeg *seg, int len, int stored);
 /* Writes zeros where attention reads beyond the last key; seg->len is set. */
 void kv_clear_tail(const AttnShape *s, const KvSeg *seg);

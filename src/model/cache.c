@@ -25,8 +25,10 @@ static void cut_memory(Cache *c, int cap, int before) {
   real *at = c->memory;
   for (int i = 0; i < c->slots * c->layers; i++) {
     const LayerCache *l = &c->layer[i % c->layers];
-    c->seg[i] = l->shape.heads ? kv_segment(&l->shape, at, cap, before)
-                               : (KvSeg){.k = at, .row0 = -1, .before = max_int(before, 0)};
+    if (l->shape.heads)
+      c->seg[i] = kv_segment(&l->shape, at, cap, before);
+    else
+      c->seg[i] = (KvSeg){.k = at, .v = at, .row0 = -1, .before = max_int(before, 0)};
     c->seg[i].grows = before < 0;
     at += layer_reals(l, cap, before);
   }
@@ -62,6 +64,8 @@ void cache_free(Cache *c) {
 
 void cache_clear(Cache *c) {
   c->nfree = c->touched = 0;
+  for (int i = 0; i < c->slots * c->layers; i++)
+    if (c->layer[i % c->layers].state) c->seg[i].v = c->seg[i].k;
   for (int i = c->slots; i-- > 0;) c->free[c->nfree++] = i;
 }
 
@@ -89,10 +93,32 @@ void cache_set_len(Cache *c, int slot, int before, int len) {
   for (int i = 0; i < c->layers; i++) s[i].before = before, s[i].len = len;
 }
 
-bool cache_can_rewind(const Cache *c) {
+bool cache_has_states(const Cache *c) {
   for (int i = 0; i < c->layers; i++)
-    if (c->layer[i].state) return false;
-  return true;
+    if (c->layer[i].state) return true;
+  return false;
+}
+
+Status cache_new_states(Cache *out, const Cache *of, int slots) {
+  LayerCache layer[CONFIG_MAX_LAYERS];
+  for (int i = 0; i < of->layers; i++) layer[i] = (LayerCache){.state = of->layer[i].state};
+  return cache_new(out, layer, of->layers, slots, 1, -1);
+}
+
+void cache_keep_states(Cache *c, int slot, const KvSeg *spare) {
+  KvSeg *s = cache_segment(c, slot);
+  for (int i = 0; i < c->layers; i++)
+    if (c->layer[i].state) s[i].v = spare[i].k;
+}
+
+void cache_choose_states(Cache *c, int slot, KvSeg *spare, bool back) {
+  KvSeg *s = cache_segment(c, slot);
+  for (int i = 0; i < c->layers; i++) {
+    if (!c->layer[i].state) continue;
+    spare[i].k = back ? s[i].v : s[i].k;
+    s[i].k = back ? s[i].k : s[i].v;
+    s[i].v = s[i].k;
+  }
 }
 
 void cache_rewind(Cache *c, int slot, int len, int stored) {

@@ -121,7 +121,7 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
   try(allocate_caches(d));
-  decoder_draft(d, draft_rows(d->m));
+  try(decoder_draft(d, draft_rows(d->m)));
   return warm_up(d);
 }
 
@@ -156,6 +156,7 @@ void decoder_free(Decoder *d) {
   stop_free(&d->stop);
   cache_free(&d->prompts);
   cache_free(&d->completions);
+  cache_free(&d->spare);
   tape_free(&d->tape);
   model_release(d->m);
   mem_free(d);
@@ -509,6 +510,7 @@ static void add_rows_of(Decoder *d, ActiveSequence *s, int n) {
     d->ids[d->nrows] = s->out->ids[at + i];
     d->pos[d->nrows] = request_of(d, s->prompt)->prompt_len + at + i;
   }
+  s->begun = at;
   s->done += n;
   s->stored = at + rows;
   cache_set_len(&d->completions, s->slot, request_of(d, s->prompt)->prompt_len, s->stored);
@@ -526,14 +528,16 @@ static int guess_rows(const Decoder *d, int i, int spare) {
  * far as there is room: the rest comes with the next tokens of the others.  Where sequences are
  * few, guesses become rows too. */
 static void add_sequence_rows(Decoder *d) {
-  int spare = d->max_rows - d->nactive;
+  int spare = d->max_rows - d->nactive, kept = 0;
   d->nrows = d->nspans = 0;
   for (int i = 0; i < d->nactive; i++) {
     ActiveSequence *s = &d->active[i];
     const int more = min_int(s->out->len - s->done - 1, spare);
     const bool all = s->done + 1 + more == s->out->len;
     spare -= more;
-    s->drafts = all ? draft_tokens(d, s, guess_rows(d, i, spare)) : 0;
+    s->drafts = all ? draft_tokens(d, s, guess_rows(d, i, spare) - draft_again(d, more)) : 0;
+    s->spare = s->drafts && d->spare.slots ? cache_segment(&d->spare, kept++) : NULL;
+    if (s->spare) cache_keep_states(&d->completions, s->slot, s->spare);
     d->guessed += s->drafts;
     spare -= s->drafts;
     add_rows_of(d, s, 1 + more);
@@ -658,9 +662,12 @@ void decoder_record(Decoder *d, RolloutActivations *a, const int *slots) {
   d->slots = slots;
 }
 
-void decoder_draft(Decoder *d, int rows) {
-  const bool can_forget = cache_can_rewind(&d->completions); /* guesses that were not met */
-  d->draft_rows = can_forget ? min_int(min_int(rows, DRAFT_ROWS), d->max_rows) : 0;
+Status decoder_draft(Decoder *d, int rows) {
+  /* a sequence with guesses has two rows or more */
+  const int sequences = min_int(d->limits.max_sequences, DRAFT_ROWS / 2);
+  d->draft_rows = min_int(min_int(rows, DRAFT_ROWS), d->max_rows);
+  if (d->draft_rows < 2 || d->spare.slots || !cache_has_states(&d->completions)) return GRPO_OK;
+  return cache_new_states(&d->spare, &d->completions, sequences);
 }
 
 const Completion *decoder_diverged(const Decoder *d) { return d->diverged; }

@@ -39,7 +39,7 @@ void decoder_record(Decoder *d, RolloutActivations *a, const int *slots);
  * next tokens (decode_draft.h); 0: never.  No bit of a completion changes, only how many forwards
  * there are, and so the order in which different completions come to the ends of their turns.  A
  * new decoder guesses where that was measured to gain. */
-void decoder_draft(Decoder *d, int rows);
+Status decoder_draft(Decoder *d, int rows);
 
 /* Completions of request 0 first: out[sum of n before r + sample].  `cancel` (may be NULL) is
  * looked at once a token; when it is set the call returns GRPO_ELIMIT. */

@@ -92,9 +92,17 @@ void draft_meet(Decoder *d, ActiveSequence *s, int32_t token) {
   d->met++;
 }
 
+int draft_again(const Decoder *d, int before) { return d->spare.slots ? before : 0; }
+
 void draft_forget(Decoder *d, ActiveSequence *s) {
   s->drafts = 0;
   s->done = min_int(s->done, s->out->len - 1); /* the newest token becomes a row again */
+  if (s->spare) {
+    const bool back = s->stored > s->done;
+    if (back) s->done = s->begun;
+    cache_choose_states(&d->completions, s->slot, s->spare, back);
+    s->spare = NULL;
+  }
   if (s->stored > s->done) cache_rewind(&d->completions, s->slot, s->done, s->stored);
   s->stored = s->done;
 }

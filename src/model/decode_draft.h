@@ -8,6 +8,10 @@
  *
  * A row's bits depend on no other row, and a random number on its address.  So every token,
  * log-probability, entropy and set of tokens is that of decoding without guesses.
+ *
+ * Keys of guesses that were not met are removed from the cache.  A layer's state has no such
+ * parts: the state before the guesses is kept, and unless all of them were met the sequence goes
+ * back to it, so that the tokens since then become rows of the next forward again.
  */
 #ifndef GRPO_MODEL_DECODE_DRAFT_H
 #define GRPO_MODEL_DECODE_DRAFT_H
@@ -24,6 +28,9 @@ int draft_rows(const Model *m);
 int draft_tokens(const Decoder *d, const ActiveSequence *s, int most);
 /* The sampler has drawn the next token, which is not stored yet. */
 void draft_meet(Decoder *d, ActiveSequence *s, int32_t token);
+/* How many of the rows that guesses may take are left to the `before` tokens in front of the newest
+ * one, which will be rows again if a guess is not met. */
+int draft_again(const Decoder *d, int before);
 /* The cache forgets guesses that were not met. */
 void draft_forget(Decoder *d, ActiveSequence *s);
 

@@ -27,6 +27,8 @@ typedef struct ActiveSequence {
   int done;       /* tokens whose keys are in the cache */
   int drafts;     /* guesses that may still be met: out->ids[out->len ..] */
   int stored;     /* keys in the cache, of guesses too */
+  int begun;      /* `done` before the forward */
+  KvSeg *spare;   /* of Decoder.spare, for the states behind guesses; NULL: there are none */
   int row;        /* the next row of a forward that a token is sampled from; -1: none */
   int turn;       /* first token of the model's turn */
   bool turn_over; /* on_turn decides what follows */
@@ -51,6 +53,7 @@ typedef struct Decoder {
   int nunnamed;
   Tape tape;
   Cache prompts, completions;
+  Cache spare;            /* states behind guesses, one slot for each sequence that has guesses */
   char *scratch;          /* [threads, sampler_scratch_bytes] */
   bool dirty;             /* a run failed: caches may hold NaN */
   Resident *resident;     /* [max_prompts]; request < 0: unused */

@@ -139,7 +139,7 @@ static const char *const latent_shapes[] = {
 enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
- * with a state, which cannot be rewound and see no later tokens. */
+ * with a state, which see no later tokens. */
 enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 21 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
     &tiny_gpt2,     &tiny_llama,   &biased_llama, &tiny_qwen2,    &tiny_qwen3,    &tiny_mistral,

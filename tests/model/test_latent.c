@@ -323,7 +323,7 @@ TEST(a_layer_may_have_a_state_or_nothing_in_place_of_keys) {
   const LayerCache alone[] = {with_keys, with_keys};
   REQUIRE(cache_new(&mixed, layer, 4, 2, 16, -1));
   REQUIRE(cache_new(&keys, alone, 2, 2, 16, -1));
-  CHECK(!cache_can_rewind(&mixed) && cache_can_rewind(&keys));
+  CHECK(cache_has_states(&mixed) && !cache_has_states(&keys));
   CHECK(mixed.reals == keys.reals + 2 * 16); /* a cache line for the state in each slot */
   CHECK(cache_take(&mixed) == 0 && cache_take(&mixed) == 1);
   for (int slot = 0; slot < 2; slot++) {

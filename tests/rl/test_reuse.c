@@ -20,6 +20,10 @@ static const char *const shapes[] = {
     SHAPE("gemma3_text", "1,\"head_dim\":16,\"sliding_window\":13,\"sliding_window_pattern\":3,"
                          "\"rope_local_base_freq\":100,\"query_pre_attn_scalar\":16"),
     SHAPE("phi3", "2,\"partial_rotary_factor\":0.5"),
+    SHAPE("qwen3_5_text", "2,\"head_dim\":16,\"full_attention_interval\":2,"
+                          "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
+                          "\"linear_key_head_dim\":6,\"linear_value_head_dim\":10"),
+    SHAPE("lfm2", "2,\"block_multiple_of\":8,\"full_attn_idxs\":[1]"),
     SHAPE("deepseek_v2", "4,\"q_lora_rank\":null,\"kv_lora_rank\":16,\"qk_nope_head_dim\":8,"
                          "\"qk_rope_head_dim\":4,\"v_head_dim\":6,\"n_routed_experts\":null"),
     "{\"model_type\":\"gpt2_mla\",\"vocab_size\":258,\"n_embd\":32,\"n_layer\":2,\"n_head\":3,"
