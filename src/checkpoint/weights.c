@@ -1,5 +1,6 @@
 #include "checkpoint/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -215,6 +216,20 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
   return st;
 }
 
+/* The decay of DeltaNet's states is exp(-exp(A_log) ...). */
+static Status check_decays(const Model *m, const char *dir) {
+  for (int i = 0; i < m->nparams; i++) {
+    const Param *p = &m->param[i];
+    for (size_t k = 0; ends_with(p->name, ".A_log") && k < p->t.n; k++)
+      if (!isfinite(expf((float)p->t.data[k])))
+        return fail(GRPO_EFORMAT,
+                    "%s: tensor '%s' cannot be used, because it holds %g, whose exponential is not "
+                    "finite",
+                    dir, p->name, (double)p->t.data[k]);
+  }
+  return GRPO_OK;
+}
+
 /* The bytes of the weights in one form. */
 static Status measure_form(const Model *like, const SourceTensor *const *found, Storage storage,
                            size_t *bytes) {
@@ -253,6 +268,7 @@ static Status read_weights(Model *m, const WeightSource *s, const char *dir,
   if (st == GRPO_OK) st = check_memory(m, found, dir);
   if (st == GRPO_OK) st = make_parameters(m, found);
   if (st == GRPO_OK) st = fill_parameters(m, s, found);
+  if (st == GRPO_OK) st = check_decays(m, dir);
   mem_free(found);
   return st;
 }

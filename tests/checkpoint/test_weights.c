@@ -336,6 +336,27 @@ TEST(checkpoints_that_do_not_fit_are_refused_by_tensor) {
   model_release(m);
 }
 
+/* exp(A_log) 0 is a decay of 1; an infinite one makes NaN of a chunk's decays in transformers. */
+TEST(decays_that_cannot_be_computed_are_refused) {
+  static const struct {
+    float value;
+    const char *words;
+  } cases[] = {{INFINITY, "because it holds inf"}, {89, "holds 89"}, {NAN, "nan"}, {-INFINITY, ""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *dir = test_path("%s/decays-%zu", test_tmp(), i);
+    Model *m = small_model(tiny_qwen3_5, NULL, 5), *back = NULL;
+    m->layer[1].t[L_A_LOG]->data[3] = (real)cases[i].value;
+    OK(save_model(m, dir, WEIGHT_F32, 0));
+    if (*cases[i].words) {
+      REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, cases[i].words);
+      CHECK(strstr(err_message(), "'model.layers.1.linear_attn.A_log'"));
+    } else
+      OK(weights_load(&back, NULL, dir, STORE_F32));
+    model_release(back);
+    model_release(m);
+  }
+}
+
 TEST(an_index_may_not_lead_elsewhere) {
   static const char *const names[] = {"../x.safetensors", "/etc/passwd", "a\\\\b", "", "sub/x"};
   const char *dir = test_path("%s/index", test_tmp());
