@@ -20,7 +20,9 @@ static struct {
   void (*using_history)(void);
   void (*stifle_history)(int);
   int (*read_history)(const char *), (*write_history)(const char *), (*add_history)(const char *);
+  int (*parse_and_bind)(const char *);
   const char **readline_name;
+  rl_hook_func_t **pre_input_hook;
   rl_completion_func_t **attempted_completion_function;
   int *attempted_completion_over, *completion_append_character, *point;
   char **completer_word_break_characters, **line_buffer;
@@ -33,6 +35,8 @@ static const LibrarySymbol symbols[] = {
     {"read_history", &lib.read_history},
     {"write_history", &lib.write_history},
     {"add_history", &lib.add_history},
+    {"rl_parse_and_bind", &lib.parse_and_bind},
+    {"rl_pre_input_hook", &lib.pre_input_hook},
     {"rl_readline_name", &lib.readline_name},
     {"rl_attempted_completion_function", &lib.attempted_completion_function},
     {"rl_attempted_completion_over", &lib.attempted_completion_over},
@@ -126,6 +130,10 @@ static char **complete(const char *text, int start, int end) {
   return found;
 }
 
+/* A Ctrl-D that comes before the prompt arrives as NUL, which libedit binds for every line to the
+ * command that quotes the next character: the next Ctrl-D would be text. */
+static int ignore_early_end(void) { return lib.parse_and_bind("bind ^@ em-set-mark"); }
+
 static bool editor_open(lua_State *L, const char *file) {
   if (!library_available(&libedit)) return false;
   lua_pushvalue(L, 1);
@@ -133,6 +141,7 @@ static bool editor_open(lua_State *L, const char *file) {
   const char *named = getenv("GRPO_HISTORY"), *home = getenv("HOME");
   completing = L;
   *lib.readline_name = "grpo";
+  *lib.pre_input_hook = ignore_early_end;
   *lib.attempted_completion_function = complete;
   *lib.completion_append_character = 0;
   *lib.completer_word_break_characters = " \t\n\"\\'><=;|&{}()[]+-*/^%#~,";

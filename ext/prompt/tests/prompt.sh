@@ -21,7 +21,7 @@ experiment paused.lua 'train = { steps = 3, prompts_per_step = 2 }, hooks = { on
   if tr.step_count == 1 then tr.paused = true end end }'
 "$GRPO" run paused.lua --quiet >/dev/null 2>paused.err </dev/null &
 pid=$!
-trap 'kill $pid; rm -rf "$work"' EXIT
+trap 'kill $pid; wait; rm -rf "$work"' EXIT
 for _ in $(seq 200); do [ -S runs/paused-001/control.sock ] && break; sleep 0.05; done
 printf 'plot("reward")\nplot("rewrd")\n' | LC_ALL=C COLUMNS=60 timeout 60 "$GRPO" attach paused-001 >out 2>err
 result "plot draws the metrics of the run in the session's width" "$(
@@ -32,7 +32,7 @@ result "plot draws the metrics of the run in the session's width" "$(
 NEED_EDITING=1
 # shellcheck source=tests/cli/lib/terminal.bash
 . "$root/tests/cli/lib/terminal.bash"
-trap 'kill $pid; terminal kill-server; rm -rf "$work"' EXIT
+trap 'kill $pid; wait; terminal kill-server; rm -rf "$work"' EXIT
 experiment slow.lua 'train = { steps = 3, prompts_per_step = 2, lr = 1e-3 }'
 open A=1 slow.lua
 typed 'm:gen' Tab '("1+", { temp' Tab '0, max_new_tokens = 5 })' Enter
@@ -40,8 +40,12 @@ result "TAB completes methods and options" "$(shown 'm:generate\("1\+", \{ tempe
 typed 'grpo.experiment { train = { clip_' Tab C-u 'require "rewards.gs' Tab '".' C-u
 typed 'dofile("slo' Tab C-u 'tr:st' Tab Tab
 result "TAB lists what there is" "$(shown 'tr:step +tr:stop')"
-typed C-c 'tr:step();' Enter 'tr.batch.completions[1]' Enter
-result "a completion has colours" "$(shown "$(printf '\033\\[3[125]m')[0-9+=]" -e)"
+typed C-c; sleep 0.3; typed 'tr:step()' Enter 'tr.batch.completions[1]' Enter
+result "a completion has colours" "$(shown "$(printf '\033\\[36m')\\[digits" -e)"
+typed 'local t = os.clock() + 1; print("be" .. "gun"); repeat until os.clock() > t; print("en" .. "ded")' \
+  Enter
+shown '^begun' >/dev/null; typed C-d; shown '^ended' >/dev/null; sleep 0.3; typed C-d
+result "Ctrl-D leaves, also after one that came before the prompt" "$(shown '^left')"
 open A=1 attach paused-001
 typed 'tr:ev' Tab '; 5 +' C-u; sleep 0.2; typed 'bes' Tab '(1)' Enter
 result "grpo attach: TAB" "$(shown "$(printf '\033\\[36m')\\[digits" -e)"
