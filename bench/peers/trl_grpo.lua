@@ -44,7 +44,8 @@ local function rows()
   return list
 end
 
--- How many different words begin with the letter, over all words, of which at least four are due.
+-- The number of different words that begin with the letter, divided by that of all words (by 4 if
+-- there are fewer).
 local function share(text, letter)
   local count, right, seen = 0, 0, {}
   for word in text:lower():gmatch "[a-z]+" do

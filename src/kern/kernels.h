@@ -83,8 +83,8 @@ typedef struct QuantFew {
   real *values; /* [depth, GROUP]: receives the unpacked values of the one group; or NULL */
 } QuantFew;
 
-/* Where the scales of NF4 blocks block .. block + blocks - 1 are made from, and as many of further
- * outputs, whose blocks are row_blocks further on (quant.h). */
+/* The numbers that scales of NF4 blocks are made from: of `blocks` blocks from number `block` on, and
+ * as many of each further output, whose blocks begin row_blocks later (quant.h). */
 typedef struct Nf4Nested {
   const uint8_t *absmax;
   const float *scale;
@@ -287,8 +287,8 @@ typedef struct Kernels {
                          const real *dy, real *const *dx, real *dw);
 } Kernels;
 
-/* The numbers that attention's dS needs beside scores and dP: lse, d, lo and hi of each query, and
- * the rest of all. */
+/* The numbers that attention's dS needs beside scores and dP.  lse, d, lo and hi have a value for
+ * each query; the other fields are common to all queries. */
 typedef struct AttnDs {
   const real *lse, *d;
   const int *lo, *hi;
@@ -302,7 +302,8 @@ typedef struct AttnDs {
  * in the low half; an odd last step is paired with zero.  Of the rows a, the tile of row i
  * begins at number i * pairs, with pairs in whole units.  Whole tiles of mr rows are
  * interleaved, [pair][mr]; the rows left at the end, fewer than two tiles, may follow one
- * another.  pair_rows and pair_columns make a: of whole tiles, and of all that is left at once. */
+ * another.  pair_rows and pair_columns make a; a call packs one whole tile or all rows that are
+ * left. */
 typedef struct KernelsBf16 {
   int mr;
   int unit; /* pairs that are summed at once: a is padded to whole units with zeros */
@@ -359,7 +360,7 @@ typedef struct KernelsBf16 {
   void (*pair_row)(int k, const real *x, uint32_t *a);                        /* one row */
   /* One half of each of k pairs becomes x, the other stays; whole groups are written. */
   void (*half_row)(int k, bool high, const real *x, uint32_t *pairs);
-  /* x [depth, m]: pairs from p0 on (whole units) of an a whose rows have `pairs` */
+  /* x [depth, m] becomes the pairs from p0 on (whole units) of an a with rows of `pairs` pairs */
   void (*pair_columns)(int m, int depth, const real *x, ptrdiff_t ldx, ptrdiff_t pairs, int p0,
                        uint32_t *a);
   /* one group of b from x [depth, cols], cols <= GROUP */

@@ -55,7 +55,7 @@ void panels_pack(const Ctx *cx, int n, int k, const real *w, ptrdiff_t ps, ptrdi
                  real *packed);
 
 /* How many rows at this distance the cache can hold at once: rows whose distance is a large power
- * of two share few sets of it. */
+ * of two share few of the cache's sets. */
 int rows_cached(ptrdiff_t ld);
 /* Can rows of n columns be read in place instead of being packed? */
 bool rows_readable(int n, ptrdiff_t ld);

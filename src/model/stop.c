@@ -42,7 +42,7 @@ static size_t put_text(const StopText *t, const int32_t *ids, int from, int len)
   return at;
 }
 
-/* The first of the tokens before the newest one that together have `want` bytes. */
+/* Where the shortest run of tokens begins that ends before the newest one and has `want` bytes. */
 static int tail_start(const StopText *t, const int32_t *ids, int len, size_t want) {
   size_t have = 0;
   int from = len - 1;

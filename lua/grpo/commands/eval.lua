@@ -45,7 +45,7 @@ local command = {
   },
 }
 
--- Says what the run measured in another form: rows of data, a model below an adapter.
+-- Says what has changed since the run measured it: rows of data, the model below an adapter.
 local function note_changes(tr, e, info, changed)
   local list = {}
   for _, file in ipairs(changed) do

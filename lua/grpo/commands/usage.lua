@@ -37,8 +37,8 @@ function usage.takes(command, kind)
   return false
 end
 
--- The words of a usage line.  given: the name of a flag that stands in the place of the arguments
--- that may be left out with it, or nil.
+-- The words of a usage line.  given: nil, or the name of a flag.  The flag then stands in the place
+-- of the arguments that may be left out with it.
 local function parts_of(command, given)
   local parts = { "grpo", command.name }
   for _, argument in ipairs(command.arguments) do

@@ -3,7 +3,6 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local option_rows = require "grpo.options.option_rows"
 local reference_names = require "grpo.options.reference_names"
 local reward_entries = require "grpo.options.reward_entries"
 local script = require "grpo.loop.script"
@@ -78,15 +77,6 @@ local function row_logprobs(reference, prompts, completions, temperature)
   return result
 end
 
--- Returns the options of PPO's policy term.
-local function ppo_options(train)
-  local options = {}
-  for _, row in ipairs(option_rows.rows) do
-    local name = row.path:match("[^.]+$")
-    if row.ppo then options[name] = train[name] end
-  end
-  return options
-end
 
 -- Returns the loss of these tokens under the stage's options, an error message or nil, and the
 -- loss's gradient for each token's log-probability.
@@ -97,16 +87,14 @@ local function loss_of(tr, t)
   local logp = core.tensor(t.logp:totable(), { requires_grad = true })
   local input = setmetatable({ logp = logp, sampler_logp = t.old_logp, beta = beta },
     { __index = t })
+  local chosen, options = train.loss, setmetatable({ kl = kl }, { __index = train })
+  if tr.stage.method.policy_term then chosen, options = tr.stage.method.policy_term(train) end
+  options.mask_truncated = false -- t.mask already excludes truncated completions
   local ok, loss
-  if tr.stage.kind == "ppo" then -- only the policy term, a mean over tokens; not the critic's loss
-    local options = ppo_options(train)
-    options.mask_truncated = false -- t.mask already excludes truncated completions
-    ok, loss = core.protected(core.policy_loss, "dapo", input, options)
-  elseif type(train.loss) == "function" then
-    ok, loss = core.limited(tr.settings.limits.hook, "train.loss", train.loss, input)
+  if type(chosen) == "function" then
+    ok, loss = core.limited(tr.settings.limits.hook, "train.loss", chosen, input)
   else
-    ok, loss = core.protected(core.policy_loss, train.loss, input,
-      setmetatable({ kl = kl, mask_truncated = false }, { __index = train }))
+    ok, loss = core.protected(core.policy_loss, chosen, input, options)
   end
   if not ok then return nil, tostring(loss) end
   loss:backward()

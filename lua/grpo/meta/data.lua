@@ -7,7 +7,7 @@ local data = {}
 ---JSON lines: one object a line.  Blank lines are skipped; a bad line is an error that names its
 ---number.  path: a file, a pattern (data/*.jsonl) or a list of these; files may be compressed by
 ---gzip or zstd.  columns: the columns to keep, and further names for some, { "question", answer =
----"solution" }; with further names alone the other columns are there too.  take: the most rows.
+---"solution" }; if it has further names only, all columns are kept.  take: the most rows.
 ---@param path string|string[]
 ---@param opts? { columns?: table, take?: integer }
 ---@return grpo.Dataset

@@ -27,6 +27,10 @@
 --   engine_options(config)   fields of core.engine beside the common ones
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
+--   policy_term(train) for tr:inspect: the loss and a table of its options, if they are not train's
+--   ignores            with `samples`: { [path] = why }, options that other kinds have and this one
+--                      does not read
+--   card               paths of its own options that the model card shows
 
 local extensions = require "grpo.base.extensions"
 local options = require "grpo.options"

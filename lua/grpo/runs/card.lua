@@ -43,13 +43,12 @@ end
 
 -- The settings that the card shows, in this order; the run's config.json has all of them.
 local settings = {
-  "train.loss", "train.ppo.critic", "train.steps", "train.epochs", "train.lr", "train.kl",
-  "train.ppo.kl_coef", "train.clip", "train.clip_high", "train.prompts_per_step",
-  "sampling.group_size", "train.iterations", "sampling.max_new_tokens", "data.max_prompt_tokens",
-  "sampling.temperature", "sampling.top_p", "sampling.top_k", "train.advantage.scale",
-  "train.max_grad_norm", "train.optimizer.name", "train.optimizer.weight_decay",
-  "model.lora.rank", "model.lora.alpha", "model.lora.dropout", "model.lora.targets",
-  "model.quantize", "model.chat_template_kwargs", "seed",
+  "train.loss", "train.steps", "train.epochs", "train.lr", "train.kl", "train.clip",
+  "train.clip_high", "train.prompts_per_step", "sampling.group_size", "train.iterations",
+  "sampling.max_new_tokens", "data.max_prompt_tokens", "sampling.temperature", "sampling.top_p",
+  "sampling.top_k", "train.advantage.scale", "train.max_grad_norm", "train.optimizer.name",
+  "train.optimizer.weight_decay", "model.lora.rank", "model.lora.alpha", "model.lora.dropout",
+  "model.lora.targets", "model.quantize", "model.chat_template_kwargs", "seed",
 }
 
 -- The settings that only stages with sampling read.
@@ -59,10 +58,6 @@ for _, path in ipairs { "train.loss", "train.kl", "train.clip", "train.clip_high
     "sampling.top_k", "train.advantage.scale" } do
   only_sampled[path] = true
 end
-
--- The settings that stages of one kind alone read.
-local only_kind = { ["train.loss"] = "grpo", ["train.kl"] = "grpo",
-  ["train.advantage.scale"] = "grpo", ["train.ppo.critic"] = "ppo", ["train.ppo.kl_coef"] = "ppo" }
 
 local function shown(value)
   if type(value) == "table" then
@@ -81,13 +76,15 @@ end
 local function stage_lines(stage, lines)
   local options, method = stage.options or {}, steps[stage.kind]
   put(lines, "### " .. method.title, "", "| setting | value |", "|---|---|")
-  for _, path in ipairs(settings) do
+  local function show(path)
     local option = options[path]
     local value = type(option) == "table" and shown(option.value)
     local read = (method.samples or not only_sampled[path])
-      and (only_kind[path] or stage.kind) == stage.kind
+      and not (method.ignores and method.ignores[path])
     if value and read then put(lines, ("| `%s` | %s |"):format(path, value)) end
   end
+  for _, path in ipairs(method.card or {}) do show(path) end
+  for _, path in ipairs(settings) do show(path) end
   local rewards = options.rewards and options.rewards.value
   if method.samples and type(rewards) == "table" then
     local names = {}

@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local engine_rules = require "grpo.options.engine_rules"
 local errors = require "grpo.base.errors"
+local option_rows = require "grpo.options.option_rows"
 local sampling = require "grpo.steps.sampling"
 local schedule_value = require "grpo.options.schedule_value"
 local scoring = require "grpo.scoring.scoring"
@@ -13,10 +14,10 @@ local step_log = require "grpo.steps.step_log"
 local update_schedules = require "grpo.steps.update_schedules"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
-  schedules = { "train.ppo.kl_coef" }, critic = true }
+  schedules = { "train.ppo.kl_coef" }, critic = true,
+  card = { "train.ppo.critic", "train.ppo.kl_coef" } }
 
--- Options of other kinds that would have no effect; what stands in their place.
-local elsewhere = {
+ppo.ignores = {
   ["train.loss"] = "a ppo stage has its own: the clipped surrogate, a mean over tokens",
   ["train.importance"] = "ppo's ratio is of a token",
   ["train.advantage.scale"] = "ppo's advantages come from the critic, whitened over the step",
@@ -38,7 +39,7 @@ function ppo.check(config, complain, origin)
   if #config.reward_entries == 0 then
     complain("rewards", "none given; a ppo stage learns from rewards")
   end
-  for path, why in sorted_pairs(elsewhere) do
+  for path, why in sorted_pairs(ppo.ignores) do
     local from = origin(path) or "default"
     -- a shared file may speak to other kinds
     local shared = from:find("^default") or from:find("^extends")
@@ -67,6 +68,16 @@ end
 
 function ppo.engine_options(config)
   return { critic = config.train.ppo.critic }
+end
+
+-- The policy's part alone, a mean over tokens; not the critic's loss.
+function ppo.policy_term(train)
+  local options = {}
+  for _, row in ipairs(option_rows.rows) do
+    local name = row.path:match("[^.]+$")
+    if row.ppo then options[name] = train[name] end
+  end
+  return "dapo", options
 end
 
 function ppo.line(tr, m)

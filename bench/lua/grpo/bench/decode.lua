@@ -12,8 +12,8 @@ local decode = {}
 
 decode.weights = { "f32", "bf16", "int8", "nf4" }
 
--- Returns the seconds of a step of n sequences, measured by rollouts of n completions minus
--- rollouts of one token: those of each run in order, and the least by core time.
+-- Returns the seconds of a step of n sequences: those of all runs, sorted, and the least by core
+-- time.  A step is what a long rollout takes beyond one of a single token, by further token.
 local function step_seconds(w, engine, ids, n, runs)
   local function seconds(new)
     local started, cores = core.clock(), os.clock()

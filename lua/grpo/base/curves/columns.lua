@@ -82,10 +82,11 @@ local function add_row(list, row)
   end
 end
 
--- Returns, still empty, { columns = { [name] = column }, sft = columns of supervised steps alone,
--- stages = the steps with which stages after the first one begin, last = the last row, or nil }.
+-- Returns, still empty, { columns = { [name] = column }, given = columns of the steps alone that
+-- learn given texts, stages = the steps with which stages after the first one begin, last = the
+-- last row, or nil }.
 function columns.new()
-  return { columns = {}, sft = {}, stages = {} }
+  return { columns = {}, given = {}, stages = {} }
 end
 
 -- Adds a row.
@@ -93,7 +94,7 @@ function columns.add(found, row)
   local last = found.last
   if last and last.stage ~= row.stage then found.stages[#found.stages + 1] = row.step end
   add_row(found.columns, row)
-  if row.kind == "sft" then add_row(found.sft, row) end
+  if not row["completions/mean_length"] then add_row(found.given, row) end
   found.last = row
 end
 

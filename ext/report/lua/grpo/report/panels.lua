@@ -25,7 +25,7 @@ local rows = {
   { "Value loss", "loss/value_avg" },
   { "Explained variance of the returns", "val/explained_variance" },
   { "Gradient norm", "grad_norm" },
-  { "Loss of supervised steps", "loss", only = "sft" },
+  { "Loss of supervised steps", "loss", only = "given" },
   { "Learning rate", "learning_rate" },
   { "Weight of the KL", "beta" },
   { "Seconds a step", "step_time", "time/generate", "time/reward", "time/train" },
