@@ -83,8 +83,8 @@ typedef struct QuantFew {
   real *values; /* [depth, GROUP]: receives the unpacked values of the one group; or NULL */
 } QuantFew;
 
-/* The numbers that scales of NF4 blocks are made from: of `blocks` blocks from number `block` on, and
- * as many of each further output, whose blocks begin row_blocks later (quant.h). */
+/* The numbers that scales of NF4 blocks are made from: of `blocks` blocks from number `block` on,
+ * and as many of each further output, whose blocks begin row_blocks later (quant.h). */
 typedef struct Nf4Nested {
   const uint8_t *absmax;
   const float *scale;
