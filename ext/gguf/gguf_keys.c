@@ -37,7 +37,7 @@ Family gguf_family(const GgufArch *a) {
   while (strcmp(config_family((Family)f)->type, gguf_arch_model_type(a)) != 0) f++;
   return (Family)f;
 }
-bool gguf_has_trait(const GgufArch *a, unsigned trait) {
+bool gguf_has_trait(const GgufArch *a, Traits trait) {
   return config_family(gguf_family(a))->traits & trait;
 }
 

@@ -29,7 +29,7 @@ const char *gguf_key(char *out, const GgufArch *a, const char *key);
 const char *gguf_epsilon_key(const GgufArch *a);
 
 Family gguf_family(const GgufArch *a);
-bool gguf_has_trait(const GgufArch *a, unsigned trait); /* one of the family, not of its fields */
+bool gguf_has_trait(const GgufArch *a, Traits trait); /* one of the family, not of its fields */
 /* The field that has this key, or this common name; false: the family has none. */
 bool gguf_find_field(const GgufArch *a, const char *hf, Field *out);
 bool gguf_has_field(const GgufArch *a, const char *hf);

@@ -36,6 +36,7 @@ typedef struct RowBlock {
   int n, k;      /* of the whole weight */
   int row, rows; /* outputs in flight */
   bool strided;  /* the source is [k, n] */
+  uint64_t at;   /* where the weight begins in the source: behind those of earlier experts */
   float *w;      /* [rows, k] */
   atomic_bool failed;
 } RowBlock;
@@ -44,7 +45,7 @@ static void read_rows(void *arg, int chunk, int worker) {
   (void)worker;
   RowBlock *b = arg;
   const int at = chunk * ROWS, rows = min_int(ROWS, b->rows - at);
-  const uint64_t from = (uint64_t)(b->row + at) * (uint64_t)b->k;
+  const uint64_t from = b->at + (uint64_t)(b->row + at) * (uint64_t)b->k;
   if (b->src->read(b->src, b->t, from, (uint64_t)rows * (uint64_t)b->k,
                    b->w + (size_t)at * (size_t)b->k) != GRPO_OK)
     atomic_store(&b->failed, true);
@@ -59,7 +60,7 @@ static void read_strip(void *arg, int chunk, int worker) {
   for (int r = 0; r < b->rows; r += RUN) {
     const int rows = min_int(RUN, b->rows - r);
     for (int p = p0; p < p1; p++) {
-      const uint64_t from = (uint64_t)p * (uint64_t)b->n + (uint64_t)(b->row + r);
+      const uint64_t from = b->at + (uint64_t)p * (uint64_t)b->n + (uint64_t)(b->row + r);
       if (b->src->read(b->src, b->t, from, (uint64_t)rows, run) != GRPO_OK) {
         atomic_store(&b->failed, true);
         return;
@@ -102,7 +103,7 @@ static Status fill_blocks(const Ctx *cx, RowBlock *b, QuantWeight *quant, real *
 typedef struct Plain {
   const WeightSource *src;
   const SourceTensor *t;
-  uint64_t piece, n;
+  uint64_t piece, n, at; /* at: as in RowBlock */
   float *out;
   atomic_bool failed;
 } Plain;
@@ -112,13 +113,14 @@ static void read_piece(void *arg, int chunk, int worker) {
   Plain *p = arg;
   const uint64_t from = (uint64_t)chunk * p->piece;
   const uint64_t n = p->n - from < p->piece ? p->n - from : p->piece;
-  if (p->src->read(p->src, p->t, from, n, p->out + from) != GRPO_OK) atomic_store(&p->failed, true);
+  if (p->src->read(p->src, p->t, p->at + from, n, p->out + from) != GRPO_OK)
+    atomic_store(&p->failed, true);
 }
 
 static Status fill_plain(const Ctx *cx, const Tensor *to, const WeightSource *src,
-                         const SourceTensor *t) {
+                         const SourceTensor *t, uint64_t at) {
   const uint64_t width = (uint64_t)to->dim[to->ndim - 1];
-  Plain p = {src, t, (PIECE / width + 1) * width, to->n, to->data, false};
+  Plain p = {src, t, (PIECE / width + 1) * width, to->n, at, to->data, false};
   pool_run(cx->pool, (int)((p.n + p.piece - 1) / p.piece), read_piece, &p);
   return atomic_load(&p.failed) ? unreadable(t) : GRPO_OK;
 }
@@ -126,10 +128,11 @@ static Status fill_plain(const Ctx *cx, const Tensor *to, const WeightSource *sr
 Status param_fill(const Ctx *cx, Model *m, int i, const WeightSource *src, const SourceTensor *t) {
   const Param *p = &m->param[i];
   RowBlock b = {.src = src, .t = t};
+  if (p->is_expert && t->ndim > p->t.ndim) b.at = (uint64_t)p->expert * p->t.n;
   param_outputs_inputs(p, &b.n, &b.k);
   const bool transposed = p->in_out && t->out_in; /* the source is [n, k], float32 is [k, n] */
   b.strided = p->in_out && !t->out_in;
-  if (!m->quant[i] && !transposed) return fill_plain(cx, &p->t, src, t);
+  if (!m->quant[i] && !transposed) return fill_plain(cx, &p->t, src, t, b.at);
   if (m->quant[i] && m->quant[i]->type == QUANT_NF4 && t->type == SOURCE_NF4)
     return bnb_import(m->quant[i], &t->nf4);
   return fill_blocks(cx, &b, m->quant[i], m->quant[i] ? NULL : p->t.data);

@@ -15,9 +15,13 @@ enum { BLOCK_ROWS = 64 };
 static const StType st_types[] = {
     [WEIGHT_F32] = ST_F32, [WEIGHT_F16] = ST_F16, [WEIGHT_BF16] = ST_BF16, [WEIGHT_NF4] = ST_BF16};
 
+/* bitsandbytes packs no stack of experts. */
 static bool is_packed(const Model *m, int i, WeightType type) {
-  return type == WEIGHT_NF4 && layout_is_projection(m, i);
+  return type == WEIGHT_NF4 && layout_is_projection(m, i) && !m->param[i].stacked;
 }
+
+/* Is the parameter in the tensor of the one before it? */
+static bool continues(const Param *p) { return p->stacked && p->expert > 0; }
 
 static uint64_t bytes_of(const Model *m, int i, WeightType type) {
   int n, k;
@@ -33,7 +37,7 @@ static int shard_end(const Model *m, int from, WeightType type, uint64_t shard_b
   int i = from;
   for (; i < m->nparams; i++) {
     used += bytes_of(m, i, type);
-    if (shard_bytes && i > from && used > shard_bytes) break;
+    if (shard_bytes && i > from && used > shard_bytes && !continues(&m->param[i])) break;
   }
   return i;
 }
@@ -138,10 +142,20 @@ static Status put_params(StWriter *w, const Model *m, WeightType type, int from,
 
 /* ---- files ------------------------------------------------------------------------- */
 
-/* Lists the tensors of parameters from .. end - 1; `parts` is memory for the names of packed
- * ones. */
+static void add_entry(const Model *m, const Param *p, StType type, char *stack_name, StEntry *e) {
+  const int stacked = p->stacked;
+  *e = (StEntry){.name = p->name, .type = type, .ndim = p->t.ndim + stacked};
+  for (int d = 0; d < p->t.ndim; d++) e->dim[d + stacked] = (uint64_t)p->t.dim[d];
+  if (!stacked) return;
+  param_stack_name(p, stack_name);
+  e->name = stack_name;
+  e->dim[0] = (uint64_t)m->config.num_experts;
+}
+
+/* Lists the tensors of parameters from .. end - 1; `parts` is memory for the names of packed ones,
+ * and `names` for those of stacks. */
 static size_t list_entries(const Model *m, WeightType type, int from, int end, StEntry *e,
-                           BnbParts *parts) {
+                           BnbParts *parts, char (*names)[PARAM_NAME_BYTES]) {
   size_t count = 0;
   for (int i = from; i < end; i++) {
     const Param *p = &m->param[i];
@@ -154,10 +168,8 @@ static size_t list_entries(const Model *m, WeightType type, int from, int end, S
       parts++;
       continue;
     }
-    const StType saved = p->saved_f32 ? ST_F32 : st_types[type];
-    e[count] = (StEntry){.name = p->name, .type = saved, .ndim = p->t.ndim};
-    for (int d = 0; d < p->t.ndim; d++) e[count].dim[d] = (uint64_t)p->t.dim[d];
-    count++;
+    if (continues(p)) continue;
+    add_entry(m, p, p->saved_f32 ? ST_F32 : st_types[type], names[i - from], e + count++);
   }
   return count;
 }
@@ -166,14 +178,16 @@ static Status write_file(const Model *m, const char *path, WeightType type, int 
   const size_t n = (size_t)(end - from), most = type == WEIGHT_NF4 ? n * BNB_PARTS : n;
   StEntry *e = mem_zalloc(most * sizeof *e);
   BnbParts *parts = type == WEIGHT_NF4 ? mem_alloc(n * sizeof *parts) : NULL;
+  char(*names)[PARAM_NAME_BYTES] = mem_alloc(n * sizeof *names);
   StWriter *w = NULL;
-  Status s = e && (parts || type != WEIGHT_NF4)
+  Status s = e && names && (parts || type != WEIGHT_NF4)
                  ? GRPO_OK
                  : fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   if (s == GRPO_OK)
-    s = st_writer_open(&w, path, list_entries(m, type, from, end, e, parts), e, NULL);
+    s = st_writer_open(&w, path, list_entries(m, type, from, end, e, parts, names), e, NULL);
   mem_free(e);
   mem_free(parts);
+  mem_free(names);
   try(s);
   s = put_params(w, m, type, from, end);
   if (s == GRPO_OK) return st_writer_commit(w);
@@ -189,12 +203,19 @@ static void shard_name(char *name, size_t cap, int i, int count) {
 }
 
 static void put_mapped(Buf *map, const Model *m, int i, WeightType type, const char *file) {
+  const Param *p = &m->param[i];
+  char stack[PARAM_NAME_BYTES];
   BnbParts parts;
+  if (continues(p)) return;
+  if (p->stacked) param_stack_name(p, stack);
   const char *comma = i ? "," : "";
   const bool packed = is_packed(m, i, type);
   if (packed) bnb_parts(m->param[i].name, 1, 1, &parts);
   for (int k = 0; k < (packed ? BNB_PARTS : 1); k++, comma = ",")
-    buf_printf(map, "%s\n    \"%s\": \"%s\"", comma, packed ? parts.name[k] : m->param[i].name,
+    buf_printf(map, "%s\n    \"%s\": \"%s\"", comma,
+               packed       ? parts.name[k]
+               : p->stacked ? stack
+                            : p->name,
                file);
 }
 

@@ -105,6 +105,17 @@ static int parameter_of(const Model *m, const char *name) {
   return i;
 }
 
+/* The first of the parameters that a tensor with those of all experts holds; -1: it is none. */
+static int stack_of(const Model *m, const char *name) {
+  static const char word[] = ".experts.";
+  const char *at = strstr(name, word);
+  char first[128];
+  if (!at) return -1;
+  const int n = snprintf(first, sizeof first, "%.*s0.%s", (int)(at - name) + (int)sizeof word - 1,
+                         name, at + sizeof word - 1);
+  return n < (int)sizeof first ? parameter_of(m, first) : -1;
+}
+
 static Status check_shape(const SourceTensor *t, const Param *p) {
   const Tensor *want = &p->t;
   const bool transposed = p->in_out && t->out_in;
@@ -124,6 +135,20 @@ static Status check_shape(const SourceTensor *t, const Param *p) {
                 t->name, has, want->dim[0]);
   return fail(GRPO_EFORMAT, "%s: tensor '%s' has shape [%s], but config.json wants [%d, %d]",
               t->file, t->name, has, want->dim[transposed], want->dim[!transposed]);
+}
+
+/* Does a tensor hold this parameter of every expert? */
+static Status check_stack(const Model *m, const SourceTensor *t, const Param *first) {
+  SourceTensor one = *t;
+  if (t->ndim != first->t.ndim + 1 || t->dim[0] != (uint64_t)m->config.num_experts)
+    return fail(GRPO_EFORMAT,
+                "%s: tensor '%s' has %d dimensions and %llu experts, but config.json wants %d and "
+                "%d",
+                t->file, t->name, t->ndim, t->ndim ? (unsigned long long)t->dim[0] : 0,
+                first->t.ndim + 1, m->config.num_experts);
+  one.ndim--;
+  memmove(one.dim, one.dim + 1, sizeof one.dim - sizeof *one.dim);
+  return check_shape(&one, first);
 }
 
 static const char score_name[] = "score.weight"; /* the head of a sequence classifier */
@@ -146,7 +171,7 @@ static Status match_one(const Model *m, const SourceTensor *t, const Matches *ma
   const SourceTensor **found = matches->param;
   if (!strcmp(t->name, score_name)) return match_score(matches, t);
   if (ignored(&m->config, t->name)) return GRPO_OK;
-  const int i = parameter_of(m, t->name);
+  const int alone = parameter_of(m, t->name), i = alone < 0 ? stack_of(m, t->name) : alone;
   if (i < 0)
     return fail(GRPO_EFORMAT, "%s: tensor '%.200s' does not belong to this kind of model", t->file,
                 t->name);
@@ -155,8 +180,9 @@ static Status match_one(const Model *m, const SourceTensor *t, const Matches *ma
   if (t->type == SOURCE_OTHER)
     return fail(GRPO_EFORMAT, "%s: tensor '%s' is %s; F32, F16 and BF16 are supported", t->file,
                 t->name, t->type_name);
-  try(check_shape(t, &m->param[i]));
-  found[i] = t;
+  try(alone < 0 ? check_stack(m, t, &m->param[i]) : check_shape(t, &m->param[i]));
+  const int n = alone < 0 ? m->config.num_experts : 1;
+  for (int k = 0; k < n; k++) found[i + k] = t;
   return GRPO_OK;
 }
 

@@ -93,6 +93,41 @@ typedef struct DeltaAttr {
   size_t state_at;
 } DeltaAttr;
 
+/* route: logits [tokens, experts], bias [experts] or NULL -> [tokens, 2 top_k]: the weights of the
+ * experts that a token takes, from the best score on (of equal ones the earlier expert), then their
+ * numbers, which have no gradient.  The bias is added to scores for the choice alone. */
+enum { ROUTE_MAX_EXPERTS = 1024 };
+typedef struct RouteAttr {
+  int top_k;
+  int groups, top_groups; /* experts are taken from the best groups of experts only; 0: from all */
+  bool sigmoid;           /* scores are sigmoids of the logits, not their softmax */
+  bool normed;            /* the weights of a token are divided by their sum */
+  real scale;             /* of the weights */
+} RouteAttr;
+
+/* The weights of an expert; a bias follows its weight. */
+typedef enum ExpertPart {
+  EXPERT_GATE, /* or gate and up in one matrix */
+  EXPERT_GATE_B,
+  EXPERT_UP,
+  EXPERT_UP_B,
+  EXPERT_DOWN,
+  EXPERT_DOWN_B,
+  EXPERT_PARTS
+} ExpertPart;
+
+/* experts: x [tokens, hidden], route's result -> [tokens, hidden], the sum over a token's experts
+ * of weight * down(act(gate x) * (up x)).  Gradients of experts' weights, whose buffers must exist,
+ * are made where x or the weights of the route need one too. */
+typedef struct ExpertsAttr {
+  int experts, top_k, width; /* width: of gate and of up */
+  bool in_out;               /* weights are stored [in, out] */
+  bool alternating;          /* columns of a common matrix are gate, up, gate, up ... */
+  /* > 0: the activation of gpt-oss, (u + 1) g sigmoid(1.702 g), g at most and u within the limit */
+  real limit;
+  Tensor *const *weight; /* [experts, EXPERT_PARTS], NULL where there is none */
+} ExpertsAttr;
+
 /* A reference that knows the token before only: fills its row of logits, [v].  Any thread calls it.
  * NULL: there is none. */
 typedef struct ReferenceRows {

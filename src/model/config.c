@@ -38,6 +38,12 @@ const char *config_layer_word(LayerKind k) {
   return words[k];
 }
 
+int config_layer_experts(const Config *c, int layer) {
+  const bool dense = c->layer_dense[layer] || layer < c->first_k_dense_replace ||
+                     (c->decoder_sparse_step && (layer + 1) % c->decoder_sparse_step);
+  return dense ? 0 : c->num_experts;
+}
+
 int config_window(const Config *c, int layer) {
   return config_layer_kind(c, layer) == LAYER_WINDOWED ? c->sliding_window : 0;
 }

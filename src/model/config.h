@@ -30,7 +30,7 @@ typedef enum LayerKind {
 /* The parts of layers.  Some traits come with the family, the others from its fields. */
 typedef uint64_t Traits;
 #define TRAIT(bit)           ((Traits)1 << (bit))
-#define TRAIT_CONV1D         TRAIT(0) /* weights [in, out], learned positions, LayerNorm with bias */
+#define TRAIT_CONV1D         TRAIT(0) /* weights [in, out], learned positions, LayerNorm */
 #define TRAIT_ROPE           TRAIT(1) /* rotary positions */
 #define TRAIT_GATED          TRAIT(2) /* act(gate) * up; otherwise act(up) */
 #define TRAIT_GELU           TRAIT(3) /* the gate's activation is gelu (tanh), not silu */
@@ -44,7 +44,7 @@ typedef uint64_t Traits;
 #define TRAIT_UNTIED         TRAIT(11)
 #define TRAIT_LATENT         TRAIT(12) /* keys and values come from a common latent */
 #define TRAIT_LOW_QUERY      TRAIT(13) /* queries come from a latent of their own */
-#define TRAIT_LEARNED        TRAIT(14) /* learned positions; the table's first two rows are not used */
+#define TRAIT_LEARNED        TRAIT(14) /* learned positions; two rows of the table are not used */
 #define TRAIT_LAYERNORM      TRAIT(15) /* LayerNorm, not RMSNorm */
 #define TRAIT_NORM_BIAS      TRAIT(16) /* norms of layers have a bias */
 #define TRAIT_PACKED_MLP     TRAIT(17) /* gate and up in one matrix */
@@ -61,6 +61,10 @@ typedef uint64_t Traits;
 #define TRAIT_BARE_NORMS     TRAIT(28) /* norms have no weights; embeddings are normed too */
 #define TRAIT_TURNS_BACK     TRAIT(29) /* rotary positions turn in the opposite direction */
 #define TRAIT_HEAD_BIAS      TRAIT(30) /* an output projection of its own has a bias */
+#define TRAIT_STACKED        TRAIT(31) /* files hold all experts of a layer in one tensor */
+#define TRAIT_SHARED_GATE    TRAIT(32) /* the expert that every token takes has a gate */
+#define TRAIT_PACKED_DELTA   TRAIT(33) /* gated DeltaNet: q, k, v, z in one matrix, by key head */
+#define TRAIT_ROUTER_BIAS    TRAIT(34) /* scores are sigmoids; a bias changes the choice alone */
 
 /* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
 typedef enum RopeScaling {
@@ -96,6 +100,13 @@ typedef struct Config {
   int block_multiple_of;
   int q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim; /* latent */
   int first_k_dense_replace;
+  /* mixtures of experts; num_experts 0: every layer is dense */
+  int num_experts, num_experts_per_tok, moe_intermediate_size, decoder_sparse_step;
+  int shared_expert_intermediate_size; /* of the expert that every token takes; 0: there is none */
+  int n_shared_experts, n_group, topk_group; /* deepseek_v3 */
+  double routed_scaling_factor;              /* of the weights of experts; 0: none */
+  bool norm_topk_prob;
+  bool layer_dense[CONFIG_MAX_LAYERS]; /* listed in mlp_only_layers */
   bool use_sliding_window;
   int sliding_window, max_window_layers, sliding_window_pattern;
   uint8_t layer_kind[CONFIG_MAX_LAYERS]; /* as layer_types has it: see config_layer_kind */
@@ -132,8 +143,9 @@ const FamilyRow *config_family(Family f);
 Traits config_traits(const Config *c);
 const char *config_model_type(const Config *c); /* "llama" */
 LayerKind config_layer_kind(const Config *c, int layer);
-const char *config_layer_word(LayerKind k);    /* in layer_types: "full_attention" */
-int config_window(const Config *c, int layer); /* 0: the layer sees everything before it */
+const char *config_layer_word(LayerKind k);           /* in layer_types: "full_attention" */
+int config_layer_experts(const Config *c, int layer); /* 0: the layer is dense */
+int config_window(const Config *c, int layer);        /* 0: the layer sees everything before it */
 int config_head_dim(const Config *c, int layer);
 int config_kv_heads(const Config *c, int layer);
 /* Of a head; the rest is not rotated.  local: in layers with a window. */

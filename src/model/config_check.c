@@ -47,13 +47,21 @@ static Status check_heads(const Config *c, const char *what) {
   return GRPO_OK;
 }
 
+static Status check_experts(const Config *c, const char *what) {
+  if (c->num_experts_per_tok <= c->num_experts || !c->num_experts) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: num_experts_per_tok = %d is more than num_experts = %d", what,
+              c->num_experts_per_tok, c->num_experts);
+}
+
 Status config_check(const Config *c, const char *what) {
   try(check_ranges(c, what));
   try(check_heads(c, what));
+  try(check_experts(c, what));
   const bool latent = config_traits(c) & TRAIT_LATENT;
   const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim : c->head_dim;
   double h = c->hidden_size, q = (double)c->num_attention_heads * head;
-  double layer = 4 * h * q + 3 * h * c->intermediate_size;
+  const int wide = c->intermediate_size + c->num_experts * c->moe_intermediate_size;
+  double layer = 4 * h * q + 3 * h * wide;
   double all = layer * c->num_hidden_layers + 2 * h * c->vocab_size;
   if (all > 1e11 || (double)c->max_position_embeddings * h > 1e11)
     return fail(GRPO_ELIMIT, "%s: about %.3g parameters; this build stops at 1e11", what, all);

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "grad/attrs.h"
 #include "kern/conv.h"
 
 typedef enum FieldId {

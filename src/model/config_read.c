@@ -300,6 +300,16 @@ static Status read_attention_layers(Config *c, const Json *list, const char *wha
   return GRPO_OK;
 }
 
+/* Layers without experts, by their numbers. */
+static Status read_dense_layers(Config *c, const Json *list, const char *what) {
+  int at;
+  for (const Json *v = config_absent(list) ? NULL : json_child(list); v; v = json_next(v)) {
+    try(config_read_int(v, "mlp_only_layers", 0, CONFIG_MAX_LAYERS - 1, what, &at));
+    c->layer_dense[at] = true;
+  }
+  return GRPO_OK;
+}
+
 static Status check_list(const Json *j, const char *key, const char *what) {
   const Json *list = json_get(j, key);
   if (config_absent(list) || json_type(list) == JSON_ARRAY) return GRPO_OK;
@@ -316,9 +326,11 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
   try(check_list(j, "layer_types", what));
   try(check_list(j, "no_rope_layers", what));
   try(check_list(j, "full_attn_idxs", what));
+  try(check_list(j, "mlp_only_layers", what));
   const Json *types = json_get(j, "layer_types"), *unrotated = json_get(j, "no_rope_layers");
   if (c->family == FAMILY_SMOLLM3)
     return config_absent(unrotated) ? GRPO_OK : read_unrotated(c, unrotated, what);
+  if (MIXTURES >> c->family & 1) try(read_dense_layers(c, json_get(j, "mlp_only_layers"), what));
   if (c->family == FAMILY_LFM2) try(read_attention_layers(c, json_get(j, "full_attn_idxs"), what));
   return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
 }
@@ -379,7 +391,7 @@ static Status read_family(Config *c, const Json *j, const char *what) {
 
 /* The part that describes the decoder; files of multimodal models nest it. */
 static const Json *text_part(const Json *j) {
-  static const char *const nesting[] = {"gemma3", "mistral3", "qwen3_5"};
+  static const char *const nesting[] = {"gemma3", "mistral3", "qwen3_5", "qwen3_5_moe"};
   const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
   const char *s = type ? json_string(type) : NULL;
   for (size_t i = 0; s && i < sizeof nesting / sizeof *nesting; i++)

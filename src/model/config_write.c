@@ -45,6 +45,15 @@ static void put_unrotated(Buf *b, const Config *c) {
   buf_putc(b, ']');
 }
 
+static void put_dense_layers(Buf *b, const Config *c) {
+  int n = 0;
+  config_put_key(b, "mlp_only_layers");
+  buf_putc(b, '[');
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    if (c->layer_dense[i]) buf_printf(b, "%s%d", n++ ? ", " : "", i);
+  buf_putc(b, ']');
+}
+
 /* Factors and soft caps are floats to transformers, which refuses a whole number in their place. */
 static bool is_float(const Field *f, double v) {
   return f->type == FIELD_NUM && f->nullable && v == floor(v) && fabs(v) < 1e15 &&
@@ -78,6 +87,7 @@ void config_write(Buf *b, const Config *c) {
   if (config_has_layer_types(c) &&
       ((c->use_sliding_window && c->sliding_window) || STATEFUL >> c->family & 1))
     put_layer_types(b, c);
+  if (MIXTURES >> c->family & 1) put_dense_layers(b, c);
   if (config_rotates(c)) config_put_rope(b, c);
   if (config_traits(c) & TRAIT_CONV1D) put_int(b, "n_ctx", c->max_position_embeddings);
   config_put_key(b, family->activation_key);

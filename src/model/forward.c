@@ -340,22 +340,63 @@ static Status short_conv(Pass *p, int layer, Tensor *h, Tensor **o) {
   return tape_apply(p->t, OP_mul, (Tensor *[]){x[1], *o}, NULL, o);
 }
 
+/* Cuts x [tokens, n (sum of widths)], whose parts stand head by head, into parts [tokens, n
+ * width]. */
+static Status split_heads(Pass *p, int n, Tensor *x, int parts, const int *width, Tensor **y) {
+  const int rows = x->dim[0];
+  const Attr apart = {.i = {3, rows, n, x->dim[1] / n}};
+  try(tape_apply(p->t, OP_reshape, (Tensor *[]){x}, &apart, &x));
+  for (int i = 0, at = 0; i < parts; at += width[i++]) {
+    const Attr cut = {.i = {2, at, width[i]}}, flat = {.i = {2, rows, n * width[i]}};
+    try(tape_apply(p->t, OP_narrow, (Tensor *[]){x}, &cut, &y[i]));
+    try(tape_apply(p->t, OP_reshape, (Tensor *[]){y[i]}, &flat, &y[i]));
+  }
+  return GRPO_OK;
+}
+
+/* x: q, k, v; b and a: what makes beta and the decay. */
+typedef struct DeltaParts {
+  Tensor *x, *z, *b, *a;
+} DeltaParts;
+
+/* Where one weight makes q, k, v and z and another one b and a, both by key head. */
+static Status packed_delta_parts(Pass *p, const Layer *l, const DeltaShape *s, Tensor *h,
+                                 DeltaParts *d) {
+  const int n = s->key_heads, share = s->value_heads / n, v = share * s->value_dim;
+  const Attr side_by_side = {.i = {1}};
+  Tensor *part[4], *ba[2];
+  try(linear(p, l, L_QKV_W, h, &d->x));
+  try(split_heads(p, n, d->x, 4, (const int[]){s->key_dim, s->key_dim, v, v}, part));
+  try(tape_apply(p->t, OP_concat, part, &side_by_side, &d->x));
+  try(tape_apply(p->t, OP_concat, (Tensor *[]){d->x, part[2]}, &side_by_side, &d->x));
+  d->z = part[3];
+  try(linear(p, l, L_BETA_W, h, &d->b));
+  try(split_heads(p, n, d->b, 2, (const int[]){share, share}, ba));
+  d->b = ba[0], d->a = ba[1];
+  return GRPO_OK;
+}
+
+static Status delta_parts(Pass *p, const Layer *l, const DeltaShape *s, Tensor *h, DeltaParts *d) {
+  if (!l->t[L_Z_W]) return packed_delta_parts(p, l, s, h, d);
+  try(linear(p, l, L_QKV_W, h, &d->x));
+  try(linear(p, l, L_Z_W, h, &d->z));
+  try(linear(p, l, L_BETA_W, h, &d->b));
+  return linear(p, l, L_DECAY_W, h, &d->a);
+}
+
 static Status delta_net(Pass *p, int layer, Tensor *h, Tensor **o) {
   const Layer *l = &p->m->layer[layer];
   const Attr norm_attr = {.f = {p->m->config.norm_eps}};
   const Recurrence *n;
-  Tensor *x, *z, *a, *b;
+  DeltaParts d;
   try(new_recurrence(p, LAYER_DELTA, &n));
   const Attr conv = {.p = &n->conv}, delta = {.p = &n->delta};
-  try(linear(p, l, L_QKV_W, h, &x));
-  try(linear(p, l, L_Z_W, h, &z));
-  try(linear(p, l, L_BETA_W, h, &b));
-  try(linear(p, l, L_DECAY_W, h, &a));
-  try(tape_apply(p->t, OP_causal_conv, (Tensor *[]){x, l->t[L_CONV_W]}, &conv, &x));
-  try(tape_apply(p->t, OP_delta_rule, (Tensor *[]){x, a, b, l->t[L_A_LOG], l->t[L_DT_BIAS]}, &delta,
-                 o));
+  try(delta_parts(p, l, &n->delta.shape, h, &d));
+  try(tape_apply(p->t, OP_causal_conv, (Tensor *[]){d.x, l->t[L_CONV_W]}, &conv, &d.x));
+  try(tape_apply(p->t, OP_delta_rule, (Tensor *[]){d.x, d.a, d.b, l->t[L_A_LOG], l->t[L_DT_BIAS]},
+                 &delta, o));
   try(tape_apply(p->t, OP_rmsnorm, (Tensor *[]){*o, l->t[L_DELTA_NORM_W]}, &norm_attr, o));
-  return (p->in_place ? tape_apply : tape_apply_transient)(p->t, OP_swiglu, (Tensor *[]){z, *o},
+  return (p->in_place ? tape_apply : tape_apply_transient)(p->t, OP_swiglu, (Tensor *[]){d.z, *o},
                                                            NULL, o);
 }
 
@@ -421,7 +462,8 @@ static Status activated(Pass *p, Tensor *x, Tensor **act) {
   return tape_apply(p->t, OP_activate, (Tensor *[]){x}, &a, act);
 }
 
-static Status mlp(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
+/* A feed-forward layer, or in a mixture the expert that every token takes. */
+static Status dense(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
   Tensor *in[2], *act;
   if (config_traits(&p->m->config) & TRAIT_GATED) {
     try(gate_and_up(p, l, h, in));
@@ -430,7 +472,53 @@ static Status mlp(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
     try(linear(p, l, L_UP_W, h, &in[0]));
     try(activated(p, in[0], &act));
   }
-  try(linear(p, l, L_DOWN_W, act, y));
+  return linear(p, l, L_DOWN_W, act, y);
+}
+
+/* Attributes of a mixture, in the tape's arena. */
+typedef struct Mixture {
+  RouteAttr route;
+  ExpertsAttr experts;
+} Mixture;
+
+static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
+  const Config *c = &p->m->config;
+  Mixture *m = arena_alloc(&p->t->arena, sizeof *m);
+  if (!m) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
+  m->route = (RouteAttr){.top_k = c->num_experts_per_tok, .normed = c->norm_topk_prob, .scale = 1};
+  m->experts = (ExpertsAttr){.experts = c->num_experts,
+                             .top_k = c->num_experts_per_tok,
+                             .width = c->moe_intermediate_size,
+                             .weight = l->expert};
+  *out = m;
+  return GRPO_OK;
+}
+
+/* y = x + gate shared(h), the expert that every token takes. */
+static Status add_shared(Pass *p, const Layer *l, Tensor *h, Tensor *x, Tensor **y) {
+  Tensor *shared, *gate;
+  try(dense(p, l, h, &shared));
+  if (l->t[L_SHARED_GATE_W]) {
+    try(linear(p, l, L_SHARED_GATE_W, h, &gate));
+    try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
+    try(tape_apply(p->t, OP_mul, (Tensor *[]){shared, gate}, NULL, &shared));
+  }
+  return tape_apply_over(p->t, OP_add, (Tensor *[]){x, shared}, NULL, 0, y);
+}
+
+static Status mixture(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
+  const Mixture *m;
+  Tensor *route;
+  try(new_mixture(p, l, &m));
+  const Attr route_attr = {.p = &m->route}, experts = {.p = &m->experts};
+  try(linear(p, l, L_ROUTER_W, h, &route));
+  try(tape_apply(p->t, OP_route, (Tensor *[]){route, NULL}, &route_attr, &route));
+  try(tape_apply(p->t, OP_experts, (Tensor *[]){h, route}, &experts, y));
+  return l->t[L_DOWN_W] ? add_shared(p, l, h, *y, y) : GRPO_OK;
+}
+
+static Status mlp(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
+  try((l->expert ? mixture : dense)(p, l, h, y));
   if (l->t[L_POST2_W]) try(norm(p, *y, l->t[L_POST2_W], NULL, y));
   return scaled(p, *y, p->m->config.residual_scale, y);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/attrs.h"
 #include "model/layer_kind.h"
 
 /* The dimensions of parameters, by name. */
@@ -31,19 +32,29 @@ typedef enum Dim {
   DELTA_VALUES,
   CONV_TAPS,
   CONV_IN, /* what is convolved, and two gates */
+  EXPERTS,
+  EXPERT_FFN,
+  EXPERT_GATE_UP,
+  SHARED_FFN,
+  DELTA_ALL, /* TRAIT_PACKED_DELTA's q, k, v and z, and b and a */
+  DELTA_BA,
   ONE
 } Dim;
-enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8, SAVED_F32 = 16 };
+/* EXPERT: the slot is an ExpertPart, and * in the name the number of an expert. */
+enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8, SAVED_F32 = 16, EXPERT = 32, ROUTER = 64 };
 
 enum { MAX_DIMS = 3 };
 
-/* Kinds of layers, as bits. */
+/* Kinds of layers, as bits; after the kinds of mixers those of feed-forward parts. */
 enum {
   ANY = 0,
   SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED | 1 << LAYER_UNROTATED,
   LOW = 1 << LAYER_LATENT, /* attention by a latent of low rank */
   DELTA = 1 << LAYER_DELTA,
-  CONV = 1 << LAYER_CONV
+  CONV = 1 << LAYER_CONV,
+  DENSE = 1 << LAYER_KINDS,
+  MIXTURE = 2 << LAYER_KINDS,
+  SHARED = 4 << LAYER_KINDS /* with an expert that every token takes */
 };
 
 /* A parameter.  Layers of these kinds have it, in models with all traits of `with` and none of
@@ -70,6 +81,8 @@ typedef struct ParamRow {
     {L_KV_A_B, at "kv_a_proj_with_mqa.bias", {LATENT}, BIAS, LOW, TRAIT_QKV_BIAS, 0},              \
     {L_KNORM_W, at "kv_a_layernorm.weight", {KV_RANK}, NORM, LOW, 0, 0},                           \
     {L_KV_B_W, at "kv_b_proj.weight", {KV_B, KV_RANK}, BY_HEAD, LOW, 0, 0}
+#define EXPERT_ROW(slot, name, n, k, with, without)                                                \
+    {slot, "mlp.experts.*." name, {n, k}, EXPERT, MIXTURE, with, without}
 /* clang-format on */
 
 static const ParamRow gpt2_begin[] = {
@@ -114,10 +127,48 @@ static const ParamRow llama_layer[] = {
     {L_QKV_W, "conv.in_proj.weight", {CONV_IN, HIDDEN}, 0, CONV, 0, 0},
     {L_CONV_W, "conv.conv.weight", {HIDDEN, ONE, CONV_TAPS}, 0, CONV, 0, 0},
     {L_O_W, "conv.out_proj.weight", {HIDDEN, HIDDEN}, 0, CONV, 0, 0},
-    {L_QKV_W, "linear_attn.in_proj_qkv.weight", {DELTA_QKV, HIDDEN}, 0, DELTA, 0, 0},
-    {L_Z_W, "linear_attn.in_proj_z.weight", {DELTA_VALUES, HIDDEN}, 0, DELTA, 0, 0},
-    {L_BETA_W, "linear_attn.in_proj_b.weight", {DELTA_HEADS, HIDDEN}, 0, DELTA, 0, 0},
-    {L_DECAY_W, "linear_attn.in_proj_a.weight", {DELTA_HEADS, HIDDEN}, 0, DELTA, 0, 0},
+    {L_QKV_W,
+     "linear_attn.in_proj_qkvz.weight",
+     {DELTA_ALL, HIDDEN},
+     0,
+     DELTA,
+     TRAIT_PACKED_DELTA,
+     0},
+    {L_BETA_W,
+     "linear_attn.in_proj_ba.weight",
+     {DELTA_BA, HIDDEN},
+     0,
+     DELTA,
+     TRAIT_PACKED_DELTA,
+     0},
+    {L_QKV_W,
+     "linear_attn.in_proj_qkv.weight",
+     {DELTA_QKV, HIDDEN},
+     0,
+     DELTA,
+     0,
+     TRAIT_PACKED_DELTA},
+    {L_Z_W,
+     "linear_attn.in_proj_z.weight",
+     {DELTA_VALUES, HIDDEN},
+     0,
+     DELTA,
+     0,
+     TRAIT_PACKED_DELTA},
+    {L_BETA_W,
+     "linear_attn.in_proj_b.weight",
+     {DELTA_HEADS, HIDDEN},
+     0,
+     DELTA,
+     0,
+     TRAIT_PACKED_DELTA},
+    {L_DECAY_W,
+     "linear_attn.in_proj_a.weight",
+     {DELTA_HEADS, HIDDEN},
+     0,
+     DELTA,
+     0,
+     TRAIT_PACKED_DELTA},
     {L_CONV_W, "linear_attn.conv1d.weight", {DELTA_QKV, ONE, CONV_TAPS}, 0, DELTA, 0, 0},
     {L_A_LOG, "linear_attn.A_log", {DELTA_HEADS}, NORM | SAVED_F32, DELTA, 0, 0},
     {L_DT_BIAS, "linear_attn.dt_bias", {DELTA_HEADS}, BIAS, DELTA, 0, 0},
@@ -143,19 +194,35 @@ static const ParamRow llama_layer[] = {
     {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
     {L_QNORM_W, "self_attn.q_norm.weight", {HEADS}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
     {L_KNORM_W, "self_attn.k_norm.weight", {KV}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
-    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, ANY, TRAIT_PACKED_MLP, 0},
-    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, ANY, TRAIT_GATED, TRAIT_PACKED_MLP},
+    {L_ROUTER_W, "mlp.gate.weight", {EXPERTS, HIDDEN}, ROUTER, MIXTURE, 0, 0},
+    EXPERT_ROW(EXPERT_GATE, "gate_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
+    EXPERT_ROW(EXPERT_UP, "up_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
+    EXPERT_ROW(EXPERT_DOWN, "down_proj.weight", HIDDEN, EXPERT_FFN, 0, TRAIT_STACKED),
+    EXPERT_ROW(EXPERT_GATE, "gate_up_proj", EXPERT_GATE_UP, HIDDEN, TRAIT_STACKED, 0),
+    EXPERT_ROW(EXPERT_DOWN, "down_proj", HIDDEN, EXPERT_FFN, TRAIT_STACKED, 0),
+    {L_SHARED_GATE_W,
+     "mlp.shared_expert_gate.weight",
+     {ONE, HIDDEN},
+     0,
+     SHARED,
+     TRAIT_SHARED_GATE,
+     0},
+    {L_GATE_W, "mlp.shared_expert.gate_proj.weight", {SHARED_FFN, HIDDEN}, 0, SHARED, 0, 0},
+    {L_UP_W, "mlp.shared_expert.up_proj.weight", {SHARED_FFN, HIDDEN}, 0, SHARED, 0, 0},
+    {L_DOWN_W, "mlp.shared_expert.down_proj.weight", {HIDDEN, SHARED_FFN}, 0, SHARED, 0, 0},
+    {L_GATE_UP_W, "mlp.gate_up_proj.weight", {GATE_UP, HIDDEN}, 0, DENSE, TRAIT_PACKED_MLP, 0},
+    {L_GATE_W, "mlp.gate_proj.weight", {FFN, HIDDEN}, 0, DENSE, TRAIT_GATED, TRAIT_PACKED_MLP},
     {L_GATE_B,
      "mlp.gate_proj.bias",
      {FFN},
      BIAS,
-     ANY,
+     DENSE,
      TRAIT_GATED | TRAIT_MLP_BIAS,
      TRAIT_PACKED_MLP},
-    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, ANY, 0, TRAIT_PACKED_MLP},
-    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, ANY, TRAIT_MLP_BIAS, TRAIT_PACKED_MLP},
-    {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0, ANY, 0, 0},
-    {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS, ANY, TRAIT_MLP_BIAS, 0},
+    {L_UP_W, "mlp.up_proj.weight", {FFN, HIDDEN}, 0, DENSE, 0, TRAIT_PACKED_MLP},
+    {L_UP_B, "mlp.up_proj.bias", {FFN}, BIAS, DENSE, TRAIT_MLP_BIAS, TRAIT_PACKED_MLP},
+    {L_DOWN_W, "mlp.down_proj.weight", {HIDDEN, FFN}, 0, DENSE, 0, 0},
+    {L_DOWN_B, "mlp.down_proj.bias", {HIDDEN}, BIAS, DENSE, TRAIT_MLP_BIAS, 0},
     {L_NORM1_W,
      "input_layernorm.weight",
      {HIDDEN},
@@ -211,7 +278,7 @@ typedef struct Table {
 static const Table gpt2_table = {gpt2_begin, gpt2_layer, gpt2_end, "transformer.h."};
 static const Table llama_table = {llama_begin, llama_layer, llama_end, "model.layers."};
 
-enum { NAME_MAX_BYTES = 80 };
+enum { NAME_MAX_BYTES = PARAM_NAME_BYTES };
 
 /* layer -1: of no layer */
 static int size_of(const Config *c, int layer, Dim d) {
@@ -262,6 +329,18 @@ static int size_of(const Config *c, int layer, Dim d) {
     return c->linear_conv_kernel_dim;
   case CONV_IN:
     return 3 * c->hidden_size;
+  case EXPERTS:
+    return c->num_experts;
+  case EXPERT_FFN:
+    return c->moe_intermediate_size;
+  case EXPERT_GATE_UP:
+    return 2 * c->moe_intermediate_size;
+  case SHARED_FFN:
+    return c->shared_expert_intermediate_size;
+  case DELTA_ALL:
+    return size_of(c, layer, DELTA_QKV) + size_of(c, layer, DELTA_VALUES);
+  case DELTA_BA:
+    return 2 * c->linear_num_value_heads;
   case ONE:
     return 1;
   case NONE:
@@ -270,16 +349,28 @@ static int size_of(const Config *c, int layer, Dim d) {
   return 0;
 }
 
+static unsigned kinds_of(const Config *c, int layer) {
+  const unsigned mixer = 1u << config_layer_kind(c, layer);
+  if (!config_layer_experts(c, layer)) return mixer | DENSE;
+  return mixer | MIXTURE | (c->shared_expert_intermediate_size ? SHARED : 0);
+}
+
 /* layer -1: the parameter belongs to no layer */
 static bool present(const Config *c, int layer, const ParamRow *r) {
   const Traits traits = config_traits(c);
-  if (r->kinds != ANY && !(r->kinds >> config_layer_kind(c, layer) & 1)) return false;
+  if (r->kinds != ANY && !(r->kinds & kinds_of(c, layer))) return false;
   return (traits & r->with) == r->with && !(traits & r->without);
+}
+
+/* How many parameters a row stands for. */
+static int copies(const Config *c, int layer, const ParamRow *r) {
+  return r->flags & EXPERT ? config_layer_experts(c, layer) : 1;
 }
 
 static int count_rows(const Config *c, int layer, const ParamRow *r) {
   int n = 0;
-  for (; r->name; r++) n += present(c, layer, r);
+  for (; r->name; r++)
+    if (present(c, layer, r)) n += copies(c, layer, r);
   return n;
 }
 
@@ -305,9 +396,15 @@ static const struct Rename {
 #include "model/config.def"
 };
 
-static void name_of(const Config *c, const char *prefix, const char *ours, char *name) {
+/* In the place of * in `ours` stands the number of an expert. */
+static void name_of(const Config *c, const char *prefix, const char *ours, int expert, char *name) {
   char rest[NAME_MAX_BYTES];
-  snprintf(name, NAME_MAX_BYTES, "%.32s%.46s", prefix, ours);
+  const char *star = strchr(ours, '*');
+  if (star)
+    snprintf(name, NAME_MAX_BYTES, "%.32s%.*s%d%.32s", prefix, (int)(star - ours), ours, expert,
+             star + 1);
+  else
+    snprintf(name, NAME_MAX_BYTES, "%.32s%.46s", prefix, ours);
   for (size_t i = 0; i < sizeof renames / sizeof *renames; i++) {
     const struct Rename *r = &renames[i];
     char *at = r->family == c->family ? strstr(name, r->ours) : NULL;
@@ -317,22 +414,39 @@ static void name_of(const Config *c, const char *prefix, const char *ours, char 
   }
 }
 
-static void add_rows(Model *m, int layer, const ParamRow *r, const char *prefix, Tensor **slots,
-                     uint64_t *in_out) {
+typedef struct Place {
+  int layer; /* -1: none */
+  const char *prefix;
+  Tensor **slots;
+} Place;
+
+static Tensor *add_param(Model *m, const Place *at, const ParamRow *r, int expert) {
+  char *name = m->names + (size_t)m->nparams * NAME_MAX_BYTES;
+  name_of(&m->config, at->prefix, r->name, expert, name);
+  Param *p = &m->param[m->nparams++];
+  *p = (Param){.name = name,
+               .t = shape_of(&m->config, at->layer, r),
+               .in_out = r->flags & IN_OUT,
+               .is_bias = r->flags & BIAS,
+               .is_norm = r->flags & NORM,
+               .saved_f32 = r->flags & SAVED_F32,
+               .is_expert = r->flags & EXPERT,
+               .expert = expert,
+               .stacked = r->flags & EXPERT && r->with & TRAIT_STACKED,
+               .is_router = r->flags & ROUTER,
+               .by_head = r->flags & BY_HEAD};
+  return &p->t;
+}
+
+static void add_rows(Model *m, const Place *at, const ParamRow *r) {
   for (; r->name; r++) {
-    if (!present(&m->config, layer, r)) continue;
-    char *name = m->names + (size_t)m->nparams * NAME_MAX_BYTES;
-    name_of(&m->config, prefix, r->name, name);
-    Param *p = &m->param[m->nparams++];
-    *p = (Param){.name = name,
-                 .t = shape_of(&m->config, layer, r),
-                 .in_out = r->flags & IN_OUT,
-                 .is_bias = r->flags & BIAS,
-                 .is_norm = r->flags & NORM,
-                 .saved_f32 = r->flags & SAVED_F32,
-                 .by_head = r->flags & BY_HEAD};
-    slots[r->slot] = &p->t;
-    if (in_out && p->in_out) *in_out |= (uint64_t)1 << r->slot;
+    if (!present(&m->config, at->layer, r)) continue;
+    Layer *l = at->layer < 0 ? NULL : &m->layer[at->layer];
+    for (int e = 0; e < copies(&m->config, at->layer, r); e++) {
+      Tensor *t = add_param(m, at, r, e);
+      *(r->flags & EXPERT ? &l->expert[e * EXPERT_PARTS + r->slot] : &at->slots[r->slot]) = t;
+    }
+    if (l && r->flags & IN_OUT) l->in_out |= (uint64_t)1 << r->slot;
   }
 }
 
@@ -347,7 +461,8 @@ bool layout_is_matrix(const Model *m, int i) {
 
 bool layout_is_projection(const Model *m, int i) {
   const Tensor *t = &m->param[i].t;
-  return layout_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_HEAD];
+  return layout_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_HEAD] &&
+         !m->param[i].is_router;
 }
 
 Status layout_params(Model *m) {
@@ -361,15 +476,20 @@ Status layout_params(Model *m) {
   m->names = mem_alloc(n * NAME_MAX_BYTES);
   m->layer = mem_zalloc((size_t)layers * sizeof *m->layer);
   m->quant = mem_zalloc(n * sizeof *m->quant);
-  if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant)
+  const size_t experts = (size_t)layers * (size_t)c->num_experts * EXPERT_PARTS;
+  m->experts = experts ? mem_zalloc(experts * sizeof *m->experts) : NULL;
+  if (!m->param || !m->by_name || !m->names || !m->layer || !m->quant || (experts && !m->experts))
     return fail(GRPO_ENOMEM, "model: no memory for a table of %zu parameters", n);
-  add_rows(m, -1, t->begin, "", m->t, NULL);
+  const Place outside = {-1, "", m->t};
+  add_rows(m, &outside, t->begin);
   for (int i = 0; i < layers; i++) {
     char prefix[NAME_MAX_BYTES];
     snprintf(prefix, sizeof prefix, "%s%d.", t->layer_prefix, i);
-    add_rows(m, i, t->layer, prefix, m->layer[i].t, &m->layer[i].in_out);
+    if (config_layer_experts(c, i))
+      m->layer[i].expert = m->experts + experts / (size_t)layers * (size_t)i;
+    add_rows(m, &(Place){i, prefix, m->layer[i].t}, t->layer);
   }
-  add_rows(m, -1, t->end, "", m->t, NULL);
+  add_rows(m, &outside, t->end);
   if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
   param_names_sort(m->by_name, m->param, m->nparams);
   return GRPO_OK;

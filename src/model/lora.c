@@ -51,7 +51,8 @@ static bool target_of(Model *m, int i, Target *c) {
   c->base = &m->param[i];
   const Tensor *t = &c->base->t;
   const size_t len = strlen(c->base->name), suffix = strlen(".weight");
-  if (t->ndim != 2 || t == m->t[M_POSITION] || len <= suffix || len >= LORA_NAME_BYTES)
+  if (t->ndim != 2 || t == m->t[M_POSITION] || len <= suffix || len >= LORA_NAME_BYTES ||
+      c->base->is_expert || c->base->is_router)
     return false;
   memcpy(c->path, c->base->name, len - suffix);
   if (find_slot(m, t, c)) return true;

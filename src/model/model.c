@@ -68,6 +68,7 @@ static void destroy(Model *m) {
   mem_free(m->by_name);
   mem_free(m->names);
   mem_free(m->layer);
+  mem_free(m->experts);
   mem_free(m);
 }
 

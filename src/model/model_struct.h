@@ -44,7 +44,11 @@ typedef enum LayerSlot {
   L_POST1_W,
   L_NORM2_W,
   L_NORM2_B,
-  L_GATE_UP_W,
+  L_ROUTER_W, /* scores of experts */
+  L_ROUTER_B,
+  L_SHARED_GATE_W, /* of the expert that every token takes, whose weights follow */
+  L_SHARED_GATE_B,
+  L_GATE_UP_W, /* of a dense layer, or of the expert that every token takes */
   L_GATE_UP_B,
   L_GATE_W,
   L_GATE_B,
@@ -67,6 +71,7 @@ typedef enum ModelSlot {
 
 typedef struct Layer {
   Tensor *t[L_COUNT];
+  Tensor **expert; /* [config_layer_experts, EXPERT_PARTS] (attrs.h); NULL: the layer is dense */
   uint64_t in_out; /* bits: slots whose weight is stored [in, out] */
 } Layer;
 
@@ -85,6 +90,7 @@ struct Model {
   NameRef *by_name;    /* [nparams] sorted by name */
   char *names;         /* memory of all names */
   Layer *layer;        /* [num_hidden_layers] */
+  Tensor **experts;    /* memory of the layers' tables of experts */
   Tensor *t[M_COUNT];  /* M_HEAD is the embedding when tied */
   real *weights;       /* all parameters, each 64-byte aligned */
   real *grads;         /* the same layout; NULL while frozen */

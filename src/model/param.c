@@ -1,5 +1,6 @@
 #include "model/param.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,13 @@
 enum { ALIGN_REALS = 16, BLOCK_REALS = 1 << 20 };
 
 size_t param_padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
+
+void param_stack_name(const Param *p, char *name) {
+  static const char word[] = ".experts.";
+  const char *at = strstr(p->name, word), *rest = at ? strchr(at + sizeof word - 1, '.') : NULL;
+  snprintf(name, PARAM_NAME_BYTES, "%.*s%s", rest ? (int)(at - p->name + 8) : 0, p->name,
+           rest ? rest : p->name);
+}
 
 void param_outputs_inputs(const Param *p, int *n, int *k) {
   *n = p->t.dim[p->in_out ? 1 : 0];

@@ -20,6 +20,8 @@ const char *param_storage_name(Storage s); /* "f32", "auto", "bf16", "int8", "nf
  * projection, which the checkpoint stores as `stored`.  Not for STORE_F32. */
 QuantType param_storage_type(Storage s, bool projection, QuantType stored);
 
+enum { PARAM_NAME_BYTES = 80 };
+
 typedef struct Param {
   const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
   /* t.grad is the model's while the parameter is trainable, and zeroed by model_zero_grad.
@@ -30,7 +32,14 @@ typedef struct Param {
   bool by_head;          /* used head by head: stays float32, takes no adapter (grad/latent.h) */
   bool is_bias, is_norm; /* for weight decay's exceptions */
   bool saved_f32;        /* stays float32 in every checkpoint */
+  bool is_expert;        /* belongs to one of a mixture's experts: takes no adapter */
+  int expert;            /* its number */
+  bool stacked;          /* files hold it in one tensor with the same of the other experts */
+  bool is_router;        /* scores experts: neither quantised nor adapted */
 } Param;
+
+/* The name of the tensor that holds a stacked parameter: name [PARAM_NAME_BYTES] */
+void param_stack_name(const Param *p, char *name);
 
 /* Numbers of outputs and inputs of a two-dimensional weight. */
 void param_outputs_inputs(const Param *p, int *n, int *k);

@@ -17,7 +17,8 @@
 static const char *const newer_names[] = {
     "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
     "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
-    "gpt_neox", "phi", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2"
+    "gpt_neox", "phi", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
+    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next"
 };
 /* clang-format on */
 enum { NEWER = sizeof newer_names / sizeof *newer_names };
@@ -34,6 +35,29 @@ static Param *find_param(Model *m, const char *name) {
   if (strncmp(name, outer, strlen(outer)) == 0) name += strlen(outer);
   if (strncmp(name, inner, strlen(inner)) == 0) name = test_path("model.%s", name + strlen(inner));
   return model_find(m, name);
+}
+
+/* A tensor of a file: one parameter, or those of all experts one after another. */
+typedef struct Stack {
+  Param *p;
+  int count;
+  size_t n; /* of all */
+} Stack;
+
+static Stack find_stack(Model *m, const char *name) {
+  const char *at = strstr(name, ".experts.");
+  Param *p = find_param(m, name);
+  if (p || !at) return (Stack){p, p != NULL, p ? p->t.n : 0};
+  const int before = (int)(at - name) + 9;
+  p = find_param(m, test_path("%.*s0.%s", before, name, name + before));
+  const int count = p ? model_config(m)->num_experts : 0;
+  return (Stack){p, count, p ? p->t.n * (size_t)count : 0};
+}
+
+static double squares(const Stack *s) {
+  double sum = 0;
+  for (int i = 0; i < s->count; i++) sum += vec_sumsq(&(Ctx){0}, s->p[i].t.n, s->p[i].t.grad);
+  return sum;
 }
 
 static const char *nested_name(const char *name) {
@@ -474,21 +498,29 @@ static double allowed(const char *parameter) {
   return strstr(parameter, "k_proj.bias") ? 8e-2 : 4e-2;
 }
 
-static void check_gradient(const Param *p, const char *variant, const StTensor *want,
+/* scale: the largest of the tensor that these values are in */
+static void check_gradient(const Param *p, const char *variant, const real *want, double scale,
                            const char *name) {
-  CHECK(want && want->n == p->t.n);
-  if (!want || want->n != p->t.n) return;
-  real *w = malloc(want->n * sizeof *w);
-  st_read(want, 0, want->n, w);
-  const double d = worst_difference(p->t.grad, w, want->n), scale = largest_of(w, want->n);
+  const double d = worst_difference(p->t.grad, want, p->t.n);
   if (test_compute == COMPUTE_BF16) {
-    const double e = relative_error(p->t.grad, w, want->n);
+    const double e = relative_error(p->t.grad, want, p->t.n);
     if (!(e <= allowed(p->name)))
       test_fail(__FILE__, __LINE__, "%s %s: gradient of %s differs by %g of its norm", name,
                 variant, p->name, e);
   } else if (!(d <= 1e-4 * scale))
     test_fail(__FILE__, __LINE__, "%s %s: gradient of %s differs by %g of %g", name, variant,
               p->name, d, scale);
+}
+
+static void check_gradients_of(const Stack *s, const char *variant, const StTensor *want,
+                               const char *name) {
+  CHECK(want && want->n == s->n);
+  if (!want || want->n != s->n) return;
+  real *w = malloc(want->n * sizeof *w);
+  st_read(want, 0, want->n, w);
+  const double scale = largest_of(w, want->n);
+  for (int i = 0; i < s->count; i++)
+    check_gradient(&s->p[i], variant, w + s->p[i].t.n * (size_t)i, scale, name);
   free(w);
 }
 
@@ -501,28 +533,29 @@ static int count_trainable(Model *m) {
 static void check_gradients(Model *m, const Json *v, const Safetensors *f, const char *name) {
   const char *variant = json_string(json_get(v, "name"));
   double all = 0;
-  int n = 0;
-  for (const Json *j = json_child(json_get(v, "param_grad_norms")); j; j = json_next(j), n++) {
-    Param *p = find_param(m, json_key(j));
-    CHECK(p != NULL);
-    if (!p) continue;
-    const double sq = vec_sumsq(&(Ctx){0}, p->t.n, p->t.grad);
+  int params = 0;
+  for (const Json *j = json_child(json_get(v, "param_grad_norms")); j; j = json_next(j)) {
+    const Stack s = find_stack(m, json_key(j));
+    CHECK(s.p != NULL);
+    if (!s.p) continue;
+    const double sq = squares(&s);
     all += sq;
+    params += s.count;
     if (!near_scalar(sqrt(sq), json_number(j)))
       test_fail(__FILE__, __LINE__, "%s %s: gradient of %s has norm %.7g, want %.7g", name, variant,
-                p->name, sqrt(sq), json_number(j));
+                json_key(j), sqrt(sq), json_number(j));
   }
-  CHECK(n == count_trainable(m));
+  CHECK(params == count_trainable(m));
   if (!near_scalar(sqrt(all), json_number(json_get(v, "grad_norm"))))
     test_fail(__FILE__, __LINE__, "%s %s: norm %.7g, want %.7g", name, variant, sqrt(all),
               json_number(json_get(v, "grad_norm")));
   for (const Json *j = json_child(json_get(v, "stored_gradients")); j; j = json_next(j)) {
     const char *key = json_string(j);
-    const Param *p = find_param(m, key);
-    CHECK(p != NULL);
+    const Stack s = find_stack(m, key);
     const StTensor *want = safetensors_find(f, test_path("%s/%s", variant, key));
     if (!want && strstr(key, "k_proj.bias")) continue; /* exactly 0 without rotary positions */
-    if (p) check_gradient(p, variant, want, name);
+    if (!want && strstr(key, ".experts.") && squares(&s) == 0) continue; /* no token took it */
+    check_gradients_of(&s, variant, want, name);
   }
 }
 
@@ -670,7 +703,7 @@ static void check_adapter(const char *name) {
       if (!q->trainable) continue;
       const StTensor *want = safetensors_find(&f, test_path("grpo_beta/%s", q->name));
       if (!want) want = safetensors_find(&f, test_path("grpo_beta/%s", nested_name(q->name)));
-      check_gradient(q, "grpo_beta", want, name);
+      check_gradients_of(&(Stack){(Param *)(uintptr_t)q, 1, q->t.n}, "grpo_beta", want, name);
       stored++;
     }
   }
@@ -680,6 +713,63 @@ static void check_adapter(const char *name) {
   problem_free(&p);
   json_free(j);
   model_release(m);
+}
+
+/* ---- routes.json: which experts the tokens of the first sequence take --------------------- */
+
+typedef struct Routes {
+  const Json *experts, *weights; /* [layers that route, tokens, top_k]: the next layer's */
+  const char *name;
+} Routes;
+
+static Status compare_route(void *user, const Tape *t, const Node *nd, int at, bool backward) {
+  Routes *r = user;
+  (void)t, (void)at, (void)backward;
+  if (strcmp(nd->op->name, "route") != 0) return GRPO_OK;
+  const int top_k = nd->out->dim[1] / 2;
+  const real *y = nd->out->data;
+  const Json *e = json_child(r->experts), *w = json_child(r->weights);
+  for (int token = 0; token < nd->out->dim[0]; token++, y += 2 * top_k) {
+    Reals experts = reals_of(e), weights = reals_of(w);
+    CHECK(experts.n == top_k && weights.n == top_k);
+    for (int i = 0; i < top_k; i++)
+      if (y[top_k + i] != experts.at[i] || !(fabs(y[i] - weights.at[i]) <= 2e-5))
+        test_fail(__FILE__, __LINE__, "%s: token %d takes expert %g with %g, want %g with %g",
+                  r->name, token, y[top_k + i], y[i], experts.at[i], weights.at[i]);
+    free(experts.at), free(weights.at);
+    e = json_next(e), w = json_next(w);
+  }
+  CHECK(!e || !json_next(e)); /* the last token predicts nothing and is not in the pack */
+  r->experts = json_next(r->experts), r->weights = json_next(r->weights);
+  return GRPO_OK;
+}
+
+static void check_routes(const char *name) {
+  if (!test_oracle(name)) return;
+  Model *m = load(name, NULL);
+  Json *j = read(name, "routes.json"), *texts = read(name, "forward.json");
+  Routes r = {json_child(json_get(j, "experts")), json_child(json_get(j, "weights")), name};
+  Ints ids = ints_of(json_child(json_get(texts, "input_ids")));
+  Tape t;
+  Pack p;
+  Tensor *h;
+  OK(tape_init(&t, NULL));
+  t.look = compare_route;
+  t.look_user = &r;
+  REQUIRE(pack_plain(&t.arena, model_config(m), ids, &p));
+  REQUIRE(forward_hidden(m, &t, &p, &h));
+  CHECK(!r.experts && !r.weights);
+  free(ids.at);
+  tape_free(&t);
+  json_free(j);
+  json_free(texts);
+  model_release(m);
+}
+
+TEST(tokens_take_the_reference_s_experts) {
+  static const char *const names[] = {"qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next"};
+  NEEDS_ORACLES;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_routes(names[i]);
 }
 
 TEST(adapters_have_the_reference_s_losses_and_gradients) {

@@ -101,8 +101,7 @@ static void expect(const Case *c, const char *what, int k, size_t i, double got,
               op_table[c->op]->name, k, i, what, got, want);
 }
 
-static void check_input(const Case *c, int k) {
-  Tensor *x = c->in[k];
+static void check_leaf_of(const Case *c, int k, Tensor *x) {
   const double h = 1e-5, scale = fmax(largest(x->grad, x->n), 1e-2);
   if (!x->grad_live && x->n)
     test_fail(c->file, c->line, "%s: input %d got no gradient", op_table[c->op]->name, k);
@@ -137,18 +136,32 @@ static void check_rules(const Case *c, int k) {
   memcpy(x->grad, once, x->n * sizeof *once);
 }
 
-void check_gradients_at(const char *file, int line, OpId op, Tensor *const in[], const Attr *attr) {
-  Case c = {file, line, op, in, attr, NULL};
-  const Tensor *out = apply(&c, false);
-  if (!out) return;
+/* Runs the operation backward once, from random gradients of its result. */
+static bool run_once(Case *c) {
+  const Tensor *out = apply(c, false);
+  if (!out) return false;
   real *u = check_alloc(out->n * sizeof *u);
   for (size_t i = 0; i < out->n; i++) u[i] = (real)check_random(-1, 1);
-  c.u = u;
-  forget_gradients(&c);
-  backward(&c);
+  c->u = u;
+  forget_gradients(c);
+  backward(c);
+  return true;
+}
+
+void check_gradients_at(const char *file, int line, OpId op, Tensor *const in[], const Attr *attr) {
+  Case c = {file, line, op, in, attr, NULL};
+  if (!run_once(&c)) return;
   for (int k = 0; k < op_table[op]->nin; k++) {
     if (!in[k] || !in[k]->needs_grad) continue;
-    check_input(&c, k);
+    check_leaf_of(&c, k, in[k]);
     check_rules(&c, k);
   }
+}
+
+void check_gradients_beside(OpId op, Tensor *const in[], const Attr *attr, int n,
+                            Tensor *const *beside) {
+  Case c = {__FILE__, __LINE__, op, in, attr, NULL};
+  for (int i = 0; i < n; i++) beside[i]->grad_live = false;
+  if (!run_once(&c)) return;
+  for (int i = 0; i < n; i++) check_leaf_of(&c, 100 + i, beside[i]);
 }

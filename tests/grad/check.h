@@ -29,5 +29,8 @@ void *check_alloc(size_t bytes);   /* lives as long as the leaves: until the che
 
 void check_gradients_at(const char *file, int line, OpId op, Tensor *const in[], const Attr *attr);
 #define CHECK_GRADIENTS(op, in, attr) check_gradients_at(__FILE__, __LINE__, op, in, attr)
+/* The gradients of n further leaves, which the operation's attributes name. */
+void check_gradients_beside(OpId op, Tensor *const in[], const Attr *attr, int n,
+                            Tensor *const *beside);
 
 #endif

@@ -242,6 +242,64 @@ void check_delta_rule(void) {
   delta_of((DeltaShape){1, 1, 2, 2}, 3, recurrent_long);
 }
 
+static void route_of(RouteAttr a, int experts) {
+  if (a.scale == 0) a.scale = (real)1.5;
+  Tensor *bias = a.sigmoid ? check_constant(LEAF(-1, 1, experts)) : NULL;
+  CHECK_GRADIENTS(OP_route, ((Tensor *[]){LEAF(-2, 2, 7, experts), bias}), (&(Attr){.p = &a}));
+}
+
+void check_route(void) {
+  route_of((RouteAttr){.top_k = 2}, 5);
+  route_of((RouteAttr){.top_k = 2, .normed = true}, 5);
+  route_of((RouteAttr){.top_k = 1}, 1);
+  route_of((RouteAttr){.top_k = 3, .sigmoid = true}, 6);
+  route_of((RouteAttr){.top_k = 2, .groups = 3, .top_groups = 2, .sigmoid = true, .normed = true},
+           6);
+}
+
+/* Tokens take two of four experts; nobody takes the last one of three. */
+static Tensor *some_route(int tokens, int experts) {
+  Tensor *r = LEAF(-1, 1, tokens, 4);
+  for (int t = 0; t < tokens; t++) {
+    r->data[4 * t + 2] = (real)(t * t % (experts - 1));
+    r->data[4 * t + 3] = (real)((t * t + 1) % (experts - 1));
+  }
+  return r;
+}
+
+static void experts_of(bool common, bool in_out, real limit) {
+  enum { EXPERTS = 4, WIDTH = 3, HIDDEN = 5, TOKENS = 6 };
+  Tensor *w[EXPERTS * EXPERT_PARTS] = {NULL}, *used[EXPERTS * EXPERT_PARTS];
+  const int both = common ? 2 * WIDTH : WIDTH;
+  int n = 0;
+  for (int e = 0; e < EXPERTS; e++) {
+    Tensor **of = w + e * EXPERT_PARTS;
+    of[EXPERT_GATE] = in_out ? LEAF(-1, 1, HIDDEN, both) : LEAF(-1, 1, both, HIDDEN);
+    if (!common) of[EXPERT_UP] = LEAF(-1, 1, WIDTH, HIDDEN);
+    of[EXPERT_DOWN] = in_out ? LEAF(-1, 1, WIDTH, HIDDEN) : LEAF(-1, 1, HIDDEN, WIDTH);
+    if (limit > 0) of[EXPERT_GATE_B] = LEAF(-1, 1, both), of[EXPERT_DOWN_B] = LEAF(-1, 1, HIDDEN);
+    for (int i = 0; i < EXPERT_PARTS && e < EXPERTS - 1; i++)
+      if (of[i]) used[n++] = of[i];
+  }
+  const ExpertsAttr a = {.experts = EXPERTS,
+                         .top_k = 2,
+                         .width = WIDTH,
+                         .in_out = in_out,
+                         .alternating = in_out,
+                         .limit = limit,
+                         .weight = w};
+  Tensor *x = LEAF(-1, 1, TOKENS, HIDDEN), *route = some_route(TOKENS, EXPERTS);
+  Tensor *in[] = {x, route};
+  check_gradients_beside(OP_experts, in, &(Attr){.p = &a}, n, used);
+  CHECK_GRADIENTS(OP_experts, in, (&(Attr){.p = &a}));
+}
+
+void check_experts(void) {
+  experts_of(false, false, 0);
+  experts_of(true, false, 0);
+  experts_of(true, true, (real)0.6);
+}
+
 static void gated_of(OpId op) {
   CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 3, 5), LEAF(-2, 2, 3, 5)}), NULL);
   CHECK_GRADIENTS(op, ((Tensor *[]){LEAF(-3, 3, 4), check_constant(LEAF(-2, 2, 4))}), NULL);

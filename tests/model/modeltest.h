@@ -111,11 +111,25 @@ static const char *const tiny_opt =
     "\"ffn_dim\":88,\"num_attention_heads\":4,\"max_position_embeddings\":96,\"init_std\":0.2}";
 static const char *const tiny_nanochat = TINY("nanochat", "2,\"final_logit_softcapping\":3");
 
+/* Mixtures of experts, with a dense layer between them. */
+static const char *const tiny_qwen3_moe =
+    TINY("qwen3_moe", "2,\"head_dim\":16,\"num_experts\":5,\"num_experts_per_tok\":2,"
+                      "\"moe_intermediate_size\":24,\"norm_topk_prob\":true,"
+                      "\"mlp_only_layers\":[1]");
+
 /* Two layers with a state, whose columns are more than a panel, and one of gated attention. */
 static const char *const tiny_qwen3_5 =
     TINY("qwen3_5_text", "2,\"rms_norm_eps\":1e-3,\"head_dim\":16,\"full_attention_interval\":3,"
                          "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
                          "\"linear_key_head_dim\":6,\"linear_value_head_dim\":34");
+
+/* The same in a mixture, where one expert is taken by every token. */
+static const char *const tiny_qwen3_next =
+    TINY("qwen3_next", "2,\"rms_norm_eps\":1e-3,\"head_dim\":16,\"full_attention_interval\":3,"
+                       "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
+                       "\"linear_key_head_dim\":6,\"linear_value_head_dim\":9,\"num_experts\":4,"
+                       "\"num_experts_per_tok\":3,\"moe_intermediate_size\":20,"
+                       "\"shared_expert_intermediate_size\":28");
 
 static const char *const tiny_lfm2 =
     TINY("lfm2", "2,\"block_multiple_of\":8,\"full_attn_idxs\":[1]");
@@ -139,13 +153,14 @@ static const char *const latent_shapes[] = {
 enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
- * with a state, which see no later tokens. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 21 };
+ * with a state, which see no later tokens, or are
+ * mixtures, whose results jump where a token takes another expert. */
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 23 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,     &tiny_llama,   &biased_llama, &tiny_qwen2,    &tiny_qwen3,    &tiny_mistral,
-    &tiny_gemma2,   &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla, &tiny_deepseek, &tiny_olmo3,
-    &tiny_cohere2,  &tiny_hunyuan, &tiny_granite, &tiny_nemotron, &tiny_gpt_neox, &tiny_opt,
-    &tiny_nanochat, &tiny_qwen3_5, &tiny_lfm2};
+    &tiny_gpt2,     &tiny_llama,   &biased_llama, &tiny_qwen2,     &tiny_qwen3,     &tiny_mistral,
+    &tiny_gemma2,   &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla,  &tiny_deepseek,  &tiny_olmo3,
+    &tiny_cohere2,  &tiny_hunyuan, &tiny_granite, &tiny_nemotron,  &tiny_gpt_neox,  &tiny_opt,
+    &tiny_nanochat, &tiny_qwen3_5, &tiny_lfm2,    &tiny_qwen3_moe, &tiny_qwen3_next};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

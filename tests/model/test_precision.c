@@ -56,7 +56,10 @@ TEST(bf16_moves_log_probabilities_a_little_and_no_gradient_s_direction) {
     log_probabilities(a, &t, full);
     log_probabilities(b, &t, half);
     const double d = worst_difference(full, half, ROWS - PROMPT), c = cosine(a, b);
-    const double least = config_activation(model_config(a)) == ACT_RELU ? 0.995 : 0.998;
+    const bool mixture = model_config(a)->num_experts > 0; /* some tokens take other experts */
+    const double least = mixture                                          ? 0.97
+                         : config_activation(model_config(a)) == ACT_RELU ? 0.995
+                                                                          : 0.998;
     if (!(d > 0 && d < 0.15 && c > least))
       test_fail(__FILE__, __LINE__, "%s: log-probabilities differ by %g, cosine of gradients %.6f",
                 config_model_type(model_config(a)), d, c);

@@ -1,0 +1,196 @@
+/* op_route.c - which experts a token takes, and with which weights (RouteAttr).
+ *
+ *   softmax  p = softmax(logits); weight = scale p, with `normed` scale p / (sum of those taken)
+ *   sigmoid  s = sigmoid(logits); weight = scale s, with `normed` scale s / (sum + 1e-20)
+ *
+ * Experts are chosen by logits, or by s + bias; a group's score is the sum of its two best.
+ */
+#include <math.h>
+
+#include "grad/attrs.h"
+#include "grad/ops.h"
+
+enum { TOKENS = 64 }; /* of a chunk */
+
+static const RouteAttr *attr_of(const Node *nd) { return nd->attr.p; }
+static int tokens_of(const Node *nd) { return nd->in[0]->dim[0]; }
+static int experts_of(const Node *nd) { return nd->in[0]->dim[1]; }
+
+static Status check_choice(const RouteAttr *a, int experts) {
+  const int groups = a->groups ? a->groups : 1, top = a->groups ? a->top_groups : 1;
+  if (experts < 1 || experts > ROUTE_MAX_EXPERTS || groups < 1 || experts % groups || top < 1 ||
+      top > groups)
+    return fail(GRPO_ESHAPE, "route: %d experts in %d groups, of which %d count", experts, groups,
+                top);
+  if (a->top_k < 1 || a->top_k > experts / groups * top)
+    return fail(GRPO_ESHAPE, "route: a token cannot take %d of %d experts", a->top_k,
+                experts / groups * top);
+  return GRPO_OK;
+}
+
+static Status shape(const Node *nd, Tensor *out, size_t *saved) {
+  (void)saved;
+  try(need_attr(nd));
+  const Tensor *x = nd->in[0], *bias = nd->in[1];
+  if (x->ndim != 2)
+    return fail(GRPO_ESHAPE, "route: the logits have shape %s, want [tokens, experts]",
+                shape_text(x).s);
+  try(check_choice(attr_of(nd), x->dim[1]));
+  if (bias && bias->n != (size_t)x->dim[1])
+    return fail(GRPO_ESHAPE, "route: the bias has shape %s, want [%d]", shape_text(bias).s,
+                x->dim[1]);
+  out->ndim = 2;
+  out->dim[0] = x->dim[0];
+  out->dim[1] = 2 * attr_of(nd)->top_k;
+  return GRPO_OK;
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+/* ---- the choice ------------------------------------------------------------------------- */
+
+/* The largest of n scores that is not taken, the first of equal ones; it is taken now. */
+static int take_best(int n, const double *score, bool *taken) {
+  int best = -1;
+  for (int i = 0; i < n; i++)
+    if (!taken[i] && (best < 0 || score[i] > score[best])) best = i;
+  taken[best] = true;
+  return best;
+}
+
+static double two_best(int n, const double *score) {
+  double first = -INFINITY, second = n > 1 ? -INFINITY : 0;
+  for (int i = 0; i < n; i++) {
+    const double low = fmin(score[i], first);
+    first = fmax(score[i], first);
+    if (low > second) second = low;
+  }
+  return first + second;
+}
+
+/* Experts outside of the best groups count as taken. */
+static void leave_groups(const RouteAttr *a, int experts, const double *score, bool *taken) {
+  double group[ROUTE_MAX_EXPERTS];
+  bool kept[ROUTE_MAX_EXPERTS] = {false};
+  const int n = experts / a->groups;
+  for (int i = 0; i < a->groups; i++) group[i] = two_best(n, score + i * n);
+  for (int i = 0; i < a->top_groups; i++) take_best(a->groups, group, kept);
+  for (int i = 0; i < experts; i++) taken[i] = !kept[i / n];
+}
+
+static void choose(const RouteAttr *a, int experts, const real *x, const real *bias, int *chosen) {
+  double score[ROUTE_MAX_EXPERTS];
+  bool taken[ROUTE_MAX_EXPERTS] = {false};
+  for (int i = 0; i < experts; i++) {
+    score[i] = a->sigmoid ? sigmoid((double)x[i]) : (double)x[i];
+    if (bias) score[i] += (double)bias[i];
+  }
+  if (a->groups > 1) leave_groups(a, experts, score, taken);
+  for (int i = 0; i < a->top_k; i++) chosen[i] = take_best(experts, score, taken);
+}
+
+/* ---- the weights ------------------------------------------------------------------------ */
+
+typedef struct Scores {
+  double largest, sum; /* softmax: of the logits, and over all experts of exp(logit - largest) */
+  double taken;        /* the sum over the experts that are taken */
+} Scores;
+
+static double score_of(const RouteAttr *a, const Scores *s, real logit) {
+  return a->sigmoid ? sigmoid((double)logit) : exp((double)logit - s->largest) / s->sum;
+}
+
+static Scores scores_of(const RouteAttr *a, int experts, const real *x, const int *chosen) {
+  Scores s = {.largest = (double)x[0]};
+  for (int i = 1; i < experts; i++) s.largest = fmax(s.largest, (double)x[i]);
+  for (int i = 0; i < experts; i++) s.sum += exp((double)x[i] - s.largest);
+  for (int i = 0; i < a->top_k; i++) s.taken += score_of(a, &s, x[chosen[i]]);
+  if (a->sigmoid) s.taken += 1e-20;
+  return s;
+}
+
+/* ---- the operation ---------------------------------------------------------------------- */
+
+typedef struct Job {
+  const Node *nd;
+  real *dx;
+  bool add;
+} Job;
+
+static void route_token(const Node *nd, int t) {
+  const RouteAttr *a = attr_of(nd);
+  const int experts = experts_of(nd);
+  const real *x = nd->in[0]->data + (size_t)t * (size_t)experts;
+  real *y = nd->out->data + (size_t)t * 2 * (size_t)a->top_k;
+  int chosen[ROUTE_MAX_EXPERTS] = {0};
+  choose(a, experts, x, nd->in[1] ? nd->in[1]->data : NULL, chosen);
+  const Scores s = scores_of(a, experts, x, chosen);
+  for (int i = 0; i < a->top_k; i++) {
+    const double score = score_of(a, &s, x[chosen[i]]);
+    y[i] = (real)((double)a->scale * (a->normed ? score / s.taken : score));
+    y[a->top_k + i] = (real)chosen[i];
+  }
+}
+
+/* d loss / d score of the experts that a token takes; g: of their weights. */
+static void score_gradients(const RouteAttr *a, const Scores *s, const real *x, const int *chosen,
+                            const real *g, double *d) {
+  double mean = 0;
+  for (int i = 0; i < a->top_k; i++) mean += (double)g[i] * score_of(a, s, x[chosen[i]]) / s->taken;
+  for (int i = 0; i < a->top_k; i++)
+    d[i] = (double)a->scale * (a->normed ? ((double)g[i] - mean) / s->taken : (double)g[i]);
+}
+
+static void route_token_back(const Job *j, int t) {
+  const Node *nd = j->nd;
+  const RouteAttr *a = attr_of(nd);
+  const int experts = experts_of(nd);
+  const size_t at = (size_t)t * (size_t)experts, out = (size_t)t * 2 * (size_t)a->top_k;
+  const real *x = nd->in[0]->data + at, *y = nd->out->data + out;
+  int chosen[ROUTE_MAX_EXPERTS] = {0};
+  double d[ROUTE_MAX_EXPERTS], dx[ROUTE_MAX_EXPERTS] = {0}, mean = 0;
+  for (int i = 0; i < a->top_k; i++) chosen[i] = (int)y[a->top_k + i];
+  const Scores s = scores_of(a, experts, x, chosen);
+  score_gradients(a, &s, x, chosen, nd->out->grad + out, d);
+  for (int i = 0; i < a->top_k; i++) {
+    const double score = score_of(a, &s, x[chosen[i]]);
+    dx[chosen[i]] = score * d[i] * (a->sigmoid ? 1 - score : 1);
+    mean += score * d[i];
+  }
+  for (int i = 0; i < experts; i++) {
+    if (!a->sigmoid) dx[i] -= score_of(a, &s, x[i]) * mean;
+    j->dx[at + (size_t)i] = (real)(dx[i] + (j->add ? (double)j->dx[at + (size_t)i] : 0));
+  }
+}
+
+static int end_of(const Node *nd, int chunk) {
+  const int end = (chunk + 1) * TOKENS;
+  return end < tokens_of(nd) ? end : tokens_of(nd);
+}
+
+static void forward_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Node *nd = arg;
+  for (int t = chunk * TOKENS; t < end_of(nd, chunk); t++) route_token(nd, t);
+}
+
+static void backward_chunk(void *arg, int chunk, int worker) {
+  (void)worker;
+  const Job *j = arg;
+  for (int t = chunk * TOKENS; t < end_of(j->nd, chunk); t++) route_token_back(j, t);
+}
+
+static Status forward(const Ctx *cx, Node *nd) {
+  pool_run(cx->pool, (tokens_of(nd) + TOKENS - 1) / TOKENS, forward_chunk, nd);
+  return GRPO_OK;
+}
+
+static Status backward(const Ctx *cx, Node *nd) {
+  Job j = {.nd = nd};
+  if (!wants_grad(nd->in[0])) return GRPO_OK;
+  j.dx = grad_into(nd->in[0], &j.add);
+  pool_run(cx->pool, (tokens_of(nd) + TOKENS - 1) / TOKENS, backward_chunk, &j);
+  return GRPO_OK;
+}
+
+DEFINE_OP(route, shape, forward, backward);
