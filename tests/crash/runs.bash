@@ -10,6 +10,10 @@ reward='return { digits = function(text) return select(2, text:gsub("%d", "")) /
 local tokenizer = grpo.tokenizer.chars("0123456789+=")
 grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2,
   max_position_embeddings = 24, eos_token_id = tokenizer.eos }, { seed = 5, tokenizer = tokenizer }):save("base")
+grpo.model.new({ model_type = "qwen3_5_text", hidden_size = 16, intermediate_size = 16, num_hidden_layers = 2, num_attention_heads = 2,
+  num_key_value_heads = 1, head_dim = 8, partial_rotary_factor = 0.5, full_attention_interval = 2, linear_num_key_heads = 1,
+  linear_num_value_heads = 2, linear_key_head_dim = 6, linear_value_head_dim = 6, max_position_embeddings = 24,
+  eos_token_id = tokenizer.eos, initializer_range = 0.3 }, { seed = 5, tokenizer = tokenizer }):save("deltanet")
 LUA
 
 # picture RUN : all that must be equal: names, links, bytes, logs and run.json without times

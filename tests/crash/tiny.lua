@@ -4,6 +4,8 @@
 --              stages     supervised steps, then GRPO with a KL, a schedule and tr.state
 --              lora       an adapter beside a frozen model in ./base, a KL
 --              ppo        a PPO stage with a critic of its own
+--              deltanet   an adapter beside a frozen Qwen3.5 in ./deltanet, turns, rollouts reused
+--              lfm2       a small LFM2, turns
 --              denoise    masked training
 --              changes    a reload after step 1, an attached session after step 2
 --              curriculum data.sampler with a state, tables of hooks, two stages
@@ -17,6 +19,19 @@ local schedule = require "grpo.schedule"
 local kind = grpo.args.kind
 local shape = { model_type = "llama", hidden_size = 16, intermediate_size = 16,
   num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 24 }
+
+-- A model whose layers have a state, and an environment that answers twice.
+local function play(e, model)
+  e.model = model
+  e.environment = function(row, rng)
+    for turn = 1, 2 do
+      local action = coroutine.yield(turn == 1 and "=" or math.floor(rng() * 9) .. "=")
+      if action:find(row.answer, 1, true) then return 1 end
+    end
+    return 0
+  end
+  e.turns, e.sampling.stop, e.sampling.max_new_tokens = { max = 3 }, { "+", "1" }, 9
+end
 
 local function problem(rng)
   local a, b = math.floor(rng() * 5), math.floor(rng() * 5)
@@ -81,6 +96,13 @@ if kind == "stages" then
 elseif kind == "lora" then
   e.model = { path = "base", lora = { rank = 2, alpha = 4 } }
   e.train.kl, e.checkpoint.best = 0.05, "reward"
+elseif kind == "deltanet" then
+  play(e, { path = "deltanet", lora = { rank = 2, alpha = 4, targets = "all-linear" } })
+  e.train.kl, e.train.reuse_rollout, e.checkpoint.best = 0.05, true, "reward"
+elseif kind == "lfm2" then
+  play(e, { config = { model_type = "lfm2", hidden_size = 16, intermediate_size = 16,
+    num_hidden_layers = 2, num_attention_heads = 2, num_key_value_heads = 1, full_attn_idxs = { 1 },
+    max_position_embeddings = 24 }, tokenizer = e.model.tokenizer })
 elseif kind == "ppo" then
   e.stages = { { kind = "ppo", train = { ppo = { critic = "separate", minibatches = 2 } } } }
 elseif kind == "denoise" then
