@@ -35,6 +35,9 @@ static Status check_heads(const Config *c, const char *what) {
   if (c->num_attention_heads % c->num_key_value_heads)
     return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
                 what, c->num_attention_heads, c->num_key_value_heads);
+  if (DELTANETS >> c->family & 1 && c->linear_num_value_heads % c->linear_num_key_heads)
+    return fail(GRPO_EFORMAT, "%s: linear_num_value_heads %d is not a multiple of %d key heads",
+                what, c->linear_num_value_heads, c->linear_num_key_heads);
   if (traits & TRAIT_ROPE && (config_rotary_dim(c, false) % 2 || !config_rotary_dim(c, false)))
     return fail(GRPO_EFORMAT, "%s: head_dim %d is odd, rotary positions need it even", what,
                 config_rotary_dim(c, false));
