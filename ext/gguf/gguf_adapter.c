@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "gguf/gguf_config_write.h"
+#include "gguf/gguf_order.h"
 #include "gguf/gguf_write.h"
 #include "model/model_struct.h"
 
@@ -46,30 +47,35 @@ static Status describe(const Lora *l, const LoraModule *mod, bool tied, const Gg
   return GRPO_OK;
 }
 
-/* B's rows are in the order of the rows of the base's weight in its file. */
-static Status put_b(GgufWriter *w, const LoraModule *mod, const Config *c, unsigned change,
-                    double alpha) {
-  const Tensor *b = &mod->b->t;
-  const int n = b->dim[0], r = b->dim[1];
-  const uint64_t d = (uint64_t)c->head_dim, heads = (uint64_t)c->num_attention_heads;
+/* A's columns and B's rows are in the order of those of the base's weight in its file. */
+static Status put_pair(GgufWriter *w, const LoraModule *mod, const GgufOrder *o, double alpha,
+                       float *row) {
+  const Tensor *a = &mod->a->t, *b = &mod->b->t;
+  const uint64_t r = (uint64_t)a->dim[0], in = (uint64_t)a->dim[1], n = (uint64_t)b->dim[0];
   const double k = alpha_of(mod) / alpha;
-  float *row = mem_alloc((size_t)r * sizeof *row);
-  Status s = row ? GRPO_OK : fail(GRPO_ENOMEM, "no memory for a row of an adapter");
-  for (int i = 0; i < n && s == GRPO_OK; i++) {
-    const real *from = b->data + gguf_arch_row_of(change, (uint64_t)i, d, heads) * (uint64_t)r;
-    for (int j = 0; j < r; j++) row[j] = (float)(k * from[j]);
-    s = gguf_writer_put(w, row, (uint64_t)r);
+  for (uint64_t i = 0; i < r; i++) {
+    for (uint64_t j = 0; j < in; j++) row[j] = a->data[i * in + gguf_order_column_of(o, j)];
+    try(gguf_writer_put(w, row, in));
   }
-  mem_free(row);
-  return s;
+  for (uint64_t i = 0; i < n; i++) {
+    const real *from = b->data + gguf_order_row_of(o, i) * r;
+    for (uint64_t j = 0; j < r; j++) row[j] = (float)(k * from[j]);
+    try(gguf_writer_put(w, row, r));
+  }
+  return GRPO_OK;
 }
 
 static Status put_tensors(GgufWriter *w, const Model *m, const unsigned *change) {
   const Lora *l = m->lora;
   for (int i = 0; i < l->nmodules; i++) {
     const LoraModule *mod = &l->module[i];
-    try(gguf_writer_put(w, mod->a->t.data, mod->a->t.n));
-    try(put_b(w, mod, &m->config, change[i], file_alpha(l)));
+    const int r = mod->a->t.dim[0], in = mod->a->t.dim[1];
+    const GgufOrder o = gguf_order(&m->config, change[i]);
+    float *row = mem_alloc((size_t)(r > in ? r : in) * sizeof *row);
+    const Status s = row ? put_pair(w, mod, &o, file_alpha(l), row)
+                         : fail(GRPO_ENOMEM, "no memory for a row of an adapter");
+    mem_free(row);
+    try(s);
   }
   return GRPO_OK;
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gguf/gguf_order.h"
+
 /* Names are without ".weight" or ".bias", and those of a layer without its prefix. */
 typedef struct Pair {
   const char *hf, *gguf;
@@ -52,6 +54,13 @@ static const Pair neox_model[] = {
     {0},
 };
 
+static const Pair lfm2_model[] = {
+    {"model.embed_tokens", "token_embd", GGUF_VOCABULARY},
+    {"model.embedding_norm", "token_embd_norm", 0},
+    {"lm_head", "output", GGUF_VOCABULARY},
+    {0},
+};
+
 #define UP_DOWN                                                                                    \
   {"mlp.up_proj", "ffn_up", 0}, { "mlp.down_proj", "ffn_down", 0 }
 #define MLP {"mlp.gate_proj", "ffn_gate", 0}, UP_DOWN
@@ -63,6 +72,8 @@ static const Pair neox_model[] = {
   {"self_attn.q_norm", "attn_q_norm", 0}, { "self_attn.k_norm", "attn_k_norm", 0 }
 #define NORMS                                                                                      \
   {"input_layernorm", "attn_norm", 0}, { "post_attention_layernorm", "ffn_norm", 0 }
+
+#define VALUE_ROWS (GGUF_VALUE_HEADS | GGUF_VALUE_ROWS)
 
 static const Pair llama_layer[] = {
     {"self_attn.q_proj", "attn_q", GGUF_PERMUTED},
@@ -142,6 +153,42 @@ static const Pair nemotron_layer[] = {
     {"post_attention_layernorm", "ffn_norm", GGUF_PLUS_ONE},
     {0},
 };
+/* The gate of attention's result is in attn_q, head by head, as in the checkpoint. */
+static const Pair delta_layer[] = {
+    QUERIES,
+    VALUES,
+    {"self_attn.q_norm", "attn_q_norm", GGUF_PLUS_ONE},
+    {"self_attn.k_norm", "attn_k_norm", GGUF_PLUS_ONE},
+    {"linear_attn.in_proj_qkv", "attn_qkv", VALUE_ROWS | GGUF_BEHIND_KEYS},
+    {"linear_attn.in_proj_z", "attn_gate", VALUE_ROWS},
+    {"linear_attn.in_proj_b", "ssm_beta", GGUF_VALUE_HEADS},
+    {"linear_attn.in_proj_a", "ssm_alpha", GGUF_VALUE_HEADS},
+    {"linear_attn.conv1d", "ssm_conv1d", VALUE_ROWS | GGUF_BEHIND_KEYS | GGUF_FILTERS},
+    {"linear_attn.A_log", "ssm_a", GGUF_VALUE_HEADS | GGUF_DECAY | GGUF_WHOLE_NAME},
+    {"linear_attn.dt_bias", "ssm_dt.bias", GGUF_VALUE_HEADS | GGUF_WHOLE_NAME},
+    {"linear_attn.norm", "ssm_norm", 0},
+    {"linear_attn.out_proj", "ssm_out", GGUF_VALUE_COLUMNS},
+    MLP,
+    {"input_layernorm", "attn_norm", GGUF_PLUS_ONE},
+    {"post_attention_layernorm", "post_attention_norm", GGUF_PLUS_ONE},
+    {0},
+};
+static const Pair lfm2_layer[] = {
+    QUERIES,
+    {"self_attn.v_proj", "attn_v", 0},
+    {"self_attn.out_proj", "attn_output", 0},
+    {"self_attn.q_layernorm", "attn_q_norm", 0},
+    {"self_attn.k_layernorm", "attn_k_norm", 0},
+    {"conv.in_proj", "shortconv.in_proj", 0},
+    {"conv.conv", "shortconv.conv", GGUF_FILTERS},
+    {"conv.out_proj", "shortconv.out_proj", 0},
+    {"feed_forward.w1", "ffn_gate", 0},
+    {"feed_forward.w3", "ffn_up", 0},
+    {"feed_forward.w2", "ffn_down", 0},
+    {"operator_norm", "attn_norm", 0},
+    {"ffn_norm", "ffn_norm", 0},
+    {0},
+};
 static const Pair neox_layer[] = {
     {"attention.query_key_value", "attn_qkv", GGUF_BY_HEAD},
     {"attention.dense", "attn_output", 0},
@@ -195,6 +242,8 @@ static const GgufArch archs[] = {
     {"nemotron", "nemotron", LAYERS, plus_one_model, nemotron_layer, GGUF_UNTIED},
     {"cohere2", "cohere2", LAYERS, plain_model, qwen_layer, GGUF_TIED | PERIOD},
     {"phi2", "phi", LAYERS, phi_model, phi_layer, GGUF_UNTIED},
+    {"qwen35", "qwen3_5_text", LAYERS, plus_one_model, delta_layer, 0},
+    {"lfm2", "lfm2", LAYERS, lfm2_model, lfm2_layer, 0},
     {"gptneox", "gpt_neox", "gpt_neox.layers.", neox_model, neox_layer, GGUF_UNTIED},
 };
 enum { NARCHS = sizeof archs / sizeof *archs };
@@ -217,18 +266,6 @@ const char *gguf_arch_name(const GgufArch *a) { return a->name; }
 const char *gguf_arch_model_type(const GgufArch *a) { return a->model_type; }
 unsigned gguf_arch_traits(const GgufArch *a) { return a->traits; }
 
-uint64_t gguf_arch_row(unsigned change, uint64_t r, uint64_t head_dim, uint64_t heads) {
-  const uint64_t block = r / head_dim, i = r % head_dim, half = head_dim / 2;
-  if (change & GGUF_BY_HEAD) return (block % 3 * heads + block / 3) * head_dim + i;
-  return change & GGUF_PERMUTED ? block * head_dim + 2 * (i % half) + i / half : r;
-}
-
-uint64_t gguf_arch_row_of(unsigned change, uint64_t r, uint64_t head_dim, uint64_t heads) {
-  const uint64_t block = r / head_dim, i = r % head_dim;
-  if (change & GGUF_BY_HEAD) return (block % heads * 3 + block / heads) * head_dim + i;
-  return change & GGUF_PERMUTED ? block * head_dim + i % 2 * (head_dim / 2) + i / 2 : r;
-}
-
 /* ---- translating ----------------------------------------------------------------------- */
 
 /* The digits in "prefixN.rest"; NULL when s has another form. */
@@ -241,10 +278,13 @@ static const char *after_layer(const char *s, const char *prefix, int *digits) {
 
 /* The pair whose name is s without its final ".weight" or ".bias", to which *suffix points. */
 static const Pair *find_pair(const Pair *p, const char *s, bool hf, const char **suffix) {
-  *suffix = strrchr(s, '.');
-  if (!*suffix || (strcmp(*suffix, ".weight") != 0 && strcmp(*suffix, ".bias") != 0)) return NULL;
+  const char *dot = strrchr(s, '.'), *end = s + strlen(s);
+  const bool has_suffix = dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
   for (; p->hf; p++) {
     const char *name = hf ? p->hf : p->gguf;
+    const bool whole = p->change & GGUF_WHOLE_NAME;
+    *suffix = whole ? end : dot;
+    if (!whole && !has_suffix) continue;
     if (strlen(name) == (size_t)(*suffix - s) && memcmp(name, s, strlen(name)) == 0) return p;
   }
   return NULL;

@@ -1,10 +1,4 @@
-/* gguf_arch.h - the architectures that GGUF files name, and the names of their tensors.
- *
- * q and k have their rows in another order where the file's rotary pairs are neighbours and those
- * of Hugging Face's checkpoints are halves of a head (llama); gptneox's q, k and v, which the
- * checkpoint has head by head, are three blocks in the file.  gpt2's projections are [out, in] in
- * the file.  Norms that multiply by 1 + w (gemma, nemotron) have the 1 added there.
- */
+/* gguf_arch.h - the architectures that GGUF files name, and the names of their tensors. */
 #ifndef GRPO_GGUF_ARCH_H
 #define GRPO_GGUF_ARCH_H
 
@@ -29,23 +23,11 @@ typedef enum GgufTrait {
 } GgufTrait;
 unsigned gguf_arch_traits(const GgufArch *a);
 
-typedef enum GgufChange {
-  GGUF_PERMUTED = 1, /* rows are permuted within each head */
-  GGUF_BY_HEAD = 2,  /* rows are q, k, v head by head; all of q, of k, of v in the file */
-  GGUF_PLUS_ONE = 4,
-  GGUF_KEEP_F32 = 8,   /* float32 whatever the type of the others */
-  GGUF_VOCABULARY = 16 /* embedding or output projection */
-} GgufChange;
-
-/* Translates a name into the other convention; false: it has no name there.  *change: GgufChange
- * bits of the values. */
+/* Translates a name into the other convention; false: it has no name there.  *change: bits of the
+ * values (GgufChange, gguf_order.h). */
 bool gguf_arch_file_name(const GgufArch *a, const char *hf, char *out, size_t cap,
                          unsigned *change);
 bool gguf_arch_hf_name(const GgufArch *a, const char *name, char *out, size_t cap,
                        unsigned *change);
-/* The row in the file of row r, counted in Hugging Face's order, and the other way round; `heads`
- * are those of queries. */
-uint64_t gguf_arch_row(unsigned change, uint64_t r, uint64_t head_dim, uint64_t heads);
-uint64_t gguf_arch_row_of(unsigned change, uint64_t r, uint64_t head_dim, uint64_t heads);
 
 #endif

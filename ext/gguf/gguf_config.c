@@ -54,10 +54,45 @@ static void put_bool(Reader *r, const char *hf, bool v) {
   buf_puts(&r->b, v ? "true" : "false");
 }
 
+/* The largest number of a list with one for each layer: a layer with a state has 0 key heads. */
+static int64_t largest(const GgufValue *list) {
+  int64_t v = 0;
+  for (uint64_t i = 0; i < list->count; i++)
+    if (gguf_int_at(list, i) > v) v = gguf_int_at(list, i);
+  return v;
+}
+
+static bool is_list_of_heads(const Reader *r, const GgufValue *v) {
+  return v && v->array && (v->type == GGUF_I32 || v->type == GGUF_U32) && r->family == FAMILY_LFM2;
+}
+
+/* Layers that predict several tokens at once are counted with the others. */
+static Status layers_beside(const Gguf *g, const GgufArch *a, int64_t *n) {
+  char key[GGUF_KEY_BYTES];
+  *n = 0;
+  if (!(DELTANETS >> gguf_family(a) & 1)) return GRPO_OK;
+  return gguf_get_int(g, gguf_key(key, a, GGUF_BESIDE), 0, CONFIG_MAX_LAYERS, n, NULL);
+}
+
+static Status read_layers(Reader *r, int64_t *n) {
+  int64_t beside;
+  gguf_key(r->key, r->a, "block_count");
+  try(gguf_get_int(r->g, r->key, 1, INT32_MAX, n, NULL));
+  try(layers_beside(r->g, r->a, &beside));
+  *n -= beside;
+  return GRPO_OK;
+}
+
 static Status copy_integer(Reader *r, const KeyPair *p, bool wanted) {
   int64_t v;
   bool found;
-  try(gguf_get_int(r->g, gguf_key(r->key, r->a, p->key), 0, INT32_MAX, &v, &found));
+  const GgufValue *list = gguf_find(r->g, gguf_key(r->key, r->a, p->key));
+  if (is_list_of_heads(r, list) && strcmp(p->hf, "num_key_value_heads") == 0) {
+    put_int(r, p->hf, largest(list));
+    return GRPO_OK;
+  }
+  try(gguf_get_int(r->g, r->key, 0, INT32_MAX, &v, &found));
+  if (found && strcmp(p->hf, "num_hidden_layers") == 0) try(read_layers(r, &v));
   if (found && gguf_has_field(r->a, p->hf)) put_int(r, p->hf, v);
   if (found || !wanted) return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: key '%s' is missing", r->g->path, r->key);
@@ -433,10 +468,70 @@ static Status read_windows(Reader *r) {
   return window ? read_layer_types(r) : GRPO_OK;
 }
 
+/* Layers with a state are told from their tensors. */
+static Status read_kinds(Reader *r, const char *tensor, const char *word) {
+  int64_t layers = 0;
+  try(read_layers(r, &layers));
+  put_name(r, "layer_types");
+  for (int i = 0; i < layers && i < CONFIG_MAX_LAYERS; i++) {
+    char name[GGUF_NAME_MAX + 1];
+    snprintf(name, sizeof name, "blk.%d.%s", i, tensor);
+    buf_printf(&r->b, "%s\"%s\"", i ? ", " : "[",
+               gguf_tensor(r->g, name) ? word : "full_attention");
+  }
+  buf_puts(&r->b, layers > 0 ? "]" : "[]");
+  return GRPO_OK;
+}
+
+/* A channel's number counts a text's positions if one of the first three sections has it; the
+ * sections alternate. */
+static Status check_sections(Reader *r) {
+  const GgufValue *s;
+  int64_t rotary = 0, all = 0;
+  try(gguf_get_array(r->g, gguf_key(r->key, r->a, GGUF_SECTIONS), GGUF_I32, &s));
+  if (!s) return GRPO_OK;
+  gguf_key(r->key, r->a, "rope.dimension_count");
+  try(gguf_get_int(r->g, r->key, 1, 1024, &rotary, NULL));
+  for (uint64_t i = 0; i < s->count; i++) all += gguf_int_at(s, i);
+  for (int64_t i = 0; i < rotary / 2; i++) {
+    const int64_t at = all > 0 ? i % all : i;
+    if (s->count < 3 || at >= 3 * gguf_int_at(s, (uint64_t)at % 3))
+      return fail(GRPO_EFORMAT, "%s: key '%s.%s' leaves channels without rotary positions",
+                  r->g->path, gguf_arch_name(r->a), GGUF_SECTIONS);
+  }
+  return GRPO_OK;
+}
+
+static Status read_deltas(Reader *r) {
+  static const KeyPair interval = {GGUF_INTERVAL, "full_attention_interval"};
+  int64_t heads = 1, width = 0;
+  for (size_t i = 0; i < GGUF_DELTAS; i++) try(copy_integer(r, &gguf_deltas[i], true));
+  try(copy_integer(r, &interval, false));
+  gguf_key(r->key, r->a, "ssm.time_step_rank");
+  try(gguf_get_int(r->g, r->key, 1, 1024, &heads, NULL));
+  gguf_key(r->key, r->a, GGUF_VALUES_WIDTH);
+  try(gguf_get_int(r->g, r->key, 1, 1 << 20, &width, NULL));
+  if (width % heads)
+    return fail(GRPO_EFORMAT, "%s: key '%s' = %lld is not a multiple of %lld heads", r->g->path,
+                r->key, (long long)width, (long long)heads);
+  put_int(r, "linear_value_head_dim", width / heads);
+  try(check_sections(r));
+  return read_kinds(r, "ssm_a", "linear_attention");
+}
+
+static Status read_states(Reader *r) {
+  if (DELTANETS >> r->family & 1) return read_deltas(r);
+  if (r->family != FAMILY_LFM2) return GRPO_OK;
+  put_bool(r, "block_auto_adjust_ff_dim", false);
+  try(copy_integer(r, &gguf_filter, true));
+  return read_kinds(r, "shortconv.conv.weight", "conv");
+}
+
 static Status read_optional(Reader *r) {
   read_switches(r);
   try(read_parallel(r));
   try(read_windows(r));
+  try(read_states(r));
   for (size_t i = 0; i < GGUF_NUMBERS; i++) try(copy_number(r, &gguf_numbers[i]));
   return read_scaling(r);
 }
@@ -518,4 +613,9 @@ Status gguf_config_read(Config *out, const Gguf *g) {
   if (s == GRPO_OK) s = config_of_text(out, &r);
   buf_free(&r.b);
   return s;
+}
+
+bool gguf_config_beside(const Gguf *g, const Config *c) {
+  int64_t n = 0;
+  return layers_beside(g, gguf_arch_of(config_model_type(c)), &n) == GRPO_OK && n > 0;
 }

@@ -59,21 +59,53 @@ static void write_scaling(const Config *c, const GgufArch *a, GgufMeta *m) {
   }
 }
 
-/* The n for which each n-th layer sees everything and the others have a window; 0: none. */
-static int window_period(const Config *c) {
+/* The n for which each n-th layer sees everything and the others are of this kind; 0: none. */
+static int period(const Config *c, LayerKind others) {
   int first = 0;
-  while (first < c->num_hidden_layers && config_layer_kind(c, first) == LAYER_WINDOWED) first++;
+  while (first < c->num_hidden_layers && config_layer_kind(c, first) == others) first++;
   if (first == c->num_hidden_layers) return first + 1;
   for (int i = 0; i < c->num_hidden_layers; i++)
-    if ((config_layer_kind(c, i) == LAYER_WINDOWED) != ((i + 1) % (first + 1) != 0)) return 0;
+    if ((config_layer_kind(c, i) == others) != ((i + 1) % (first + 1) != 0)) return 0;
   return first + 1;
 }
+
+static int window_period(const Config *c) { return period(c, LAYER_WINDOWED); }
 
 static bool has_window(const Config *c) { return c->sliding_window && c->use_sliding_window; }
 
 static double alpha_base(const Config *c) {
   const double d = config_rotary_dim(c, false);
   return c->rope_theta * pow(c->rope_factor, d / (d - 2));
+}
+
+static void put_list(GgufMeta *m, const char *key, int n, const int *values) {
+  gguf_put_array(m, key, GGUF_I32, (uint64_t)n);
+  for (int i = 0; i < n; i++) gguf_element_i32(m, values[i]);
+}
+
+/* A third of the channels each for time, height and width of images; in texts they are equal. */
+static void write_deltas(const Config *c, const GgufArch *a, GgufMeta *m) {
+  char key[GGUF_KEY_BYTES];
+  const int pairs = config_rotary_dim(c, false) / 2;
+  const int values[] = {c->linear_conv_kernel_dim, c->linear_num_key_heads,
+                        c->linear_num_value_heads, c->linear_key_head_dim};
+  for (size_t i = 0; i < GGUF_DELTAS; i++)
+    gguf_put_u32(m, gguf_key(key, a, gguf_deltas[i].key), (uint32_t)values[i]);
+  gguf_put_u32(m, gguf_key(key, a, GGUF_VALUES_WIDTH),
+               (uint32_t)(c->linear_num_value_heads * c->linear_value_head_dim));
+  gguf_put_u32(m, gguf_key(key, a, GGUF_INTERVAL), (uint32_t)period(c, LAYER_DELTA));
+  put_list(m, gguf_key(key, a, GGUF_SECTIONS), 4,
+           (const int[]){(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
+}
+
+/* Convolutions are the layers without key heads. */
+static void write_filters(const Config *c, const GgufArch *a, GgufMeta *m) {
+  char key[GGUF_KEY_BYTES];
+  int heads[CONFIG_MAX_LAYERS];
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    heads[i] = config_layer_kind(c, i) == LAYER_CONV ? 0 : c->num_key_value_heads;
+  put_list(m, gguf_key(key, a, "attention.head_count_kv"), c->num_hidden_layers, heads);
+  gguf_put_u32(m, gguf_key(key, a, gguf_filter.key), (uint32_t)c->linear_conv_kernel_dim);
 }
 
 static void write_optional(const Config *c, const GgufArch *a, GgufMeta *m) {
@@ -121,6 +153,11 @@ static const char *reason(const Config *c, const GgufArch *a) {
     return "has windows only in models of 64 layers";
   if (c->family == FAMILY_OLMO3 && c->rope_local_theta != c->rope_theta)
     return "has one rope_theta for layers with and without a window";
+  if (DELTANETS >> c->family & 1 && c->linear_key_head_dim != c->linear_value_head_dim)
+    return "has keys and values of one width in gated DeltaNet";
+  if (DELTANETS >> c->family & 1 && !period(c, LAYER_DELTA))
+    return "wants attention in each n-th layer and in no other";
+  if (DELTANETS >> c->family & 1 && c->attention_bias) return "has no biases in attention";
   if (c->rope_scaling == ROPE_YARN && !c->rope_truncate) return "rounds the ends of YaRN's ramp";
   return NULL;
 }
@@ -159,13 +196,15 @@ void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
                        c->head_dim};
   warn(c, a);
   for (size_t i = 0; i < GGUF_INTEGERS; i++)
-    if (gguf_has_field(a, gguf_integers[i].hf))
+    if (gguf_has_field(a, gguf_integers[i].hf) && !(c->family == FAMILY_LFM2 && i == 5))
       gguf_put_u32(m, gguf_key(key, a, gguf_integers[i].key), (uint32_t)shape[i]);
   gguf_put_u32(m, gguf_key(key, a, "vocab_size"), (uint32_t)c->vocab_size);
   gguf_put_f32(m, gguf_key(key, a, gguf_epsilon_key(a)), (float)c->norm_eps);
   if (!config_rotates(c)) return;
   gguf_put_u32(m, gguf_key(key, a, "attention.value_length"), (uint32_t)c->head_dim);
   gguf_put_u32(m, gguf_key(key, a, "rope.dimension_count"), (uint32_t)config_rotary_dim(c, false));
+  if (DELTANETS >> c->family & 1) write_deltas(c, a, m);
+  if (c->family == FAMILY_LFM2) write_filters(c, a, m);
   write_optional(c, a, m);
   write_scaling(c, a, m);
 }

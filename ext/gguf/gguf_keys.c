@@ -27,6 +27,14 @@ const KeyPair gguf_numbers[GGUF_NUMBERS] = {
     {"logit_scale", "logits_scaling"},
 };
 
+const KeyPair gguf_deltas[GGUF_DELTAS] = {
+    {"ssm.conv_kernel", "linear_conv_kernel_dim"},
+    {"ssm.group_count", "linear_num_key_heads"},
+    {"ssm.time_step_rank", "linear_num_value_heads"},
+    {"ssm.state_size", "linear_key_head_dim"},
+};
+const KeyPair gguf_filter = {"shortconv.l_cache", "linear_conv_kernel_dim"};
+
 const char *gguf_key(char *out, const GgufArch *a, const char *key) {
   snprintf(out, GGUF_KEY_BYTES, "%s.%s", gguf_arch_name(a), key);
   return out;

@@ -15,6 +15,14 @@ enum { GGUF_INTEGERS = 7, GGUF_NUMBERS = 10 };
 extern const KeyPair gguf_integers[GGUF_INTEGERS]; /* the first five are in every file */
 extern const KeyPair gguf_numbers[GGUF_NUMBERS];   /* of some families; rope_theta is the first */
 
+/* Of layers with a state: of DeltaNets, and of LFM2. */
+enum { GGUF_DELTAS = 4 };
+extern const KeyPair gguf_deltas[GGUF_DELTAS], gguf_filter;
+#define GGUF_VALUES_WIDTH "ssm.inner_size" /* of all value heads */
+#define GGUF_INTERVAL     "full_attention_interval"
+#define GGUF_SECTIONS     "rope.dimension_sections"
+#define GGUF_BESIDE       "nextn_predict_layers"
+
 /* Our own keys: Llama 3's three factors cannot be told from rope_freqs.weight, and others are known
  * there only as float32, or as a part of another number. */
 #define GGUF_LLAMA3_FACTOR  "grpo.rope.factor"

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gguf/gguf_config_write.h"
+#include "gguf/gguf_order.h"
 #include "gguf/gguf_tokenizer_write.h"
 #include "gguf/gguf_write.h"
 #include "model/lora_merge.h"
@@ -62,7 +63,7 @@ static Status put_metadata(const Model *m, const Tokenizer *t, const GgufArch *a
 /* ---- tensors ------------------------------------------------------------------------------ */
 
 static GgmlType type_for(GgmlType type, const GgufEntry *e, unsigned change) {
-  if (e->ndim == 1 || (change & GGUF_KEEP_F32)) return GGML_F32;
+  if (e->ndim == 1 || (change & (GGUF_KEEP_F32 | GGUF_FILTERS))) return GGML_F32;
   if (type == GGML_Q4_0 && (change & GGUF_VOCABULARY)) type = GGML_Q8_0;
   const bool fits = e->dim[1] % (uint64_t)ggml_block_values(type) == 0;
   return fits ? type : GGML_F16;
@@ -74,27 +75,35 @@ static Status describe(const Param *p, const GgufArch *a, GgmlType type, GgufEnt
     return fail(GRPO_EARG, "GGUF has no name for parameter '%s'", p->name);
   e->ndim = p->t.ndim;
   for (int d = 0; d < e->ndim; d++) e->dim[d] = (uint64_t)p->t.dim[p->in_out ? 1 - d : d];
+  if (change & GGUF_FILTERS) e->ndim = 2, e->dim[1] = e->dim[2];
   e->type = type_for(type, e, change);
   return GRPO_OK;
 }
 
-/* A block is one head where rows change their order, so that they come from one block. */
+/* Writes a row of the file; row: memory for it. */
+static Status put_row(GgufWriter *w, const GgufOrder *o, size_t cols, real *x, real *row) {
+  gguf_order_encode(o, cols, x);
+  if (!gguf_order_moves_columns(o)) return gguf_writer_put(w, x, cols);
+  for (size_t i = 0; i < cols; i++) row[i] = x[gguf_order_column_of(o, i)];
+  return gguf_writer_put(w, row, cols);
+}
+
+/* Rows come in blocks that stay together where they change their order. */
 static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p,
                        unsigned change) {
-  const int n = p->t.dim[0], d = m->config.head_dim;
-  const uint64_t heads = (uint64_t)m->config.num_attention_heads;
-  const int most = change & (GGUF_PERMUTED | GGUF_BY_HEAD) ? d : BLOCK_ROWS;
-  const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
-  real *x = mem_alloc_aligned((size_t)most * cols * sizeof *x);
+  const GgufOrder o = gguf_order(&m->config, change);
+  const int n = p->t.dim[0];
+  const int most = gguf_order_moves_rows(&o) ? (int)gguf_order_block(&o) : BLOCK_ROWS;
+  const size_t cols = p->t.n / (size_t)n;
+  real *x = mem_alloc_aligned((size_t)(most + 1) * cols * sizeof *x);
   Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
   for (int row = 0; row < n && s == GRPO_OK; row += most) {
     const int rows = n - row < most ? n - row : most;
-    const uint64_t first = gguf_arch_row_of(change, (uint64_t)row, (uint64_t)d, heads);
+    const uint64_t first = gguf_order_row_of(&o, (uint64_t)row);
     s = lora_merge_rows(cx, m, p, (int)first, rows, x);
-    for (size_t i = 0; (change & GGUF_PLUS_ONE) && i < (size_t)rows * cols; i++) x[i] += 1;
     for (int i = 0; i < rows && s == GRPO_OK; i++) {
-      const uint64_t at = gguf_arch_row_of(change, (uint64_t)(row + i), (uint64_t)d, heads) - first;
-      s = gguf_writer_put(w, x + at * cols, cols);
+      const uint64_t at = gguf_order_row_of(&o, (uint64_t)(row + i)) - first;
+      s = put_row(w, &o, cols, x + at * cols, x + (size_t)most * cols);
     }
   }
   mem_free_aligned(x);

@@ -67,7 +67,7 @@ static Status add_rows(const Model *m, const Param *p, int row, int rows, real *
 }
 
 Status lora_merge_rows(const Ctx *cx, const Model *m, const Param *p, int row, int rows, real *x) {
-  const size_t cols = p->t.ndim == 2 ? (size_t)p->t.dim[1] : 1;
+  const size_t cols = p->t.n / (size_t)p->t.dim[0];
   if (p->t.quant)
     quant_get(cx, p->t.quant, row, rows, x);
   else

@@ -73,6 +73,12 @@ static const struct {
                 "\"sliding_window\":6,\"sliding_window_pattern\":2,\"logit_scale\":0.7}"},
     {"phi", "{\"model_type\":\"phi\"," COMMON "}"},
     {"gpt_neox", "{\"model_type\":\"gpt_neox\"," COMMON ",\"rotary_pct\":0.5}"},
+    {"qwen3_5", "{\"model_type\":\"qwen3_5_text\"," COMMON GROUPED ",\"num_hidden_layers\":5,"
+                "\"full_attention_interval\":2,\"linear_num_key_heads\":2,"
+                "\"linear_num_value_heads\":6,\"linear_key_head_dim\":10,"
+                "\"linear_value_head_dim\":10,\"partial_rotary_factor\":0.5}"},
+    {"lfm2", "{\"model_type\":\"lfm2\"," COMMON GROUPED ",\"num_hidden_layers\":3,"
+             "\"full_attn_idxs\":[0,2],\"block_auto_adjust_ff_dim\":false}"},
 };
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
@@ -90,11 +96,13 @@ static bool same_config(const Config *a, const Config *b) {
 }
 
 static bool adds_one(const char *name) {
-  return strncmp(name, "gemma", 5) == 0 || strcmp(name, "nemotron") == 0;
+  return strncmp(name, "gemma", 5) == 0 || strcmp(name, "nemotron") == 0 ||
+         strcmp(name, "qwen3_5") == 0;
 }
 
 /* Every parameter by name, within a bound on its largest value; 0: bit for bit.  Norms of
- * gemma and nemotron are stored as 1 + w, which is rounded once and stays then. */
+ * gemma, nemotron and qwen3_5 are stored as 1 + w, and A_log as -exp(w), which are rounded once and
+ * stay then. */
 static void compare(Model *a, Model *b, double bound, const char *what) {
   CHECK(model_num_params(a) == model_num_params(b));
   for (int i = 0; i < model_num_params(a); i++) {
@@ -215,8 +223,8 @@ static void check_adapter_file(const char *shape, const LoraOptions *o, int nmod
 }
 
 TEST(an_adapter_alone_is_what_merging_adds) {
-  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14,
-                                14, 14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 8};
+  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14, 14,
+                                14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 8,  38, 19};
   static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
   for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);
@@ -384,7 +392,7 @@ TEST(checkpoints_of_the_oracles_are_the_same_through_gguf) {
     "models/gemma3_text_bf16", "models2/granite", "models2/olmo2", "models2/ministral3",
     "models2/seed_oss", "models2/hunyuan_v1_dense", "models2/ernie4_5", "models2/glm4",
     "models2/starcoder2", "models2/stablelm", "models2/nemotron", "models2/cohere2",
-    "models2/gpt_neox", "models2/phi"
+    "models2/gpt_neox", "models2/phi", "models2/lfm2"
   };
   /* clang-format on */
   Pool *pool = NULL;

@@ -34,6 +34,13 @@ TEST(what_llama_cpp_would_compute_otherwise_is_refused_by_name) {
        "{\"rope_type\":\"yarn\",\"factor\":8"
        ",\"truncate\":false}}",
        "YaRN's ramp"},
+      {"{\"model_type\":\"qwen3_5_text\"," COMMON ",\"linear_key_head_dim\":8,"
+       "\"linear_value_head_dim\":16}",
+       "of one width"},
+      {"{\"model_type\":\"qwen3_5_text\"," COMMON ",\"layer_types\":[\"full_attention\","
+       "\"linear_attention\"]}",
+       "each n-th layer"},
+      {"{\"model_type\":\"qwen3_5_text\"," COMMON ",\"attention_bias\":true}", "no biases"},
       {"{\"model_type\":\"ministral\"," COMMON "}", "'ministral' models as GGUF"},
       {"{\"model_type\":\"opt\",\"vocab_size\":101,\"hidden_size\":64,\"num_attention_heads\":4}",
        "'opt' models as GGUF"},
