@@ -12,8 +12,8 @@ bool gguf_config_rope_divisors(const Config *c, float *out) {
   Config unscaled = *c;
   if (c->rope_scaling != ROPE_LLAMA3 || c->head_dim > 1024) return false;
   unscaled.rope_scaling = ROPE_PLAIN;
-  rope_frequencies(c, false, scaled);
-  rope_frequencies(&unscaled, false, plain);
+  rope_frequencies(c, false, false, scaled);
+  rope_frequencies(&unscaled, false, false, plain);
   for (int i = 0; i < c->head_dim / 2; i++) out[i] = (float)(plain[i] / scaled[i]);
   return true;
 }
@@ -46,7 +46,7 @@ static void write_scaling(const Config *c, const GgufArch *a, GgufMeta *m) {
     gguf_put_f64(m, GGUF_LLAMA3_HIGH, c->rope_high_freq_factor);
   } else if (c->rope_scaling == ROPE_LONG) {
     const double original = c->rope_original_max_position_embeddings;
-    const double usual = gguf_long_factor(c->rope_file_positions, original);
+    const double usual = gguf_long_factor(c->max_position_embeddings, original);
     gguf_put_u32(m, gguf_key(key, a, "rope.scaling.original_context_length"),
                  (uint32_t)c->rope_original_max_position_embeddings);
     gguf_put_f32(m, gguf_key(key, a, "rope.scaling.attn_factor"),
@@ -185,9 +185,7 @@ static void warn(const Config *c, const GgufArch *a) {
 
 void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[GGUF_KEY_BYTES];
-  /* With longrope c->max_position_embeddings is the length of the list in use. */
-  const bool wide = c->rope_scaling == ROPE_LONG;
-  const int shape[] = {wide ? c->rope_file_positions : c->max_position_embeddings,
+  const int shape[] = {c->max_position_embeddings,
                        c->hidden_size,
                        c->num_hidden_layers,
                        c->intermediate_size,

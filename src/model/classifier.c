@@ -74,13 +74,13 @@ static Status make_groups(Arena *a, int n, const Sequence *s, Groups *g) {
   if (common > 0) {
     for (int i = 0; i < n; i++) put_sequence(g, i, s[i], common);
     g->group[g->n++] =
-        (PackGroup){s[0].ids, common, n, g->completion, g->completion_len, INT32_MAX};
+        (PackGroup){s[0].ids, common, n, g->completion, g->completion_len, INT32_MAX, 0};
     return GRPO_OK;
   }
   for (int i = 0; i < n; i++) {
     put_sequence(g, i, s[i], 1);
     g->group[g->n++] = (PackGroup){
-        s[i].ids, 1, 1, &g->completion[i], &g->completion_len[i], s[i].len > 1 ? INT32_MAX : 1};
+        s[i].ids, 1, 1, &g->completion[i], &g->completion_len[i], s[i].len > 1 ? INT32_MAX : 1, 0};
   }
   return GRPO_OK;
 }

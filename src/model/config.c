@@ -69,6 +69,11 @@ bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | T
 
 int config_first_position(const Config *c) { return config_traits(c) & TRAIT_LEARNED ? 2 : 0; }
 
+bool config_is_long(const Config *c, int length) {
+  return c->rope_scaling == ROPE_LONG && length > c->rope_original_max_position_embeddings &&
+         c->max_position_embeddings > c->rope_original_max_position_embeddings;
+}
+
 bool config_layer_rotates(const Config *c, int layer) {
   return config_rotates(c) && config_layer_kind(c, layer) != LAYER_UNROTATED;
 }

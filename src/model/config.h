@@ -120,10 +120,7 @@ typedef struct Config {
   /* Queries at position t are multiplied by 1 + beta ln(1 + floor(t / original length)); 0: not. */
   double rope_query_beta;
   int rope_original_max_position_embeddings;
-  /* ROPE_LONG: max_position_embeddings of the file; ours is the length that the chosen factors are
-   * for. */
-  int rope_file_positions, rope_nfactors;
-  bool use_long_rope;
+  int rope_nfactors; /* ROPE_LONG */
   double rope_attention_factor; /* 0: the usual one */
   double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */
@@ -152,6 +149,8 @@ int config_kv_heads(const Config *c, int layer);
 int config_rotary_dim(const Config *c, bool local);
 bool config_rotates(const Config *c);       /* are there rotary positions? */
 int config_first_position(const Config *c); /* the row of a learned table that it has */
+/* Does a sequence that can have `length` tokens take the long factors of ROPE_LONG? */
+bool config_is_long(const Config *c, int length);
 bool config_layer_rotates(const Config *c, int layer);
 Activation config_activation(const Config *c);
 double config_logit_scale(const Config *c);  /* 1: none */

@@ -21,7 +21,7 @@ static Status read_llama3(Config *c, const Json *r, const char *what) {
                          &c->rope_original_max_position_embeddings);
 }
 
-/* ---- longrope: divisors of frequencies, one list for short sequences, one for long -------- */
+/* ---- longrope: divisors of frequencies, for short sequences and for long ones ------------- */
 
 static Status read_factors(const Json *r, const char *key, const char *what, int n, double *out) {
   const Json *list = json_get(r, key);
@@ -37,22 +37,10 @@ static Status read_factors(const Json *r, const char *key, const char *what, int
   return GRPO_OK;
 }
 
-/* transformers takes the short list while the whole sequence lies within the original length, else
- * the long one for every position.  The list that made the keys of a position must not change as a
- * sequence grows, so a model here uses one of them: the short list, with the original length as its
- * context, where both agree; or, with "use_long_rope": true, the long list for every length up to
- * max_position_embeddings. */
-static void choose_length(Config *c) {
-  c->rope_file_positions = c->max_position_embeddings;
-  if (!c->use_long_rope && c->max_position_embeddings > c->rope_original_max_position_embeddings)
-    c->max_position_embeddings = c->rope_original_max_position_embeddings;
-}
-
 static Status read_long(Config *c, const Json *r, const Json *j, const char *what) {
   const char *const key = "original_max_position_embeddings";
   const Json *len = json_get(r, key), *attention = json_get(r, "attention_factor");
   const Json *factor = json_get(r, "factor");
-  if (c->rope_file_positions) c->max_position_embeddings = c->rope_file_positions;
   c->rope_nfactors = config_rotary_dim(c, false) / 2;
   if (c->family != FAMILY_PHI3)
     return fail(GRPO_EFORMAT, "%s: rope type 'longrope' is supported for phi3 models only", what);
@@ -72,9 +60,7 @@ static Status read_long(Config *c, const Json *r, const Json *j, const char *wha
                 "/ %s = %g",
                 what, key, c->rope_factor);
   try(read_factors(r, "short_factor", what, c->rope_nfactors, c->rope_short));
-  try(read_factors(r, "long_factor", what, c->rope_nfactors, c->rope_long));
-  choose_length(c);
-  return GRPO_OK;
+  return read_factors(r, "long_factor", what, c->rope_nfactors, c->rope_long);
 }
 
 /* ---- YaRN ---- */

@@ -61,9 +61,7 @@ static bool is_float(const Field *f, double v) {
 }
 
 static void put_field(Buf *b, const Config *c, const Field *f) {
-  double v = config_get(c, f);
-  if (c->rope_scaling == ROPE_LONG && f->at == offsetof(Config, max_position_embeddings))
-    v = c->rope_file_positions;
+  const double v = config_get(c, f);
   config_put_key(b, f->key);
   if (f->nullable && v == 0)
     buf_puts(b, "null");

@@ -14,7 +14,6 @@
 #include "model/decode_struct.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
-#include "model/layer_kind.h"
 #include "model/model_struct.h"
 #include "model/unnamed.h"
 
@@ -66,14 +65,15 @@ static Status allocate_tables(Decoder *d) {
   d->job = mem_zalloc((size_t)l->max_sequences * sizeof *d->job);
   d->ids = mem_alloc((size_t)d->max_rows * sizeof *d->ids);
   d->pos = mem_alloc((size_t)d->max_rows * sizeof *d->pos);
+  d->length = mem_zalloc((size_t)d->max_rows * sizeof *d->length);
   d->span = mem_alloc((size_t)d->max_spans * sizeof *d->span);
   d->run = mem_alloc((size_t)d->max_spans * sizeof *d->run);
   d->scratch =
       mem_alloc((size_t)pool_threads(d->m->pool) * sampler_scratch_bytes(d->m->config.vocab_size));
   d->prompt_logits = mem_alloc_aligned((size_t)l->max_prompts * vocab * sizeof(real));
   d->logits = mem_alloc_aligned((size_t)logit_rows(l) * vocab * sizeof(real));
-  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->span || !d->run ||
-      !d->scratch || !d->prompt_logits || !d->logits)
+  if (!d->resident || !d->active || !d->job || !d->ids || !d->pos || !d->length || !d->span ||
+      !d->run || !d->scratch || !d->prompt_logits || !d->logits)
     return fail(GRPO_ENOMEM, "decoder: no memory for tables of %d sequences", l->max_sequences);
   for (int i = 0; i < l->max_prompts; i++) {
     d->resident[i].request = -1;
@@ -100,16 +100,6 @@ static Status warm_up(Decoder *d) {
   return GRPO_OK;
 }
 
-static Status allocate_caches(Decoder *d) {
-  const Config *c = &d->m->config;
-  const DecoderLimits *l = &d->limits;
-  LayerCache layer[CONFIG_MAX_LAYERS];
-  const int layers = c->num_hidden_layers;
-  layer_caches(c, d->m->compute, d->m->cpu, layer);
-  try(cache_new(&d->prompts, layer, layers, l->max_prompts, l->max_prompt_tokens, 0));
-  return cache_new(&d->completions, layer, layers, l->max_sequences, l->max_new_tokens, -1);
-}
-
 static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   const Config *c = &d->m->config;
   const DecoderLimits *l = &d->limits;
@@ -120,7 +110,7 @@ static Status decoder_init(Decoder *d, const Tokenizer *tok) {
   try(allocate_tables(d));
   try(model_reserve_positions(d->m, l->max_prompt_tokens + l->max_new_tokens));
   try(stop_init(&d->stop, tok, l->max_new_tokens));
-  try(allocate_caches(d));
+  try(decoder_caches(d));
   try(decoder_draft(d, draft_rows(d->m)));
   return warm_up(d);
 }
@@ -149,6 +139,7 @@ void decoder_free(Decoder *d) {
   mem_free(d->job);
   mem_free(d->ids);
   mem_free(d->pos);
+  mem_free(d->length);
   mem_free(d->span);
   mem_free(d->run);
   mem_free_aligned(d->prompt_logits);
@@ -166,7 +157,12 @@ void decoder_free(Decoder *d) {
 
 static Status run_rows(Decoder *d, Tensor **x) {
   Replay replay = {.nruns = d->nspans, .run = d->run};
-  Rows r = {.n = d->nrows, .ids = d->ids, .pos = d->pos, .nspans = d->nspans, .spans = d->span};
+  Rows r = {.n = d->nrows,
+            .ids = d->ids,
+            .pos = d->pos,
+            .length = d->length,
+            .nspans = d->nspans,
+            .spans = d->span};
   if (d->activations) {
     replay.store = &d->activations->store;
     r.replay = &replay;
@@ -207,6 +203,12 @@ static void record_span(Decoder *d, const Resident *p, int sample, int at, int n
       (ReplayRun){d->nrows, n, rollout_activations_row(d->activations, slot, sample) + (size_t)at};
 }
 
+/* The most tokens that a prompt and a completion of it can have. */
+static int most_tokens(const Decoder *d, const Resident *p) {
+  const int context = d->m->config.max_position_embeddings, n = request_of(d, p)->prompt_len;
+  return n + min_int(d->sampling->max_new_tokens, context - n);
+}
+
 static void add_prompt_rows(Decoder *d, Resident *p, int n) {
   const int32_t *ids = request_of(d, p)->prompt;
   record_span(d, p, -1, p->done, n);
@@ -215,6 +217,7 @@ static void add_prompt_rows(Decoder *d, Resident *p, int n) {
   for (int i = 0; i < n; i++, d->nrows++) {
     d->ids[d->nrows] = ids[p->done + i];
     d->pos[d->nrows] = p->done + i;
+    d->length[d->nrows] = most_tokens(d, p);
   }
   p->done += n;
   cache_set_len(&d->prompts, p->slot, 0, p->done);
@@ -361,8 +364,7 @@ static void sample_chunk(void *arg, int chunk, int worker) {
 
 /* The length at which a completion ends. */
 static int longest(const Decoder *d, const ActiveSequence *s) {
-  const int context = d->m->config.max_position_embeddings;
-  return min_int(d->sampling->max_new_tokens, context - request_of(d, s->prompt)->prompt_len);
+  return most_tokens(d, s->prompt) - request_of(d, s->prompt)->prompt_len;
 }
 
 static bool is_eos(const Decoder *d, int32_t id) {
@@ -509,6 +511,7 @@ static void add_rows_of(Decoder *d, ActiveSequence *s, int n) {
   for (int i = 0; i < rows; i++, d->nrows++) {
     d->ids[d->nrows] = s->out->ids[at + i];
     d->pos[d->nrows] = request_of(d, s->prompt)->prompt_len + at + i;
+    d->length[d->nrows] = most_tokens(d, s->prompt);
   }
   s->begun = at;
   s->done += n;

@@ -4,8 +4,19 @@
 #include "base/minmax.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
+#include "model/layer_kind.h"
 #include "model/model_struct.h"
 #include "model/panels.h"
+
+Status decoder_caches(Decoder *d) {
+  const Config *c = &d->m->config;
+  const DecoderLimits *l = &d->limits;
+  LayerCache layer[CONFIG_MAX_LAYERS];
+  const int layers = c->num_hidden_layers;
+  layer_caches(c, d->m->compute, d->m->cpu, layer);
+  try(cache_new(&d->prompts, layer, layers, l->max_prompts, l->max_prompt_tokens, 0));
+  return cache_new(&d->completions, layer, layers, l->max_sequences, l->max_new_tokens, -1);
+}
 
 /* Adds a span of n rows, the last keys of a sequence that is as long as it can be: of a prompt, or
  * of a completion behind its prompt. */
@@ -38,6 +49,7 @@ static Status measure_forward(Decoder *d, int logit_rows) {
   Rows r = {.n = d->nrows,
             .ids = d->ids,
             .pos = d->pos,
+            .length = d->length,
             .nspans = d->nspans,
             .spans = d->span,
             .replay = &replay};

@@ -63,7 +63,7 @@ typedef struct Decoder {
   int max_rows, max_spans;
   int draft_rows;                  /* rows that a forward is filled up to with guesses */
   int64_t guessed, met;            /* guesses of this run */
-  int32_t *ids, *pos;              /* [max_rows] of the forward being prepared */
+  int32_t *ids, *pos, *length;     /* [max_rows] of the forward being prepared; as in Rows */
   AttnSpan *span;                  /* [max_spans] */
   ReplayRun *run;                  /* [max_spans] where the activations of each span go */
   RolloutActivations *activations; /* NULL: they are not kept */

@@ -31,6 +31,7 @@ typedef struct Pass {
   Model *m;
   Tape *t;
   const Rows *rows;
+  const int32_t *rope_rows; /* of the tables of rotary positions */
   EmbeddingAttr embedding;
   const Lora *lora; /* NULL: none */
   bool in_place;    /* no gradients: branches are added to the residual stream in place */
@@ -104,14 +105,16 @@ static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
   return GRPO_OK;
 }
 
-static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int layer) {
+static Heads heads_of(const Pass *p, int layer) {
+  const Model *m = p->m;
+  const Rows *r = p->rows;
   const Config *c = &m->config;
   const bool windowed = config_window(c, layer) > 0;
-  const AttnShape shape = layer_attention_shape(c, layer, m->compute, cpu);
+  const AttnShape shape = layer_attention_shape(c, layer, m->compute, p->t->cx.cpu);
   const RopeAttr rope_attr = {.head_dim = shape.head_dim,
                               .rotary = config_rotary_dim(c, windowed),
-                              .positions = rope_positions(m->rope),
-                              .pos = r->pos,
+                              .positions = rope_rows(c, rope_positions(m->rope)),
+                              .pos = p->rope_rows,
                               .pairs = (config_traits(c) & TRAIT_PAIRS) != 0,
                               .cs = rope_table(m->rope, windowed ? ROPE_LOCAL : ROPE_FULL)};
   Heads k = {.rope_q = rope_attr,
@@ -140,7 +143,7 @@ static Heads heads_of(const Model *m, const KernelClass *cpu, const Rows *r, int
 static Status new_heads(Pass *p, int layer, const Heads **out) {
   Heads *k = arena_alloc(&p->t->arena, sizeof *k);
   if (!k) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
-  *k = heads_of(p->m, p->t->cx.cpu, p->rows, layer);
+  *k = heads_of(p, layer);
   *out = k;
   return GRPO_OK;
 }
@@ -557,6 +560,17 @@ static int last_position(const Rows *r) {
   return last;
 }
 
+/* Only with longrope there are two rows for a position. */
+static Status rotary_rows(const Config *c, Tape *t, const Rows *r, const int32_t **out) {
+  *out = r->pos;
+  if (c->rope_scaling != ROPE_LONG) return GRPO_OK;
+  int32_t *rows = arena_alloc(&t->arena, (size_t)r->n * sizeof *rows);
+  if (!rows) return fail(GRPO_ENOMEM, "model: no memory for %d rotary positions", r->n);
+  for (int i = 0; i < r->n; i++) rows[i] = rope_row(c, r->pos[i], r->length ? r->length[i] : r->n);
+  *out = rows;
+  return GRPO_OK;
+}
+
 static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   Pass *p = arena_alloc(&t->arena, sizeof *p);
   if (!p) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
@@ -569,7 +583,7 @@ static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
               .embedding = {r->n, r->ids, r->pos, (real)m->config.embedding_scale,
                             config_first_position(&m->config)}};
   *out = p;
-  return GRPO_OK;
+  return rotary_rows(&m->config, t, r, &p->rope_rows);
 }
 
 static void next_layer(const Rows *r) {
@@ -670,6 +684,7 @@ Status forward_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
   *r = (Rows){.n = p->nrows,
               .ids = p->ids,
               .pos = p->pos,
+              .length = p->length,
               .npack = p->nspans,
               .pack = p->spans,
               .dropout = p->dropout,

@@ -13,6 +13,7 @@
 typedef struct Rows {
   int n;
   const int32_t *ids, *pos; /* [n] */
+  const int32_t *length;    /* [n] as in Pack; NULL: n */
   int npack;
   const PackSpan *pack; /* NULL: decoding */
   int nspans;

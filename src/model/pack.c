@@ -1,5 +1,7 @@
 #include "model/pack.h"
 
+#include "base/minmax.h"
+
 /* Numbers of rows, outputs, spans and values of the groups so far. */
 typedef struct Sizes {
   int64_t rows, outputs, spans, values;
@@ -15,6 +17,25 @@ static Status check_ids(const Config *c, int group, const char *what, const int3
 
 /* Is the last token of completion i a row? */
 static int has_end(const PackGroup *g, int i) { return g->completion_len[i] < g->end_below; }
+
+static int longest(const PackGroup *g) {
+  int most = g->longest > g->prompt_len ? g->longest : g->prompt_len;
+  for (int i = 0; !g->longest && i < g->n; i++)
+    most = max_int(most, g->prompt_len + g->completion_len[i]);
+  return most;
+}
+
+/* A prompt that several sequences share has one kind of factors. */
+static Status check_factors(const Config *c, int group, const PackGroup *g) {
+  const bool is_long = config_is_long(c, longest(g));
+  for (int i = 0; is_long && !g->longest && i < g->n; i++)
+    if (!config_is_long(c, g->prompt_len + g->completion_len[i]))
+      return fail(GRPO_EARG,
+                  "group %d: some of its sequences are longer than %d tokens, where longrope's "
+                  "factors change, and others are not; give max_new_tokens, or take them apart",
+                  group + 1, c->rope_original_max_position_embeddings);
+  return GRPO_OK;
+}
 
 static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) {
   if (g->prompt_len < 1) return fail(GRPO_EARG, "group %d: the prompt is empty", group + 1);
@@ -39,30 +60,31 @@ static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) 
   if (g->prompt_len > c->max_position_embeddings)
     return fail(GRPO_EARG, "group %d: the prompt of %d tokens exceeds the model's context of %d",
                 group + 1, g->prompt_len, c->max_position_embeddings);
-  return GRPO_OK;
+  return check_factors(c, group, g);
 }
 
 typedef struct Filling {
-  int32_t *ids, *pos, *out_rows, *targets, *value_rows;
+  int32_t *ids, *pos, *length, *out_rows, *targets, *value_rows;
   PackSpan *spans;
   int rows, outputs, nspans, values;
 } Filling;
 
-static void put_rows(Filling *f, const int32_t *ids, int n, int pos, int prefix) {
+static void put_rows(Filling *f, const int32_t *ids, int n, int pos, int length, int prefix) {
   if (n) f->spans[f->nspans++] = (PackSpan){f->rows, n, prefix};
   for (int i = 0; i < n; i++, f->rows++) {
     f->ids[f->rows] = ids[i];
     f->pos[f->rows] = pos + i;
+    f->length[f->rows] = length;
   }
 }
 
 static void put_group(Filling *f, const PackGroup *g) {
-  const int prompt_span = f->nspans;
-  put_rows(f, g->prompt, g->prompt_len, 0, -1);
+  const int prompt_span = f->nspans, length = longest(g);
+  put_rows(f, g->prompt, g->prompt_len, 0, length, -1);
   const int last = f->rows - 1;
   for (int i = 0; i < g->n; i++) {
     const int len = g->completion_len[i], first = f->rows;
-    put_rows(f, g->completion[i], len - 1 + has_end(g, i), g->prompt_len, prompt_span);
+    put_rows(f, g->completion[i], len - 1 + has_end(g, i), g->prompt_len, length, prompt_span);
     for (int t = 0; t < len; t++, f->outputs++) {
       f->out_rows[f->outputs] = t ? first + t - 1 : last;
       f->targets[f->outputs] = g->completion[i][t];
@@ -79,16 +101,18 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
     return fail(GRPO_ELIMIT, "a pack of %lld rows is too large", (long long)s.rows);
   Filling f = {.ids = arena_alloc(a, (size_t)s.rows * sizeof *f.ids),
                .pos = arena_alloc(a, (size_t)s.rows * sizeof *f.pos),
+               .length = arena_alloc(a, (size_t)s.rows * sizeof *f.length),
                .out_rows = arena_alloc(a, (size_t)s.outputs * sizeof *f.out_rows),
                .targets = arena_alloc(a, (size_t)s.outputs * sizeof *f.targets),
                .value_rows = arena_alloc(a, (size_t)s.values * sizeof *f.value_rows),
                .spans = arena_alloc(a, (size_t)s.spans * sizeof *f.spans)};
-  if (!f.ids || !f.pos || !f.out_rows || !f.targets || !f.value_rows || !f.spans)
+  if (!f.ids || !f.pos || !f.length || !f.out_rows || !f.targets || !f.value_rows || !f.spans)
     return fail(GRPO_ENOMEM, "no memory for a pack of %lld rows", (long long)s.rows);
   for (int i = 0; i < ngroups; i++) put_group(&f, &groups[i]);
   *out = (Pack){.nrows = f.rows,
                 .ids = f.ids,
                 .pos = f.pos,
+                .length = f.length,
                 .nspans = f.nspans,
                 .spans = f.spans,
                 .nout = f.outputs,

@@ -17,6 +17,9 @@
 typedef struct Pack {
   int nrows;
   const int32_t *ids, *pos; /* [nrows]; pos: logical */
+  /* [nrows] the most tokens that the row's sequence can have, from which longrope's factors follow;
+   * NULL: nrows */
+  const int32_t *length;
   int nspans;
   const PackSpan *spans;
   int nout;
@@ -48,6 +51,7 @@ typedef struct PackGroup {
   const int32_t *const *completion;
   const int *completion_len;
   int end_below; /* the last token of a shorter completion is a row too; 0: of none */
+  int longest;   /* the most tokens that a sequence could have had; 0: the longest one's */
 } PackGroup;
 
 /* One pack of several groups, in arena memory.  Refuses ids outside the vocabulary and sequences

@@ -32,14 +32,14 @@ static double yarn_frequency(const Config *c, int i, double f) {
   return f * (1 - ramp) + f / c->rope_factor * ramp;
 }
 
-static double scaled_frequency(const Config *c, int i, double f) {
+static double scaled_frequency(const Config *c, bool is_long, int i, double f) {
   switch (c->rope_scaling) {
   case ROPE_LINEAR:
     return f / c->rope_factor;
   case ROPE_LLAMA3:
     return llama3_frequency(c, f);
   case ROPE_LONG:
-    return f / (c->use_long_rope ? c->rope_long : c->rope_short)[i];
+    return f / (is_long ? c->rope_long : c->rope_short)[i];
   case ROPE_YARN:
     return yarn_frequency(c, i, f);
   case ROPE_ALPHA:
@@ -56,11 +56,11 @@ static double base_of(const Config *c, bool local) {
   return c->rope_theta * pow(c->rope_factor, d / (d - 2));
 }
 
-void rope_frequencies(const Config *c, bool local, double *inv_freq) {
+void rope_frequencies(const Config *c, bool local, bool is_long, double *inv_freq) {
   const int d = config_rotary_dim(c, local);
   for (int i = 0; i < d / 2; i++) {
     const double f = pow(base_of(c, local), -2.0 * i / d);
-    inv_freq[i] = local ? f : scaled_frequency(c, i, f);
+    inv_freq[i] = local ? f : scaled_frequency(c, is_long, i, f);
   }
 }
 
@@ -131,23 +131,38 @@ static double query_factor(const Config *c, size_t pos) {
   return 1 + c->rope_query_beta * log(1 + blocks);
 }
 
-static real *make_table(const Config *c, RopeTable table, int positions) {
+/* longrope has two rows for a position, the second one with its long factors. */
+static int rows_of_position(const Config *c) { return c->rope_scaling == ROPE_LONG ? 2 : 1; }
+
+int rope_rows(const Config *c, int positions) { return rows_of_position(c) * positions; }
+
+int rope_row(const Config *c, int pos, int length) {
+  return rows_of_position(c) * pos + config_is_long(c, length);
+}
+
+static void fill_table(const Config *c, RopeTable table, bool is_long, int positions, real *cs) {
   const bool local = table == ROPE_LOCAL;
   const double sign = config_traits(c) & TRAIT_TURNS_BACK ? -1 : 1;
-  const size_t half = (size_t)config_rotary_dim(c, local) / 2;
+  const size_t half = (size_t)config_rotary_dim(c, local) / 2, rows = (size_t)rows_of_position(c);
   double inv_freq[512]; /* head_dim is at most 1024 */
-  real *cs = mem_alloc_aligned((size_t)positions * 2 * half * sizeof *cs);
-  if (!cs) return NULL;
-  if (mem_measuring()) return cs;
-  rope_frequencies(c, local, inv_freq);
+  rope_frequencies(c, local, is_long, inv_freq);
   for (size_t pos = 0; pos < (size_t)positions; pos++) {
     const double of_query = table == ROPE_QUERY ? query_factor(c, pos) : 1;
     const double factor = attention_factor(c, local) * of_query;
+    real *row = cs + (pos * rows + is_long) * half * 2;
     for (size_t i = 0; i < half; i++) {
-      cs[(pos * half + i) * 2] = (real)(factor * cos((double)pos * inv_freq[i]));
-      cs[(pos * half + i) * 2 + 1] = (real)(factor * sign * sin((double)pos * inv_freq[i]));
+      row[2 * i] = (real)(factor * cos((double)pos * inv_freq[i]));
+      row[2 * i + 1] = (real)(factor * sign * sin((double)pos * inv_freq[i]));
     }
   }
+}
+
+static real *make_table(const Config *c, RopeTable table, int positions) {
+  const size_t rows = (size_t)rope_rows(c, positions);
+  const size_t width = (size_t)config_rotary_dim(c, table == ROPE_LOCAL);
+  real *cs = mem_alloc_aligned(rows * width * sizeof *cs);
+  for (int k = 0; cs && !mem_measuring() && k < rows_of_position(c); k++)
+    fill_table(c, table, k, positions, cs);
   return cs;
 }
 

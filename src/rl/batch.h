@@ -39,6 +39,7 @@ typedef struct Batch {
       *sampling_mask; /* [max_sequences] what the filters of sampling left; NULL: never truncated */
   float *ref_logp;    /* [max_sequences, max_new]; NULL: not reserved */
   bool has_ref;       /* ref_logp is filled */
+  int longest;        /* max_new_tokens of sampling */
   double temperature; /* that the recorded log-probabilities are for */
   double seconds;     /* that sampling took */
   uint64_t version;   /* model_version() of the weights that sampled it all; 0: several did */

@@ -39,6 +39,7 @@ static Status pack_texts(Arena *a, const Config *c, const Texts *x, int end_belo
                        .n = x->n,
                        .completion = ids,
                        .completion_len = len,
+                       .longest = x->prompt + x->longest,
                        .end_below = end_below};
   const Status s = pack_groups(a, c, x->groups, g, out);
   mem_free(zeros);

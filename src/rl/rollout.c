@@ -197,6 +197,7 @@ Status rollout_begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->group = o->group;
   b->has_ref = false;
   b->temperature = o->sampling.temperature > 0 ? o->sampling.temperature : 1;
+  b->longest = o->sampling.max_new_tokens;
   b->seconds = 0;
   b->version = model_version(e->policy);
   if (slot == BATCH_SAMPLE) begin_keeping(e, n, o->group);
@@ -211,6 +212,9 @@ static Status begin_again(Engine *e, BatchSlot slot, int n, const int *slots, co
   try(check(e, n, o));
   if (o->group != b->group)
     return fail(GRPO_EARG, "replace: n is %d, the batch has groups of %d", o->group, b->group);
+  if (o->sampling.max_new_tokens != b->longest)
+    return fail(GRPO_EARG, "replace: max_new_tokens is %d, the batch was sampled with %d",
+                o->sampling.max_new_tokens, b->longest);
   for (int i = 0; i < n; i++)
     if (slots[i] < 0 || slots[i] >= b->nprompts)
       return fail(GRPO_EARG, "replace: there is no group %d of %d", slots[i] + 1, b->nprompts);

@@ -70,6 +70,7 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
   }
   PackGroup g = {.n = u->n, .completion = ids, .completion_len = len, .end_below = end_below};
   g.prompt = batch_prompt(b, u->first / b->group, &g.prompt_len);
+  g.longest = g.prompt_len + b->longest;
   return pack_groups(a, c, 1, &g, out);
 }
 

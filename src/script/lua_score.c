@@ -84,7 +84,10 @@ static Groups push_groups(lua_State *L, const Prompts *prompts, const Prompts *c
     lua_pop(L, 2);
   }
   int at = 0;
+  int most = 0;
+  field_int(L, 4, "score", "max_new_tokens", 1, INT32_MAX / 2, &most);
   for (int k = 0; k < g.n; k++) {
+    if (most) g.group[k].longest = g.group[k].prompt_len + most;
     g.group[k].completion = g.completion + at;
     g.group[k].completion_len = g.completion_len + at;
     for (int i = 0; i < prompts->n; i++) {
@@ -267,7 +270,8 @@ static int push_scores(lua_State *L, LuaModel *lm, const Prompts *prompts,
 }
 
 static int l_score(lua_State *L) {
-  static const char *const known[] = {"temperature", "grad", "sampling_masks", NULL};
+  static const char *const known[] = {"temperature", "grad", "sampling_masks", "max_new_tokens",
+                                      NULL};
   LuaModel *lm = check_lua_model(L, 1);
   double temperature = 1;
   bool grad = false;

@@ -277,7 +277,7 @@ static bool decoded_like_trained(Model *m) {
   OK(decoder_run(d, 1, &r, &s, &out, NULL));
   decoder_free(d);
   const int32_t *completion = ids;
-  const PackGroup g = {prompt, PROMPT, 1, &completion, &out.len, 0};
+  const PackGroup g = {prompt, PROMPT, 1, &completion, &out.len, 0, 0};
   OK(tape_init(&t, NULL));
   OK(pack_groups(&t.arena, model_config(m), 1, &g, &p));
   OK(forward_hidden(m, &t, &p, &hidden));

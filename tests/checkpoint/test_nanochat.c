@@ -15,7 +15,7 @@ static double norm_of(const Tensor *t) {
 static void run(Model *m, Tape *t, const Ints *ids, const Reals *want) {
   const int32_t *completion[] = {ids->at + 1};
   const int n = ids->n - 1;
-  const PackGroup g = {ids->at, 1, 1, completion, &n, 0};
+  const PackGroup g = {ids->at, 1, 1, completion, &n, 0, 0};
   Pack p;
   Tensor *h, *out;
   REQUIRE(pack_groups(&t->arena, model_config(m), 1, &g, &p));

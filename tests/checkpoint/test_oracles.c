@@ -17,7 +17,7 @@
 static const char *const newer_names[] = {
     "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
     "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
-    "gpt_neox", "phi", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
+    "gpt_neox", "phi", "phi4_mini", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
     "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next"
 };
 /* clang-format on */
@@ -100,7 +100,7 @@ static double relative_error(const real *x, const real *want, size_t n) {
 static Status pack_plain(Arena *a, const Config *c, Ints ids, Pack *p) {
   const int32_t *rest = ids.at + 1;
   const int len = ids.n - 1;
-  const PackGroup g = {ids.at, 1, 1, &rest, &len, 0};
+  const PackGroup g = {ids.at, 1, 1, &rest, &len, 0, 0};
   return pack_groups(a, c, 1, &g, p);
 }
 
@@ -255,15 +255,20 @@ static void problem_free(Problem *p) {
 /* Groups from .. from + n - 1 as one pack with shared prompts: log-probabilities and entropies. */
 static Status run_groups(Model *m, Tape *t, const Problem *p, int from, int n, double temperature,
                          Tensor **out) {
-  PackGroup g[GROUPS];
+  PackGroup g[SEQUENCES];
   const int32_t *ids[SEQUENCES];
   Pack *pack = arena_alloc(&t->arena, sizeof *pack);
   Tensor *h;
   for (int i = 0; i < SEQUENCES; i++) ids[i] = p->completion[i].at;
-  for (int i = 0; i < n; i++)
-    g[i] = (PackGroup){p->prompt[from + i].at,       p->prompt[from + i].n,           PER_GROUP,
-                       ids + (from + i) * PER_GROUP, p->len + (from + i) * PER_GROUP, 0};
-  try(pack_groups(&t->arena, model_config(m), n, g, pack));
+  /* with longrope sequences of one prompt may have different factors */
+  const int each = model_config(m)->rope_scaling == ROPE_LONG ? 1 : PER_GROUP;
+  const int first = from * PER_GROUP, ngroups = n * PER_GROUP / each;
+  for (int i = 0; i < ngroups; i++) {
+    const int at = first + i * each;
+    const Ints *prompt = &p->prompt[at / PER_GROUP];
+    g[i] = (PackGroup){prompt->at, prompt->n, each, ids + at, p->len + at, 0, 0};
+  }
+  try(pack_groups(&t->arena, model_config(m), ngroups, g, pack));
   try(forward_hidden(m, t, pack, &h));
   return forward_logp(m, t, pack, h, temperature, NULL, NULL, out);
 }

@@ -47,7 +47,7 @@ static Model *loaded(const char *dir, Storage storage) {
 static void logits_of(Model *m, real *out /* [TOKENS - 1, vocab] */) {
   int32_t ids[TOKENS];
   const PackGroup g = {ids,        TOKENS - 1, 1, (const int32_t *const[]){ids + TOKENS - 1},
-                       (int[]){1}, 0};
+                       (int[]){1}, 0,          0};
   Tensor *logits;
   Tape t;
   Pack p;
@@ -227,7 +227,8 @@ TEST(compact_weights_are_frozen_and_shared) {
 
 static Status one_step(Model *m, real *grad, size_t *n) {
   int32_t ids[32];
-  const PackGroup g = {ids, 10, 2, (const int32_t *const[]){ids + 10, ids + 16}, (int[]){6, 9}, 0};
+  const PackGroup g = {ids,           10, 2, (const int32_t *const[]){ids + 10, ids + 16},
+                       (int[]){6, 9}, 0,  0};
   Tape t;
   Pack p;
   Tensor *h, *out;

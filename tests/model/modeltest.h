@@ -73,7 +73,7 @@ static const char *const tiny_gemma3 =
                         "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}");
 static const char *const tiny_phi3 =
     TINY("phi3", "2,\"sliding_window\":21,\"partial_rotary_factor\":0.5,"
-                 "\"original_max_position_embeddings\":80,\"rope_scaling\":{\"type\":\"longrope\","
+                 "\"original_max_position_embeddings\":40,\"rope_scaling\":{\"type\":\"longrope\","
                  "\"short_factor\":[1,1.1,1.2,1.3],\"long_factor\":[1,2,3.5,5]}");
 
 static const char *const tiny_gpt2_mla =

@@ -138,7 +138,8 @@ TEST(the_spellings_of_rope_scaling) {
                 "\"long_factor\":[3,4],\"original_max_position_embeddings\":1024}}",
                 &c));
   CHECK(c.rope_scaling == ROPE_LONG && config_rotary_dim(&c, false) == 4 && c.rope_theta == 500);
-  CHECK(c.rope_nfactors == 2 && c.rope_long[1] == 4 && c.max_position_embeddings == 1024);
+  CHECK(c.rope_nfactors == 2 && c.rope_long[1] == 4 && c.max_position_embeddings == 8192);
+  CHECK(!config_is_long(&c, 1024) && config_is_long(&c, 1025));
 }
 
 TEST(end_tokens_are_a_number_a_list_or_null) {

@@ -128,7 +128,8 @@ static Status score(Model *m, Tape *t, const Run *r, double temperature, Pack *p
   for (int i = 0; i < r->nout; i++) ids[i] = r->out[i].ids, lens[i] = r->out[i].len;
   for (int i = 0; i < r->nrequests; i++) {
     const Request *q = &r->request[i];
-    g[i] = (PackGroup){q->prompt, q->prompt_len, q->n, ids + at, lens + at, 0};
+    g[i] = (PackGroup){q->prompt, q->prompt_len,          q->n, ids + at, lens + at,
+                       0,         q->prompt_len + MAX_NEW};
     at += q->n;
   }
   try(pack_groups(&t->arena, model_config(m), r->nrequests, g, p));
@@ -272,7 +273,7 @@ TEST_BOTH(long_prompts_are_prefilled_in_pieces) {
   for (int i = 0; i < 2; i++) {
     const int32_t *completion = ids[i];
     const int len = out[i].len;
-    const PackGroup g = {prompt, r[i].prompt_len, 1, &completion, &len, 0};
+    const PackGroup g = {prompt, r[i].prompt_len, 1, &completion, &len, 0, 0};
     Pack p;
     Tape t;
     Tensor *h, *lp;

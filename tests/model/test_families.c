@@ -67,8 +67,8 @@ static const char *const one_layer =
     "{\"model_type\":\"phi3\",\"vocab_size\":50,\"hidden_size\":32,\"intermediate_size\":24,"
     "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
     "\"max_position_embeddings\":128,\"initializer_range\":0.3,\"rope_theta\":100,"
-    "\"sliding_window\":9,\"partial_rotary_factor\":0.5,\"use_long_rope\":%s,"
-    "\"original_max_position_embeddings\":48,"
+    "\"sliding_window\":9,\"partial_rotary_factor\":0.5,"
+    "\"original_max_position_embeddings\":%s,"
     "\"rope_scaling\":{\"type\":\"%s\",\"short_factor\":[1.5,0.8],\"long_factor\":[3,7]}}";
 
 static void rms(const double *x, const Tensor *w, double *y) {
@@ -84,8 +84,10 @@ static void times(const Tensor *w, const double *x, double *y) {
   }
 }
 
+/* factors: of the two pairs, then the original length */
 static void rotate(double *x, int heads, int pos, const double *factors) {
-  const double scale = sqrt(1 + log(128.0 / 48) / log(48.0));
+  const double original = factors[ROT / 2];
+  const double scale = sqrt(1 + log(128 / original) / log(original));
   for (int h = 0; h < heads; h++)
     for (int i = 0; i < ROT / 2; i++) {
       const double angle = pos / (factors[i] * pow(100, 2.0 * i / ROT));
@@ -134,10 +136,10 @@ static void want_logits(Model *m, const int32_t *ids, const double *factors, dou
   }
 }
 
-static void check_longrope(const char *type, const char *use_long, const double *factors) {
+static void check_longrope(const char *type, const char *original, const double *factors) {
   static double want[LEN * VOCAB];
   int32_t ids[LEN];
-  Model *m = small_model(test_path(one_layer, use_long, type), NULL, 8);
+  Model *m = small_model(test_path(one_layer, original, type), NULL, 8);
   some_ids(ids, LEN, VOCAB, 6);
   want_logits(m, ids, factors, want);
   real *got = plain_logits(m, ids, LEN);
@@ -149,13 +151,8 @@ static void check_longrope(const char *type, const char *use_long, const double 
 }
 
 TEST(phi3_with_partial_longrope_agrees_with_double) {
-  Config c;
-  check_longrope("longrope", "false", (const double[]){1.5, 0.8});
-  check_longrope("su", "true", (const double[]){3, 7});
-  config_of(&c, test_path(one_layer, "false", "longrope"));
-  CHECK(c.max_position_embeddings == 48 && c.rope_file_positions == 128);
-  config_of(&c, test_path(one_layer, "true", "longrope"));
-  CHECK(c.max_position_embeddings == 128);
+  check_longrope("longrope", "48", (const double[]){1.5, 0.8, 48});
+  check_longrope("su", "17", (const double[]){3, 7, 17});
 }
 
 /* ---- rotary bases and windows by layer ------------------------------------------------------- */
@@ -164,8 +161,8 @@ TEST(gemma3_has_two_rotary_tables_and_scales_the_global_one) {
   Config c;
   double global[8], local[8];
   config_of(&c, tiny_gemma3);
-  rope_frequencies(&c, false, global);
-  rope_frequencies(&c, true, local);
+  rope_frequencies(&c, false, false, global);
+  rope_frequencies(&c, true, false, local);
   for (int i = 0; i < 8; i++) {
     CHECK_NEAR(global[i], pow(1e6, -i / 8.0) / 8, 1e-15);
     CHECK_NEAR(local[i], pow(100, -i / 8.0), 1e-15);

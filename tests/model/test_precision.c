@@ -16,7 +16,7 @@ static void log_probabilities(Model *m, Tape *t, real *logp) {
   static int32_t ids[ROWS];
   const int32_t *rest = ids + PROMPT;
   const int len = ROWS - PROMPT;
-  const PackGroup g = {ids, PROMPT, 1, &rest, &len, 0};
+  const PackGroup g = {ids, PROMPT, 1, &rest, &len, 0, 0};
   real seed[2 * ROWS] = {0};
   Tensor *h, *out;
   Pack p;

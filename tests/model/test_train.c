@@ -34,7 +34,8 @@ static void batch_init(Batch *b, int vocab) {
       some_ids(b->ids[g][i], b->len[g][i], vocab, (uint64_t)(100 + g * 10 + i));
       b->completion[g][i] = b->ids[g][i];
     }
-    b->group[g] = (PackGroup){b->prompt[g], prompts[g], PER_GROUP, b->completion[g], b->len[g], 0};
+    b->group[g] = (PackGroup){b->prompt[g], prompts[g], PER_GROUP,      b->completion[g],
+                              b->len[g],    0,          prompts[g] + 31};
   }
 }
 
@@ -224,6 +225,11 @@ TEST(groups_that_cannot_be_packed_are_refused_by_number) {
   b.ids[1][2][4] = 101;
   REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG,
           "group 2: completion token 5 has id 101");
+  config_of(&c, tiny_phi3);
+  b.ids[1][2][4] = 0, b.group[1].longest = 0; /* 17 tokens, and 2 to 31 behind them */
+  REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG,
+          "group 2: some of its sequences are longer than 40 tokens");
+  config_of(&c, tiny_llama);
   b.ids[1][2][4] = 0, b.prompt[2][0] = -1;
   REFUSED(pack_groups(&a, &c, GROUPS, b.group, &p), GRPO_EARG, "group 3: prompt token 1");
   b.prompt[2][0] = 1, b.len[0][1] = 0;
@@ -312,7 +318,7 @@ static size_t arena_of_step(Model *m, int groups, bool train) {
   Tensor *h, *out;
   some_ids(ids, 64, model_config(m)->vocab_size, 1);
   for (int i = 0; i < G; i++) completion[i] = ids + i, len[i] = 3 + 3 * i;
-  for (int i = 0; i < groups; i++) g[i] = (PackGroup){ids, 30, G, completion, len, 0};
+  for (int i = 0; i < groups; i++) g[i] = (PackGroup){ids, 30, G, completion, len, 0, 0};
   OK(tape_init(&t, m->pool));
   OK(pack_groups(&t.arena, model_config(m), groups, g, &p));
   OK(forward_hidden(m, &t, &p, &h));

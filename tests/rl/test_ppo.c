@@ -295,7 +295,7 @@ TEST(values_are_those_of_plain_sequences) {
   Tape *tape = &t.engine->tape;
   Tensor *head = critic_head(t.engine->critic);
   for (size_t k = 0; k < head->n; k++) head->data[k] = (real)(0.1 * (double)(k % 5) - 0.2);
-  const PackGroup g = {prompt, 3, 3, ids, len, LONGEST};
+  const PackGroup g = {prompt, 3, 3, ids, len, LONGEST, 0};
   tape_reset(tape);
   tape->off = true;
   CHECK(!pack_groups(&tape->arena, model_config(t.model), 1, &g, &p));
@@ -303,7 +303,7 @@ TEST(values_are_those_of_plain_sequences) {
   CHECK(!forward_hidden(t.model, tape, &p, &hidden));
   CHECK(!critic_values(t.engine->critic, tape, &p, hidden, &value));
   for (int i = 0; i < 3; i++) {
-    const PackGroup single = {prompt, 3, 1, &ids[i], &len[i], LONGEST};
+    const PackGroup single = {prompt, 3, 1, &ids[i], &len[i], LONGEST, 0};
     Tensor *h, *v;
     CHECK(!pack_groups(&tape->arena, model_config(t.model), 1, &single, &plain));
     CHECK(!forward_hidden(t.model, tape, &plain, &h));

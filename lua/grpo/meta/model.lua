@@ -96,7 +96,7 @@ function Model:unmask(what, opts) end
 ---One prompt per completion; equal prompts are computed once.
 ---@param prompts grpo.Prompt[]
 ---@param completions (integer[]|string)[] strings get no special tokens
----@param opts? { temperature?: number, grad?: boolean, sampling_masks?: (string|false)[] } grad: logp and entropy lead back into the parameters; sampling_masks: of each completion, as generate gives it; logp and entropy are then those of the distributions that the filters left
+---@param opts? { temperature?: number, grad?: boolean, sampling_masks?: (string|false)[], max_new_tokens?: integer } grad: logp and entropy lead back into the parameters; sampling_masks: of each completion, as generate gives it; logp and entropy are then those of the distributions that the filters left; max_new_tokens: that of sampling, where longrope's factors follow from it
 ---@return grpo.Scores
 function Model:score(prompts, completions, opts) end
 
