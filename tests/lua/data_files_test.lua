@@ -3,28 +3,13 @@
 
 local core = require "grpo.core"
 local data = require "grpo.data"
+local tiny = require "tests.lua.tiny"
 
 local cases = "tests/cases/text_data"
+local refused, rows_of = tiny.fails, tiny.rows_of
 local dir
 
-local function put(name, text)
-  assert(core.fs.write(dir .. "/" .. name, text))
-  return dir .. "/" .. name
-end
-
-local function rows_of(ds)
-  local rows = {}
-  for i = 1, #ds do rows[i] = ds[i] end
-  return rows
-end
-
-local function refused(code, words, f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  assert.equal(code, err.code, tostring(err))
-  if not tostring(err):find(words, 1, true) then error(tostring(err) .. "\nwant: " .. words, 0) end
-  assert.is_nil(tostring(err):find("\n", 1, true))
-end
+local function put(name, text) return tiny.put(dir, name, text) end
 
 -- Returns the notices of f, which are not shown.
 local function notices(f)
@@ -38,7 +23,7 @@ end
 
 describe("a file of rows", function()
   before_each(function()
-    dir = require("tests.lua.tiny").path()
+    dir = tiny.path()
     assert(core.fs.mkdirs(dir))
   end)
   after_each(function() core.fs.remove_tree(dir) end)

@@ -3,24 +3,12 @@
 
 local core = require "grpo.core"
 local data = require "grpo.data"
+local tiny = require "tests.lua.tiny"
 
 local dir
 
-local function put(name, text)
-  local folder = name:match("^(.*)/")
-  if folder then assert(core.fs.mkdirs(dir .. "/" .. folder)) end
-  assert(core.fs.write(dir .. "/" .. name, text))
-  return dir .. "/" .. name
-end
-
-local function refused(code, words, ...)
-  local ok, err = pcall(data.load, ...)
-  assert.is_false(ok)
-  if type(err) ~= "table" or not tostring(err):find(words, 1, true) then
-    error(tostring(err) .. ": want " .. words, 0)
-  end
-  assert.equal(code, err.code)
-end
+local function put(name, text) return tiny.put(dir, name, text) end
+local function refused(code, words, ...) tiny.fails(code, words, data.load, ...) end
 
 local function build(case)
   for _, path in ipairs(case.files) do put(path, ('{"file": "%s"}\n'):format(path)) end
@@ -32,7 +20,7 @@ local has_yaml = core.yaml_library and core.yaml_library() ~= "none"
 
 describe("grpo.data.load", function()
   before_each(function()
-    dir = require("tests.lua.tiny").path()
+    dir = tiny.path()
     assert(core.fs.mkdirs(dir))
   end)
   after_each(function() core.fs.remove_tree(dir) end)

@@ -7,14 +7,8 @@ local tiny = require "tests.lua.tiny"
 
 local dir
 
-local function put(name, text) assert(core.fs.write(dir .. "/" .. name, text)) end
-
-local function refused(words, f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(err):find(words, 1, true) then error(tostring(err) .. "\nwant: " .. words, 0) end
-  assert.is_nil(tostring(err):find("\n", 1, true))
-end
+local function put(name, text) tiny.put(dir, name, text) end
+local function refused(words, f, ...) tiny.fails(nil, words, f, ...) end
 
 local function each(test)
   dir = tiny.path()

@@ -51,6 +51,16 @@ function tiny.refused(pattern, f, ...)
   end
 end
 
+-- f(...) raises an error of one line with these words and, if one is given, this code.
+function tiny.fails(code, words, f, ...)
+  local ok, err = pcall(f, ...)
+  if ok then error("accepted: " .. words, 2) end
+  local text = tostring(err)
+  if code and (type(err) ~= "table" or err.code ~= code) then error(text .. ": want " .. code, 2) end
+  if text:find(words, 1, true) and not text:find "\n" then return end
+  error(text .. ": want " .. words, 2)
+end
+
 -- ---- files --------------------------------------------------------------------------------------
 
 -- A path at which there is nothing.
@@ -65,6 +75,21 @@ function tiny.file(text)
   local path = tiny.path()
   assert(core.fs.write(path, text))
   return path
+end
+
+-- Writes a file below a directory, with the folders in its name.  Returns its path.
+function tiny.put(dir, name, text)
+  local path = dir .. "/" .. name
+  assert(core.fs.mkdirs(path:match "^(.*)/"))
+  assert(core.fs.write(path, text))
+  return path
+end
+
+-- The rows of a data set.
+function tiny.rows_of(ds)
+  local rows = {}
+  for i = 1, #ds do rows[i] = ds[i] end
+  return rows
 end
 
 -- Calls f with a path at which there is nothing, and removes what it leaves there.
@@ -83,6 +108,17 @@ tiny.shared = given ~= "" and given or nil
 function tiny.oracle(name)
   local text = tiny.shared and core.fs.read(("%s/oracles/%s.json"):format(tiny.shared, name))
   return text and core.json_decode(text)
+end
+
+-- The cases of reward oracles whose reward is a key of `known`, with a name each; nil and why not.
+function tiny.reward_oracles(known)
+  local all, cases = tiny.oracle "rewards/cases", {}
+  if not all then return nil, "reward oracles need GRPO_SHARED with oracles/rewards/cases.json" end
+  for i, case in ipairs(all) do
+    case.name = ("%d: %s (%s)"):format(i, case.reward, case.test)
+    if known[case.reward] then cases[#cases + 1] = case end
+  end
+  return cases
 end
 
 -- ---- experiments --------------------------------------------------------------------------------

@@ -3,24 +3,13 @@
 
 local core = require "grpo.core"
 local data = require "grpo.data"
+local tiny = require "tests.lua.tiny"
 
 local cases = "ext/parquet/tests/cases"
+local refused = tiny.fails
 local dir
 
-local function put(name, text)
-  assert(core.fs.write(dir .. "/" .. name, text))
-  return dir .. "/" .. name
-end
-
-local function refused(code, words, f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok)
-  if type(err) ~= "table" or not tostring(err):find(words, 1, true) then
-    error(tostring(err) .. ": want " .. words, 0)
-  end
-  assert.equal(code, err.code)
-  assert.is_nil(tostring(err):find("\n", 1, true))
-end
+local function put(name, text) return tiny.put(dir, name, text) end
 
 -- Numbers are compared as numbers: 1e30 is a float here, and an integer in Python's JSON.
 local function same(a, b)
@@ -42,7 +31,7 @@ end
 
 describe("a Parquet file", function()
   before_each(function()
-    dir = require("tests.lua.tiny").path()
+    dir = tiny.path()
     assert(core.fs.mkdirs(dir))
   end)
   after_each(function() core.fs.remove_tree(dir) end)
