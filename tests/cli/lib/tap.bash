@@ -33,4 +33,19 @@ absent() {
   for path; do [ ! -e "$path" ] || echo "$path"; done
 }
 
-finish() { echo "1..$number"; exit $bad; }
+# A command that is not there, such as a helper that no file defines, fails the test wherever it is
+# called: bash calls this in a process of its own, and what it prints could be taken for a result.
+missing=${TMPDIR:-/tmp}/grpo-missing-$$
+command_not_found_handle() {
+  echo "$1: command not found" | tee -a "$missing" >&2
+  return 127
+}
+
+finish() {
+  if [ -e "$missing" ]; then
+    result "every command is there" "$(sort -u "$missing")"
+    rm -f "$missing"
+  fi
+  echo "1..$number"
+  exit $bad
+}
