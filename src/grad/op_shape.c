@@ -3,7 +3,6 @@
  * narrow i[0] axis, i[1] first, i[2] how many; concat i[0] axis; gather p = GatherAttr. */
 #include <string.h>
 
-#include "base/mem.h"
 #include "grad/attrs.h"
 #include "grad/ops.h"
 #include "kern/elementwise.h"
@@ -69,38 +68,53 @@ static Status transpose_shape(const Node *nd, Tensor *out, size_t *saved) {
   return GRPO_OK;
 }
 
-/* Visits the output in order; `step[i]`: the distance in x of one step along the output's
- * dimension i. */
-static void each_transposed(const Node *nd, real *x, real *y, bool back) {
-  const Tensor *in = nd->in[0], *out = nd->out;
-  const int last = out->ndim - 1;
-  size_t step[TENSOR_DIMS] = {0}, index[TENSOR_DIMS] = {0}, s = 1, at = 0;
-  for (int i = in->ndim; i-- > 0; s *= (size_t)in->dim[i]) step[i] = s;
-  s = step[nd->attr.i[0]];
-  step[nd->attr.i[0]] = step[nd->attr.i[1]];
-  step[nd->attr.i[1]] = s;
-  for (size_t o = 0; o < out->n; o++) {
-    if (back)
-      x[at] += y[o];
-    else
-      y[o] = x[at];
-    for (int i = last; i >= 0; i--) {
-      at += step[i];
-      if (++index[i] < (size_t)out->dim[i]) break;
-      at -= step[i] * index[i];
-      index[i] = 0;
-    }
+typedef struct Transpose {
+  int ndim;
+  size_t dim[TENSOR_DIMS];  /* of the output */
+  size_t step[TENSOR_DIMS]; /* the distance in x of one step along the output's dimension */
+  real *x, *y;
+  bool back;
+} Transpose;
+
+static Transpose transpose_of(const Node *nd, real *x, real *y, bool back) {
+  const Tensor *in = nd->in[0];
+  Transpose t = {.ndim = in->ndim, .x = x, .y = y, .back = back};
+  size_t s = 1;
+  for (int i = in->ndim; i-- > 0; s *= (size_t)in->dim[i]) t.step[i] = s;
+  s = t.step[nd->attr.i[0]];
+  t.step[nd->attr.i[0]] = t.step[nd->attr.i[1]];
+  t.step[nd->attr.i[1]] = s;
+  for (int i = 0; i < in->ndim; i++) t.dim[i] = (size_t)nd->out->dim[i];
+  return t;
+}
+
+/* The place in x of the output's element o. */
+static size_t transposed_place(const Transpose *t, size_t o) {
+  size_t at = 0;
+  for (int i = t->ndim; i-- > 0; o /= t->dim[i]) at += o % t->dim[i] * t->step[i];
+  return at;
+}
+
+/* Runs along the output's last dimension. */
+static void transpose_piece(void *arg, size_t from, size_t n) {
+  const Transpose *t = arg;
+  const size_t len = t->dim[t->ndim - 1], step = t->step[t->ndim - 1], end = from + n;
+  for (size_t o = from, k; o < end; o += k) {
+    real *x = t->x + transposed_place(t, o), *y = t->y + o;
+    k = len - o % len < end - o ? len - o % len : end - o;
+    for (size_t i = 0; !t->back && i < k; i++) y[i] = x[i * step];
+    for (size_t i = 0; t->back && i < k; i++) x[i * step] += y[i];
   }
 }
 
 static Status transpose_forward(const Ctx *cx, Node *nd) {
-  (void)cx;
-  each_transposed(nd, nd->in[0]->data, nd->out->data, false);
+  Transpose t = transpose_of(nd, nd->in[0]->data, nd->out->data, false);
+  each_piece(cx, nd->out->n, transpose_piece, &t);
   return GRPO_OK;
 }
 static Status transpose_backward(const Ctx *cx, Node *nd) {
-  (void)cx;
-  each_transposed(nd, grad_added(nd->in[0]), nd->out->grad, true);
+  Transpose t = transpose_of(nd, grad_added(nd->in[0]), nd->out->grad, true);
+  each_piece(cx, nd->out->n, transpose_piece, &t);
   return GRPO_OK;
 }
 
@@ -136,8 +150,7 @@ static Status reshape_shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status reshape_forward(const Ctx *cx, Node *nd) {
-  (void)cx;
-  memcpy(nd->out->data, nd->in[0]->data, nd->out->n * sizeof(real));
+  vec_copy(cx, nd->out->n, nd->in[0]->data, nd->out->data);
   return GRPO_OK;
 }
 
@@ -150,14 +163,29 @@ DEFINE_OP(reshape, reshape_shape, reshape_forward, reshape_backward);
 
 /* ---- narrow and concat: blocks of whole rows of `inner` elements ------------------------- */
 
-/* rows pieces of n elements; y += x or y = x */
-static void copy_rows(size_t rows, size_t n, const real *x, size_t ldx, real *y, size_t ldy,
-                      bool add) {
-  if (mem_measuring()) return;
-  for (size_t r = 0; r < rows; r++) {
-    if (!add) memcpy(y + r * ldy, x + r * ldx, n * sizeof *y);
-    for (size_t i = 0; add && i < n; i++) y[r * ldy + i] += x[r * ldx + i];
+/* rows of n elements; y += x or y = x */
+typedef struct Rows {
+  size_t n, ldx, ldy;
+  const real *x;
+  real *y;
+  bool add;
+} Rows;
+
+static void rows_piece(void *arg, size_t from, size_t n) {
+  const Rows *c = arg;
+  for (size_t o = from, k; o < from + n; o += k) {
+    const size_t row = o / c->n, at = o % c->n;
+    const real *x = c->x + row * c->ldx + at;
+    real *y = c->y + row * c->ldy + at;
+    k = c->n - at < from + n - o ? c->n - at : from + n - o;
+    if (!c->add) memcpy(y, x, k * sizeof *y);
+    for (size_t i = 0; c->add && i < k; i++) y[i] += x[i];
   }
+}
+
+static void copy_rows(const Ctx *cx, size_t rows, size_t n, const real *x, size_t ldx, real *y,
+                      size_t ldy, bool add) {
+  each_piece(cx, rows * n, rows_piece, &(Rows){n, ldx, ldy, x, y, add});
 }
 
 static Status narrow_shape(const Node *nd, Tensor *out, size_t *saved) {
@@ -174,18 +202,16 @@ static Status narrow_shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status narrow_forward(const Ctx *cx, Node *nd) {
-  (void)cx;
   const Axis a = axis_of(nd->in[0], nd->attr.i[0]);
   const size_t n = (size_t)nd->attr.i[2] * a.inner, skip = (size_t)nd->attr.i[1] * a.inner;
-  copy_rows(a.outer, n, nd->in[0]->data + skip, a.len * a.inner, nd->out->data, n, false);
+  copy_rows(cx, a.outer, n, nd->in[0]->data + skip, a.len * a.inner, nd->out->data, n, false);
   return GRPO_OK;
 }
 
 static Status narrow_backward(const Ctx *cx, Node *nd) {
-  (void)cx;
   const Axis a = axis_of(nd->in[0], nd->attr.i[0]);
   const size_t n = (size_t)nd->attr.i[2] * a.inner, skip = (size_t)nd->attr.i[1] * a.inner;
-  copy_rows(a.outer, n, nd->out->grad, n, grad_added(nd->in[0]) + skip, a.len * a.inner, true);
+  copy_rows(cx, a.outer, n, nd->out->grad, n, grad_added(nd->in[0]) + skip, a.len * a.inner, true);
   return GRPO_OK;
 }
 
@@ -208,25 +234,23 @@ static Status concat_shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 static Status concat_forward(const Ctx *cx, Node *nd) {
-  (void)cx;
   const Axis all = axis_of(nd->out, nd->attr.i[0]);
   real *y = nd->out->data;
   for (int k = 0; k < 2; k++) {
     const size_t n = axis_of(nd->in[k], nd->attr.i[0]).len * all.inner;
-    copy_rows(all.outer, n, nd->in[k]->data, n, y, all.len * all.inner, false);
+    copy_rows(cx, all.outer, n, nd->in[k]->data, n, y, all.len * all.inner, false);
     y += n;
   }
   return GRPO_OK;
 }
 
 static Status concat_backward(const Ctx *cx, Node *nd) {
-  (void)cx;
   const Axis all = axis_of(nd->out, nd->attr.i[0]);
   const real *dy = nd->out->grad;
   for (int k = 0; k < 2; k++) {
     const size_t n = axis_of(nd->in[k], nd->attr.i[0]).len * all.inner;
     if (wants_grad(nd->in[k]))
-      copy_rows(all.outer, n, dy, all.len * all.inner, grad_added(nd->in[k]), n, true);
+      copy_rows(cx, all.outer, n, dy, all.len * all.inner, grad_added(nd->in[k]), n, true);
     dy += n;
   }
   return GRPO_OK;

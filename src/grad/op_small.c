@@ -57,14 +57,26 @@ static bool all_plain(const Node *nd) {
   return true;
 }
 
-static void each_run(Node *nd, RunFn fn) {
+/* Tensors of one shape are cut into pieces for the pool. */
+typedef struct Plain {
+  Node *nd;
+  RunFn fn;
+} Plain;
+
+static void plain_piece(void *arg, size_t at, size_t n) {
+  const Plain *p = arg;
+  const Run r = {.n = n, .out = at, .at = {at, at, at}, .step = {1, 1, 1}};
+  p->fn(p->nd, &r);
+}
+
+static void each_run(const Ctx *cx, Node *nd, RunFn fn) {
   const Tensor *out = nd->out;
   const int last = out->ndim - 1, nin = nd->op->nin;
   size_t stride[OP_MAX_IN][TENSOR_DIMS] = {{0}}, index[TENSOR_DIMS] = {0};
   Run r = {.n = out->n, .step = {1, 1, 1}};
   if (out->n == 0) return;
   if (last < 0 || all_plain(nd)) {
-    fn(nd, &r);
+    each_piece(cx, out->n, plain_piece, &(Plain){nd, fn});
     return;
   }
   for (int k = 0; k < nin; k++) {
@@ -96,10 +108,10 @@ static void each_run(Node *nd, RunFn fn) {
     }                                                                                              \
   } while (0)
 
-static Status back_runs(Node *nd, RunFn fn) {
+static Status back_runs(const Ctx *cx, Node *nd, RunFn fn) {
   for (int k = 0; k < nd->op->nin; k++)
     if (wants_grad(nd->in[k])) grad_added(nd->in[k]);
-  each_run(nd, fn);
+  each_run(cx, nd, fn);
   return GRPO_OK;
 }
 
@@ -115,8 +127,7 @@ static Status back_runs(Node *nd, RunFn fn) {
     }                                                                                              \
   }                                                                                                \
   static Status name##_forward(const Ctx *cx, Node *nd) {                                          \
-    (void)cx;                                                                                      \
-    each_run(nd, name##_run);                                                                      \
+    each_run(cx, nd, name##_run);                                                                  \
     return GRPO_OK;                                                                                \
   }
 
@@ -133,8 +144,7 @@ static Status back_runs(Node *nd, RunFn fn) {
       ADD_ALONG(1, (double)dy[i] * name##_dz((double)a[i * sa], (double)b[i * sb]));               \
   }                                                                                                \
   static Status name##_backward(const Ctx *cx, Node *nd) {                                         \
-    (void)cx;                                                                                      \
-    return back_runs(nd, name##_back_run);                                                         \
+    return back_runs(cx, nd, name##_back_run);                                                     \
   }                                                                                                \
   DEFINE_OP(name, broadcast_shape, name##_forward, name##_backward);
 
@@ -185,12 +195,12 @@ static Status add_forward(const Ctx *cx, Node *nd) {
   if (all_plain(nd))
     vec_add(cx, nd->out->n, nd->in[0]->data, nd->in[1]->data, nd->out->data);
   else
-    each_run(nd, add_run);
+    each_run(cx, nd, add_run);
   return GRPO_OK;
 }
 
 static Status add_backward(const Ctx *cx, Node *nd) {
-  if (!all_plain(nd)) return back_runs(nd, add_back_run);
+  if (!all_plain(nd)) return back_runs(cx, nd, add_back_run);
   if (wants_grad(nd->in[1])) {
     bool add;
     real *d = grad_into(nd->in[1], &add);
@@ -221,13 +231,13 @@ static void where_back_run(Node *nd, const Run *r) {
 
 static Status where_forward(const Ctx *cx, Node *nd) {
   (void)cx;
-  each_run(nd, where_run);
+  each_run(cx, nd, where_run);
   return GRPO_OK;
 }
 
 static Status where_backward(const Ctx *cx, Node *nd) {
   (void)cx;
-  return back_runs(nd, where_back_run);
+  return back_runs(cx, nd, where_back_run);
 }
 
 DEFINE_OP(where, broadcast_shape, where_forward, where_backward);

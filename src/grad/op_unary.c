@@ -11,25 +11,30 @@ static Status same_shape(const Node *nd, Tensor *out, size_t *saved) {
 }
 
 #define UNARY_FORWARD(name, y_of_x)                                                                \
-  static Status name##_forward(const Ctx *cx, Node *nd) {                                          \
-    (void)cx;                                                                                      \
-    const real *from = nd->in[0]->data;                                                            \
-    for (size_t i = 0; i < nd->out->n; i++) {                                                      \
-      const double x = (double)from[i];                                                            \
+  static void name##_piece(void *arg, size_t at, size_t n) {                                       \
+    const Node *nd = arg;                                                                          \
+    for (size_t i = at; i < at + n; i++) {                                                         \
+      const double x = (double)nd->in[0]->data[i];                                                 \
       nd->out->data[i] = (real)(y_of_x);                                                           \
     }                                                                                              \
+  }                                                                                                \
+  static Status name##_forward(const Ctx *cx, Node *nd) {                                          \
+    each_piece(cx, nd->out->n, name##_piece, nd);                                                  \
     return GRPO_OK;                                                                                \
   }
 
 #define UNARY_BACKWARD(name, dy_dx)                                                                \
-  static Status name##_backward(const Ctx *cx, Node *nd) {                                         \
-    (void)cx;                                                                                      \
-    real *dx = grad_added(nd->in[0]);                                                              \
-    for (size_t i = 0; i < nd->out->n; i++) {                                                      \
+  static void name##_back_piece(void *arg, size_t at, size_t n) {                                  \
+    const Node *nd = arg;                                                                          \
+    for (size_t i = at; i < at + n; i++) {                                                         \
       const double x = (double)nd->in[0]->data[i], y = (double)nd->out->data[i];                   \
       (void)x, (void)y;                                                                            \
-      dx[i] += (real)((double)nd->out->grad[i] * (dy_dx));                                         \
+      nd->in[0]->grad[i] += (real)((double)nd->out->grad[i] * (dy_dx));                            \
     }                                                                                              \
+  }                                                                                                \
+  static Status name##_backward(const Ctx *cx, Node *nd) {                                         \
+    grad_added(nd->in[0]);                                                                         \
+    each_piece(cx, nd->out->n, name##_back_piece, nd);                                             \
     return GRPO_OK;                                                                                \
   }
 

@@ -22,16 +22,31 @@ struct Elements {
   real alpha;
 };
 
+typedef struct Pieces {
+  size_t n;
+  PieceFn fn;
+  void *arg;
+} Pieces;
+
 static void piece(void *arg, int chunk, int worker) {
   (void)worker;
+  const Pieces *p = arg;
+  const size_t at = (size_t)chunk * PIECE, left = p->n - at;
+  p->fn(p->arg, at, left < PIECE ? left : PIECE);
+}
+
+void each_piece(const Ctx *cx, size_t n, PieceFn fn, void *arg) {
+  pool_run(cx->pool, (int)((n + PIECE - 1) / PIECE), piece, &(Pieces){n, fn, arg});
+}
+
+static void run_piece(void *arg, size_t at, size_t n) {
   const Elements *e = arg;
-  const size_t at = (size_t)chunk * PIECE, left = e->n - at;
-  e->run(e, at, left < PIECE ? left : PIECE);
+  e->run(e, at, n);
 }
 
 static void run(const Ctx *cx, Elements *e) {
   e->cpu = cx->cpu;
-  pool_run(cx->pool, (int)((e->n + PIECE - 1) / PIECE), piece, e);
+  each_piece(cx, e->n, run_piece, e);
 }
 
 static real *shift(real *p, size_t at) { return p ? p + at : NULL; }

@@ -7,6 +7,10 @@
 
 #include "kern/kern.h"
 
+/* Runs fn on pieces of n elements, whose number depends on n alone. */
+typedef void (*PieceFn)(void *arg, size_t at, size_t n);
+void each_piece(const Ctx *cx, size_t n, PieceFn fn, void *arg);
+
 /* y = act(gate) * up, n elements; act: silu, or gelu (tanh approximation) */
 typedef enum GateAct { GATE_SILU, GATE_GELU } GateAct;
 void gated_forward(const Ctx *cx, GateAct act, size_t n, const real *gate, const real *up, real *y);

@@ -216,6 +216,43 @@ TEST(threads_never_change_a_bit_and_rows_do_not_depend_on_their_company) {
   pool_free(pool);
 }
 
+/* A gate, as layers have it, over more numbers than a piece has: the result and x's gradient. */
+static void gate_step(Pool *pool, int rows, int columns, real *result, real *grad) {
+  const Attr apart = {.i = {4, rows, 2, 2, columns / 2}}, swap = {.i = {1, 2}};
+  const Attr flat = {.i = {2, rows, 2 * columns}}, first = {.i = {1, 0, columns}};
+  const Attr second = {.i = {1, columns, columns}}, axis = {.i = {1}};
+  CHECK(tape_init(&tape, pool) == GRPO_OK);
+  Tensor *x = leaf(rows, 2 * columns, -1), *y = apply(OP_reshape, x, NULL, &apart);
+  y = apply(OP_reshape, apply(OP_transpose, y, NULL, &swap), NULL, &flat);
+  Tensor *gate = apply(OP_sigmoid, apply(OP_narrow, y, NULL, &second), NULL, NULL);
+  y = apply(OP_mul, apply(OP_narrow, y, NULL, &first), gate, NULL);
+  y = apply(OP_concat, y, gate, &axis);
+  for (size_t i = 0; i < y->n; i++) result[i] = y->data[i];
+  CHECK(tape_backward(&tape, apply(OP_mean, apply(OP_mul, y, y, NULL), NULL, &everything)) ==
+        GRPO_OK);
+  memcpy(grad, x->grad, x->n * sizeof *grad);
+  tape_free(&tape);
+}
+
+TEST(pieces_of_elementwise_operations_are_the_same_on_any_number_of_threads) {
+  enum { ROWS = 211, COLUMNS = 102, ALL = ROWS * 2 * COLUMNS };
+  static real one[ALL], two[ALL], grad[ALL], other[ALL];
+  Pool *pool = NULL;
+  CHECK(pool_new(&pool, 3) == GRPO_OK);
+  gate_step(NULL, ROWS, COLUMNS, one, grad);
+  gate_step(pool, ROWS, COLUMNS, two, other);
+  CHECK(memcmp(one, two, sizeof one) == 0 && memcmp(grad, other, sizeof grad) == 0);
+  for (int i = 0; i < ROWS; i += 7)
+    for (int c = 0; c < COLUMNS; c++) { /* halves of heads: value, gate, value, gate */
+      const int at = c / (COLUMNS / 2) * COLUMNS + c % (COLUMNS / 2), from = 2 * i * COLUMNS;
+      const int value = from + at, gate = value + COLUMNS / 2;
+      const double x = -1 + value * 5 % 7 * .25, z = -1 + gate * 5 % 7 * .25;
+      CHECK_NEAR(one[from + COLUMNS + c], 1 / (1 + exp(-z)), 1e-6);
+      CHECK_NEAR(one[from + c], x / (1 + exp(-z)), 1e-6);
+    }
+  pool_free(pool);
+}
+
 /* ---- memory ------------------------------------------------------------------- */
 
 /* Every kind of memory an operation asks for: results, what is kept, scratch, gradients. */
