@@ -7,6 +7,7 @@
 -- what this writes.
 
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 local option_rows = require "grpo.options.option_rows"
 local steps = require "grpo.options.stage_kinds"
 
@@ -27,7 +28,6 @@ local precise = {
   ["rewards"] = "table<string|integer, grpo.RewardFunction|grpo.RewardEntry>",
   ["reward.clip"] = "number[]",
   ["train.loss"] = "grpo.LossName|fun(t: grpo.LossInput): grpo.Tensor",
-  ["train.denoise.mask_ratio"] = "number|grpo.Schedule|number[]",
   ["train.optimizer.no_decay"] = "string[]",
   ["eval.pass_at"] = "integer[]",
   ["eval.metric"] = "fun(text: string, row: table, c: grpo.Completion): number|boolean",
@@ -94,7 +94,10 @@ end
 
 -- ---- docs/options.md ------------------------------------------------------------------------
 
-local rows, sections, by_section = option_rows.rows, {}, {}
+local rows, sections, by_section = {}, {}, {}
+for _, row in ipairs(option_rows.rows) do
+  if not row.added then rows[#rows + 1] = row end -- an extension documents its own
+end
 for _, row in ipairs(rows) do
   local section = row.path:match("^([^.]+)%.") or ""
   if not by_section[section] then
@@ -210,7 +213,9 @@ for _, name in ipairs(order) do
 end
 meta[#meta + 1] = '\n---@alias grpo.LossName "' .. table.concat(option_rows.losses, '"|"') .. '"'
 meta[#meta + 1] = "\n---@class grpo.Stage: grpo.Options"
-meta[#meta + 1] = '---@field kind "' .. table.concat(steps.names(), '"|"') .. '"'
+local kinds = steps.names() -- the core's first
+meta[#meta + 1] = '---@field kind "'
+  .. table.concat(kinds, '"|"', 1, #kinds - #extensions.rows "stages") .. '"|string'
 
 -- ---- the index of docs/lua-api.md -------------------------------------------------------------
 

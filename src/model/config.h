@@ -125,7 +125,7 @@ typedef struct Config {
   double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */
   int num_eos, eos_token_id[CONFIG_MAX_EOS]; /* config.json and generation_config.json together */
-  bool denoiser;                             /* trained to fill in masks (rl/denoise.h) */
+  bool denoiser;                             /* trained to fill in masks */
   int mask_token_id;                         /* our own key; used where denoiser is set */
 } Config;
 

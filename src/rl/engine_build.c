@@ -4,7 +4,6 @@
 #include "base/minmax.h"
 #include "model/lora.h"
 #include "os/comm.h"
-#include "rl/corrupt.h"
 #include "rl/gae.h"
 
 enum {
@@ -32,12 +31,17 @@ static size_t values_bytes(int sequences, int max_new) {
          n * (3 * sizeof(int) + sizeof(Tensor *) + sizeof(bool) + sizeof(double)) + 4096;
 }
 
+/* Bytes of a step on n given texts: three arrays by token; ends and a unit of each text. */
+static size_t texts_bytes(int n, size_t tokens) {
+  return 3 * tokens * sizeof(int32_t) + ((size_t)n + 1) * (2 * sizeof(int) + sizeof(Unit)) + 1024;
+}
+
 /* Bytes that the largest step of these options lays out. */
 static size_t step_bytes(const EngineOptions *o) {
   const int n = o->prompts_per_step;
   const size_t plan = plan_bytes(n * o->group_size, o->max_new_tokens);
   const size_t texts =
-      corrupt_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
+      texts_bytes(n, (size_t)n * (size_t)(o->max_prompt_tokens + o->max_new_tokens));
   const size_t values = o->critic ? values_bytes(n * o->group_size, o->max_new_tokens) : 0;
   const size_t row = o->source.of ? (size_t)o->source.vocab * sizeof(real) : 0;
   return max_size(o->examples ? max_size(texts, plan) : plan, row) + values;

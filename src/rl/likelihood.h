@@ -1,5 +1,5 @@
-/* likelihood.h - maximum likelihood over units of outputs: what kind = "sft" and kind = "denoise"
- * share.
+/* likelihood.h - maximum likelihood over units of outputs: what kind = "sft" and similar
+ * kinds of extensions share.
  *
  * loss = -(1/N) sum over outputs of log p, where a mask may leave outputs out, and N counts the
  * others over the whole step.  Its gradient by each log-probability is the constant -1/N, so the

@@ -1,7 +1,6 @@
 /* lua_engine.c - core.engine: an engine (rl/engine.h) as a Lua object, its memory and its state.
  *
- * Other files add the methods that make a step: lua_rollout.c, lua_update.c, lua_ppo.c, lua_sft.c,
- * lua_denoise.c.
+ * Other files add the methods that make a step: lua_rollout.c, lua_update.c, lua_ppo.c, lua_sft.c.
  */
 #include "script/lua_engine.h"
 

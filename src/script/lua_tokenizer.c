@@ -9,7 +9,6 @@
 #include "script/script_impl.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
-#include "text/tokenizer_mask.h"
 #include "text/tokenizer_train.h"
 
 /* The userdata holds a pointer to the tokenizer, NULL once closed.  User value 1 is the chat
@@ -36,7 +35,11 @@ static TokenizerSlot *push_slot(lua_State *L) {
   return t;
 }
 
-void push_tokenizer(lua_State *L, const Tokenizer *t) { *push_slot(L) = t; }
+const Tokenizer **push_tokenizer(lua_State *L, const Tokenizer *t) {
+  TokenizerSlot *slot = push_slot(L);
+  *slot = t;
+  return slot;
+}
 
 static int l_gc(lua_State *L) {
   TokenizerSlot *t = luaL_testudata(L, 1, TOKENIZER_TYPE);
@@ -226,25 +229,6 @@ static int l_chat(lua_State *L) {
   return 1;
 }
 
-/* tok:with_mask([token]) -> a tokenizer with a mask token; this one if it already has one */
-static int l_with_mask(lua_State *L) {
-  Tokenizer *made_one = NULL;
-  const Tokenizer *t = check_tokenizer(L, 1);
-  size_t n = 0;
-  lua_settop(L, 2);
-  const char *token = lua_isnil(L, 2) ? "<|mask|>" : check_string(L, 2, &n);
-  if (!lua_isnil(L, 2) && strlen(token) != n) return arg_error(L, 2, "the token has a zero byte");
-  if (tokenizer_role(t, TOK_MASK) >= 0) {
-    lua_settop(L, 1);
-    return 1;
-  }
-  TokenizerSlot *slot = push_slot(L);
-  const Status s = tokenizer_with_mask(&made_one, t, token);
-  lua_getiuservalue(L, 1, 1);
-  lua_setiuservalue(L, 3, 1);
-  return made(L, slot, s, &made_one);
-}
-
 /* ---- looking up --------------------------------------------------------------------- */
 
 static void push_token_id(lua_State *L, int32_t id) {
@@ -351,15 +335,15 @@ CORE_PART(tokenizer) {
                                        {"tokenizer_chars", l_chars},
                                        {"tokenizer_train", l_train},
                                        {NULL, NULL}};
-  static const luaL_Reg methods[] = {FN(chat),  FN(decode),     FN(encode),
-                                     FN(id),    FN(is_special), FN(save),
-                                     FN(token), FN(with_mask),  {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(chat),       FN(decode), FN(encode), FN(id),
+                                     FN(is_special), FN(save),   FN(token),  {NULL, NULL}};
   static const luaL_Reg meta[] = {META(gc),       META(close),    META(len),
                                   META(newindex), META(tostring), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, TOKENIZER_TYPE);
   luaL_setfuncs(L, meta, 0);
   luaL_newlib(L, methods);
+  keep_methods(L, TOKENIZER_TYPE);
   lua_pushcclosure(L, l_index, 1);
   lua_setfield(L, -2, "__index");
   seal_type(L);

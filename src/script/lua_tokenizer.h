@@ -10,6 +10,7 @@
 
 const Tokenizer *check_tokenizer(lua_State *L, int arg);  /* borrowed */
 const Tokenizer *test_tokenizer(lua_State *L, int index); /* NULL: another value */
-void push_tokenizer(lua_State *L, const Tokenizer *t);    /* takes over one reference */
+/* Takes over one reference.  Returns where it is kept: a caller that pushes NULL sets it there. */
+const Tokenizer **push_tokenizer(lua_State *L, const Tokenizer *t);
 
 #endif

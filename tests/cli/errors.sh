@@ -93,11 +93,6 @@ table 'an option that a ppo stage does not read' 2 "${at}train\.loss: has no eff
   'train = { loss = "dapo" }, stages = { { kind = "ppo" } },'
 table 'more minibatches than prompts' 2 "${at}train\.ppo\.minibatches: 9 are too many, because .* lower it" \
   'train = { ppo = { minibatches = 9 } }, stages = { { kind = "ppo" } },'
-table 'rewards in a denoise stage' 2 "${at}rewards: have no say in a denoise stage, .*" 'stages = { { kind = "denoise" } },'
-table 'a mask ratio that masks nothing' 2 "${at}train\.denoise\.mask_ratio: got 0, which masks nothing; .*" \
-  'train = { denoise = { mask_ratio = 0 } }, stages = { { kind = "denoise" } },'
-table 'a mask ratio from more to less' 2 "${at}train\.denoise\.mask_ratio: want { low, high }, .*" \
-  'train = { denoise = { mask_ratio = { 0.5, 0.1 } } }, stages = { { kind = "denoise" } },'
 table 'windows that leave nothing' 2 "${at}grpo\.data\.text: from = 0\.5 and to = 0\.5 leave nothing of the text" '' '' \
   'train = grpo.data.text("bad.lua", { from = 0.5, to = 0.5 })'
 table 'a target that is neither a string nor ids' 2 ".*data\.target: returned a number for a row, want a string or a list of ids \(row [0-9]+ of data\.train\)" \

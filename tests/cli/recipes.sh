@@ -122,7 +122,6 @@ result "rewards of characters taught before have a part of the log-probability" 
 recipe ppo characters --arg size=tiny --arg program=ppo --arg reference=random --arg batch_size=4 --arg steps=1
 result "the settings of characters, ppo" "$(settings ppo/shakespeare-ppo-001 sampling.group_size 1 sampling.max_new_tokens 32 2>&1
   grep -q '"loss/value_avg"' ppo/*/metrics.jsonl || tail -n 1 ppo/*/metrics.jsonl)"
-recipe denoise characters --arg size=tiny --arg program=denoise --arg steps=2
 recipe latent characters --arg size=tiny --arg program=latent --arg steps=2
 
 timeout 120 "$GRPO" run "$recipes/characters.lua" --quiet --dir part "${few[@]}" --arg steps=2 --steps 3 </dev/null >out 2>err
@@ -145,7 +144,7 @@ for arguments in "notebook --arg model=small --arg data=big data.max_prompt_toke
   "guide --arg model=small --arg data=big data.max_prompt_tokens=600 sampling.max_new_tokens=64" demo \
   "characters --arg size=tiny --arg reference=random" "characters --arg size=tiny --arg reference=random --arg program=taught" \
   "characters --arg size=tiny --arg reference=random --arg program=ppo" \
-  "characters --arg size=tiny --arg program=denoise" "characters --arg size=tiny --arg program=latent"; do
+  "characters --arg size=tiny --arg program=latent"; do
   # shellcheck disable=SC2086
   set -- $arguments
   timeout 120 "$GRPO" check "$recipes/$1.lua" "${@:2}" </dev/null >out 2>err; status=$?

@@ -41,10 +41,6 @@ problem=$(shakespeare --dir ppo --arg mode=ppo --arg reference=random --arg step
 result "mode=ppo runs, with its gain and a value loss" "$problem$(grep -q '^match on 16 held-out windows: ' err || cat err
   [ "$(numbers loss/value_avg ppo/*/metrics.jsonl | wc -l)" = 4 ] || tail -n 1 ppo/*/metrics.jsonl)"
 
-problem=$(shakespeare --dir denoise --arg mode=denoise --arg steps=60 --arg sample_every=30 2>err >out || cat err)
-result "mode=denoise runs, shows texts, and its held-out loss falls" "$problem$(grep -q '^--- a text after step 60:' err || cat err
-  numbers eval/masked_loss denoise/*/eval.jsonl | awk '{ l[NR] = $1 } END { exit !(NR > 2 && l[NR] < l[1] - 0.3) }' || show denoise/*/eval.jsonl)"
-
 # also NAME=VALUE ... : a run with these arguments ends well
 also() {
   local problem
@@ -70,8 +66,6 @@ fails "an argument of another mode" "horizon: unknown here with mode=sft" --arg 
 fails "a misspelt argument" "horzion: unknown here" --arg mode=grpo --arg horzion=8
 fails "a number that is none" "beta_kl=much: want a number" --arg mode=grpo --arg beta_kl=much
 fails "a fraction for a whole number" "horizon=1.5: want a whole number" --arg mode=grpo --arg horizon=1.5
-fails "nothing that is masked" "mask_ratio=0: want more than 0" --arg mode=denoise --arg mask_ratio=0
-fails "less than nothing that is masked" "mask_ratio=-1: want more than 0" --arg mode=denoise --arg mask_ratio=-1
 fails "a vocabulary for characters" "vocab: unknown here" --arg vocab=300
 fails "a horizon beyond the context" "together exceed the model's context of 256" --arg mode=grpo --arg horizon=300
 fails "a window that leaves no room for prompts" "window=250: beside prompt=32" --arg mode=grpo --arg window=250

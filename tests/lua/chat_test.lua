@@ -54,10 +54,10 @@ describe("conversations as transformers renders them", function()
 end)
 
 describe("the templates of a tokenizer", function()
-  it("are saved with it, and kept with a mask token", function()
+  it("are saved with it", function()
     tiny.temporary(function(path)
       local tok = grpo.tokenizer.load(dir .. "templates/files")
-      tok:with_mask():save(path)
+      tok:save(path)
       local again = grpo.tokenizer.load(path)
       assert.equal("<s>Tq", again:chat({ USER }, { tools = { {} } }))
       assert.equal(core.fs.read(dir .. "templates/files/additional_chat_templates/rag.jinja"),

@@ -109,9 +109,11 @@ describe("a row of the engine's options", function()
     local page = assert(core.fs.read("docs/options.md"))
     local annotations = assert(core.fs.read("lua/grpo/meta/options.lua"))
     for _, row in ipairs(option_rows.rows) do
-      assert.truthy(page:find("`" .. row.path .. "`", 1, true), row.path)
       local field = "@field " .. row.path:match("[^.]+$") .. "?"
-      assert.truthy(annotations:find(field, 1, true), row.path)
+      if not row.added then -- else its extension documents it
+        assert.truthy(page:find("`" .. row.path .. "`", 1, true), row.path)
+        assert.truthy(annotations:find(field, 1, true), row.path)
+      end
     end
   end)
 end)

@@ -56,14 +56,6 @@ describe("a schedule is refused before its stage begins", function()
         t.stages = { { kind = "ppo", train = { ppo = { kl_coef = falls } } } }
       end)
     end)
-    local ratio = "train.denoise.mask_ratio: the schedule returns 1.1 for p.step = 5 "
-      .. "and p.steps = 10, want 0 to 1"
-    tiny.refused(ratio, function()
-      notes_of(function(t)
-        t.rewards, t.stages = nil, { { kind = "denoise",
-          train = { denoise = { mask_ratio = schedule.linear { from = 0.2, to = 2 } } } } }
-      end)
-    end)
     assert.same({}, notes_of(with("rewards.as", { fn = tiny.count_a, weight = falls })))
   end)
 
@@ -303,8 +295,5 @@ describe("default lengths that do not fit the model's context of 32 tokens", fun
     assert.equal("sampling.max_new_tokens is 28 instead of 40, because the model's context has 32 "
       .. "tokens", notes)
     assert.equal("16 and 16", (lengths(nil, 40, supervised)))
-    assert.equal("32 and 256", (lengths(nil, nil, function(t)
-      t.rewards, t.stages = {}, { { kind = "denoise" } }
-    end)))
   end)
 end)

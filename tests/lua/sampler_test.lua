@@ -170,18 +170,6 @@ describe("a sampler", function()
     assert.equal(5, tr.step_count)
   end)
 
-  it("serves masked training", function()
-    local told = {}
-    run(with({ sample = function(_, p) return walk(p) end,
-      observe = function(_, _, groups) told[#told + 1] = #groups .. ":" .. groups[1].index end },
-      function(t)
-      t.rewards, t.stages = nil, { { kind = "denoise" } }
-      t.data.prompt = function(row) return row.prompt .. "abc" end
-      t.data.max_prompt_tokens = 8
-    end))
-    assert.same({ "2:1", "2:3", "2:5" }, told)
-  end)
-
   it("serves PPO, where a critic says what teaches", function()
     local told
     run(with({ sample = function(_, p) return walk(p) end,

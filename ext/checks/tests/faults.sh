@@ -128,6 +128,4 @@ experiment talks.lua 'environment = function() coroutine.yield("1+"); return 1 e
     write = function(result) return result end, read = function() end } },'
 says "check shows two conversations" any '^environment> reward' "$GRPO" check talks.lua
 result "with what both sides say" "$([ "$(grep -c '^environment> reward' out)" = 2 ] && grep -q '^assistant> ' out || show out)"
-says "check times a step that fills in masks" 0 '^denoise +[0-9]+ +[0-9.]+ ' \
-  "$GRPO" check "$root/experiments/recipes/characters.lua" --arg size=tiny --arg program=denoise
 finish

@@ -75,18 +75,13 @@ describe("a plain string for a model with a chat template", function()
       t.data.target, t.stages = function() return "x" end, { { kind = "sft" } }
     end)
   end)
-  it("is what was meant: no template, rendered text, ids, messages, a text to learn", function()
+  it("is what was meant: no template, rendered text, ids, messages", function()
     silent({ "hi" })
     silent({ "hi" }, false, function(t) t.model.tokenizer.chat_template = "chatml" end)
     silent({ "<|endoftext|>user:hi<|endoftext|>assistant:" }, SHOWS_ROLES)
     silent({ "[INST] hi [/INST]" }, "mistral")
     silent({ { 104, 105 }, { USER } }, SHOWS_ROLES)
     silent({ "hi" }, "{% for m in messages %}{{ m.content }}{% endfor %}")
-    local e = experiment_of({ "x" }, "chatml", function(t)
-      t.data.train, t.rewards = grpo.data.list { { text = "abcdefgh" } }, nil
-      t.stages = { { kind = "denoise" } }
-    end)
-    assert.equal("", (check(e)))
   end)
 end)
 

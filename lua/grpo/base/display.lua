@@ -322,7 +322,7 @@ local MOST_REPORTS = 50 -- lines of the summary, about
 
 -- Does the summary have a column for this number of the report?
 local function is_summed_up(name, report)
-  return name == "eval/accuracy" or name == "eval/loss" or name == "eval/masked_loss"
+  return name == "eval/accuracy" or name:find("^eval/[%w_]*loss$")
     or name:find("^eval/pass@%d+$") or (name:find("metric$") and graded(report))
 end
 
@@ -355,21 +355,17 @@ local function rows_text(report)
   return ("%s, and %d that cannot be judged%s"):format(text, report.unjudged, why)
 end
 
-function View:evaluation(_, report)
+function View:evaluation(tr, report)
+  local method = tr and tr.stage.method or {}
   self:remember(report)
+  self.completes = not method.evaluate
   local parts = {}
   if report["eval/accuracy"] then
     parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)")
       :format(report["eval/accuracy"] * 100,
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
   end
-  if report["eval/masked_loss"] then
-    local below = report["eval/below_unigram"]
-    parts[#parts + 1] = ("loss %.3f nats on masked tokens, %.3f %s their frequencies' %.3f; %.1f "
-      .. "%% right"):format(
-      report["eval/masked_loss"], math.abs(below), below < 0 and "above" or "below",
-      report["eval/unigram_entropy"], 100 * report["eval/masked_accuracy"])
-  end
+  if method.eval_line then parts[#parts + 1] = method.eval_line(report) end
   if graded(report) then
     local sampled = report["eval/sampled/metric"]
     parts[#parts + 1] = ("metric %.4f greedy%s"):format(report["eval/metric"],
@@ -439,11 +435,10 @@ function View:summary(directory)
       :format(#reports, self.reported))
   end
   if directory then
-    local fills_in = self.last_report.numbers["eval/masked_loss"] ~= nil
     local program = rawget(_G, "arg") and tostring(arg[0]):find("grpo$") and arg[0] or "grpo"
-    self:info(fills_in and ("\ntry it: %s eval %s"):format(program, directory)
-      or ("\ntry it: %s generate %s \"...\"   %s eval %s")
-        :format(program, directory, program, directory))
+    self:info(self.completes and ("\ntry it: %s generate %s \"...\"   %s eval %s")
+      :format(program, directory, program, directory)
+      or ("\ntry it: %s eval %s"):format(program, directory))
   end
 end
 

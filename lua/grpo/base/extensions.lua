@@ -49,6 +49,8 @@
 --     `grpo bench --ranks`
 --   stages = { { name = "dpo" }, ... }
 --     a kind of stage, the module grpo.steps.NAME; options/stage_kinds.lua says what it returns
+--   options = { { "train.dpo.beta", "number", "what it does", default = 0.1 }, ... }
+--     options of an experiment, as options/option_rows.lua has them
 --   references = { { name = "bigram", make = function(config, tokenizer, model) -> rows } }
 --     reference = "bigram": no model, but an object that gives the logits after a token, whose type
 --     core.engine takes (script/reference_type.h); rows:logprobs(id): log P(next | id) of every

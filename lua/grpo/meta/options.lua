@@ -22,7 +22,7 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"denoise", ... }, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo", ... }, or of a kind that an extension adds, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)
@@ -131,7 +131,6 @@
 ---@field cispo_cap? number cispo: largest ratio; default: 1 + clip_high
 ---@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
 ---@field ppo? grpo.Options.train.ppo
----@field denoise? grpo.Options.train.denoise
 
 ---@class grpo.Options.train.optimizer
 ---@field name? "adamw"|"adamw_8bit"|"lion" adamw; adamw_8bit: with moments in 8 bits, as bitsandbytes has them, 2 bytes for each trained number instead of 8; lion: one moment, and steps of the size lr, for which a tenth of AdamW's lr is usual (default "adamw")
@@ -176,14 +175,6 @@
 ---@field kl_coef? number|grpo.Schedule|string coefficient of the KL in the reward of each token; with 0 the reference is not run at all (default 0.05)
 ---@field kl_estimator? "k1"|"k2"|"k3" how that KL is estimated (default "k1")
 
----@class grpo.Options.train.denoise
----@field mask_ratio? number|grpo.Schedule|number[] share of a text's tokens that are masked: a number or schedule; or { low, high }, from which each row of a step samples its own (default { 0.1, 1 })
----@field random? number share of the masked tokens that become a random token instead of the mask (BERT: 0.1) (default 0)
----@field keep? number share of the masked tokens that stay as they are (BERT: 0.1) (default 0)
----@field mask_prompt? boolean mask tokens of data.prompt's text too, not of data.target's alone (default true)
----@field sample_steps? integer forwards of a sample in the log, as steps of m:unmask (default 64)
----@field sample_order? "confidence"|"random"|"left" order in which a sample in the log is filled in, as of m:unmask (default "random")
-
 ---@class grpo.Options.eval
 ---@field every? integer steps of the run, through all stages, between evaluations; 0: only before and after (default 0)
 ---@field every_epochs? number passes over the rows between evaluations, as train.epochs counts them; 0.5: two in each pass; not beside eval.every (default 0)
@@ -192,7 +183,6 @@
 ---@field temperature? number temperature of the sampled completions (default 1)
 ---@field max_new_tokens? integer length of the longest completion of an evaluation; default, and at most: sampling.max_new_tokens
 ---@field pass_at? integer[] the K of pass@K (default { 1 })
----@field mask_ratio? number share of the held-out tokens that are masked, for kind="denoise" (default 0.15)
 ---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total
 
 ---@class grpo.Options.log
@@ -219,4 +209,4 @@
 ---@alias grpo.LossName "grpo"|"bnpo"|"dr_grpo"|"dapo"|"gspo"|"gspo_token"|"luspo"|"gmpo"|"cispo"|"sapo"|"vespo"|"reinforce"|"rloo"
 
 ---@class grpo.Stage: grpo.Options
----@field kind "sft"|"grpo"|"ppo"|"denoise"
+---@field kind "sft"|"grpo"|"ppo"|string

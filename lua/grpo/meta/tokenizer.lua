@@ -46,12 +46,6 @@ function Tokenizer:token(id) end
 ---@return boolean
 function Tokenizer:is_special(id) end
 
----A tokenizer that has a mask token: this one if it has one already, else one with an id more at
----the end.
----@param token? string default "<|mask|>"
----@return grpo.Tokenizer
-function Tokenizer:with_mask(token) end
-
 ---tokenizer.json and what belongs to it, in Hugging Face layout.
 ---@param dir string
 function Tokenizer:save(dir) end

@@ -9,9 +9,11 @@
 -- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks
 -- the options of losses that a stage of kind "ppo" has too.
 --   open      the fields of a table are the user's own: model.chat_template_kwargs.NAME
+--   added     an extension has added it, and documents it
 -- A "table" without a default is optional: the rows below its path apply only when it is given.
 
 local core = require "grpo.core"
+local extensions = require "grpo.base.extensions"
 
 local rows, of_engine, taken = {}, core.options(), {}
 
@@ -218,27 +220,6 @@ add {
 }
 engine "train.ppo."
 add {
-  { "train.denoise.mask_ratio", "schedule|list",
-    "share of a text's tokens that are masked: a number or schedule; or { low, high }, from "
-    .. "which each row of a step samples its own",
-    default = { 0.1, 1.0 }, min = 0, max = 1, live = true },
-  { "train.denoise.random", "number",
-    "share of the masked tokens that become a random token instead of the mask (BERT: 0.1)",
-    default = 0.0, min = 0, max = 1, live = true },
-  { "train.denoise.keep", "number",
-    "share of the masked tokens that stay as they are (BERT: 0.1)",
-    default = 0.0, min = 0, max = 1, live = true },
-  { "train.denoise.mask_prompt", "boolean",
-    "mask tokens of data.prompt's text too, not of data.target's alone", default = true },
-  { "train.denoise.sample_steps", "int",
-    "forwards of a sample in the log, as steps of m:unmask",
-    default = 64, min = 1, max = 1000000, live = true },
-  { "train.denoise.sample_order", "enum",
-    "order in which a sample in the log is filled in, as of m:unmask",
-    default = "random", choices = { "confidence", "random", "left" }, live = true },
-}
-
-add {
   { "eval.every", "int",
     "steps of the run, through all stages, between evaluations; 0: only before and after",
     default = 0, min = 0, live = true },
@@ -255,9 +236,6 @@ add {
     "length of the longest completion of an evaluation; default, and at most: "
     .. "sampling.max_new_tokens", min = 1, max = 1048576 },
   { "eval.pass_at", "list", "the K of pass@K", default = { 1 } },
-  { "eval.mask_ratio", "number",
-    "share of the held-out tokens that are masked, for kind=\"denoise\"",
-    default = 0.15, min = 0, max = 1, live = true },
   { "eval.metric", "function",
     "function(text, row, c) -> number or boolean; default: the reward entry \"correct\", else "
     .. "the total" },
@@ -291,10 +269,15 @@ add {
   { "hooks.on_error", "function", "on_error(err, tr)" },
   { "hooks.on_end", "function", "on_end(tr, why)" },
   { "stages", "list",
-    "a list of { kind = \"sft\"|\"grpo\"|\"ppo\"|\"denoise\", ... }, run in order, each "
-    .. "overriding the fields above (not name, threads, compute, extends, model.path, "
-    .. ".config, .tokenizer, .dtype, .quantize, .lora)" },
+    "a list of { kind = \"sft\"|\"grpo\"|\"ppo\", ... }, or of a kind that an extension adds, run "
+    .. "in order, each overriding the fields above (not name, threads, compute, extends, "
+    .. "model.path, .config, .tokenizer, .dtype, .quantize, .lora)" },
 }
+
+for _, row in ipairs(extensions.rows "options") do
+  row.added = true
+  add { row }
+end
 
 return { rows = rows, losses = losses, loss_defaults = loss_defaults,
   optimizer_defaults = core.optimizers() }

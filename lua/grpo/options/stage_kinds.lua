@@ -22,6 +22,7 @@
 --   evaluate(tr, list, report)   replaces the usual evaluation: fills in the report for a list of
 --                      held-out prompts
 --   eval_names         names of the numbers in that report
+--   eval_line(report)  its part of the line on the screen
 --   sample(tr, n)      texts to show beside the steps: a list of { text= }
 --   updates(config)    optimizer updates of a step; 1 if it is not there
 --   engine_options(config)   fields of core.engine beside the common ones
@@ -41,7 +42,7 @@ local steps = {}
 -- The names of all kinds: the core's, and those that extensions add.  They are read when they are
 -- asked for, because an extension may require modules that require this one.
 function steps.names()
-  local names = { "sft", "grpo", "ppo", "denoise" }
+  local names = { "sft", "grpo", "ppo" }
   for _, row in ipairs(extensions.rows "stages") do names[#names + 1] = row.name end
   return names
 end

@@ -3,6 +3,9 @@
 
 local grpo = require "grpo"
 local core = require "grpo.core"
+local preflight = require "grpo.loop.preflight"
+local schedule = require "grpo.schedule"
+local schedule_check = require "grpo.loop.schedule_check"
 local tiny = require "tests.lua.tiny"
 
 local text = ("the quick brown fox jumps over the lazy dog. "):rep(6)
@@ -211,6 +214,7 @@ describe("masked training", function()
     assert.equal(4 * 3, m.trained_tokens)
     assert.equal(4 * 13, m.num_tokens)
     assert.equal(1, m.mask_ratio)
+    assert.is_nil(m.targets_truncated)
     changes.train = { steps = 1, prompts_per_step = 4, denoise = { mask_ratio = 1 } }
     assert.equal(4 * 13, grpo.trainer(experiment(changes)):step().trained_tokens)
   end)
@@ -225,6 +229,47 @@ describe("masked training", function()
     end } } })
     tiny.refused("train.denoise.mask_ratio: 1.5 for p.step = 0, want more than 0, up to 1",
       tr.step, tr)
+    tiny.refused("train.denoise.mask_ratio: the schedule returns 1.1 for p.step = 5 "
+      .. "and p.steps = 10, want 0 to 1", function()
+        schedule_check.stage(experiment { train = { steps = 10,
+          denoise = { mask_ratio = schedule.linear { from = 0.2, to = 2 } } } }.stages[1])
+      end)
+  end)
+
+  it("counts targets that are cut, in steps and evaluations", function()
+    local dataset = grpo.data.list { { prompt = "the ", answer = "quick brown" },
+      { prompt = "the ", answer = "dog" } }
+    local tr = grpo.trainer(experiment { sampling = { max_new_tokens = 3 },
+      data = { train = dataset, eval = dataset, target = function(row) return row.answer end,
+      max_prompt_tokens = 8 }, train = { steps = 2, prompts_per_step = 2 } })
+    assert.equal(1, tr:step().targets_truncated)
+    assert.equal(2, tr:step().targets_truncated)
+    assert.equal(1, tr:evaluate().targets_truncated)
+  end)
+
+  it("tells a sampler of its rows", function()
+    local told = {}
+    local tr = grpo.trainer(experiment { train = { steps = 2, prompts_per_step = 2 },
+      data = { sampler = { sample = function(_, p) return { p.taken + 1, p.taken + 2 } end,
+        observe = function(_, _, groups)
+        told[#told + 1] = #groups .. ":" .. groups[1].index
+      end } } })
+    while tr:step() do end
+    assert.same({ "2:1", "2:3" }, told)
+  end)
+
+  it("takes a plain text as it is meant, in spite of a chat template", function()
+    local tr = grpo.trainer(experiment { model = { chat_template = "chatml" } })
+    assert.same({}, preflight.run(tr))
+  end)
+
+  it("takes the whole context where no length is set", function()
+    local fields = experiment().config
+    local e = grpo.experiment { model = { config = fields.model.config,
+      tokenizer = fields.model.tokenizer }, data = { train = fields.data.train },
+      stages = { { kind = "denoise" } } }
+    grpo.trainer(e)
+    assert.equal(32, e.stages[1].config.data.max_prompt_tokens)
   end)
 
   it("keeps a mask token that a tokenizer has, and adds a row where the vocabulary is given",
@@ -261,6 +306,11 @@ describe("masked training", function()
       assert.equal(with.mask, loaded.mask)
       assert.same(with:encode("the<|mask|>dog"), loaded:encode("the<|mask|>dog"))
     end
+    local from, rag = "tests/cases/chat/templates/files", "/additional_chat_templates/rag.jinja"
+    tiny.temporary(function(dir)
+      grpo.tokenizer.load(from):with_mask():save(dir)
+      assert.equal(core.fs.read(from .. rag), core.fs.read(dir .. rag))
+    end)
   end)
 
   -- ---- what makes no sense ------------------------------------------------------------------
@@ -307,5 +357,24 @@ describe("masked training", function()
     local bare = grpo.model.new(copy(shape, { vocab_size = 5 }))
     tiny.refused("no mask token", bare.unmask, bare, 3)
     assert.equal(3, #bare:unmask(3, { mask = 4 })[1].ids)
+    local function close(_, key)
+      local _ <close> = bare
+      return key == "mask" and 1 or nil
+    end
+    pcall(bare.unmask, bare, 3, setmetatable({}, { __index = close, __pairs = function()
+      close()
+      return next, {}, nil
+    end }))
+    assert.equal(5, bare:count() > 0 and bare.config.vocab_size) -- it was in use, and is open
+  end)
+
+  it("documents its options", function()
+    local page = assert(core.fs.read("ext/denoise/README.md"))
+    local annotations = assert(core.fs.read("ext/denoise/lua/grpo/meta/denoise.lua"))
+    for _, row in ipairs(require "grpo.ext.denoise".options) do
+      assert.truthy(page:find("`" .. row.path .. "`", 1, true), row.path)
+      local field = "@field " .. row.path:match("[^.]+$") .. "?"
+      assert.truthy(annotations:find(field, 1, true), row.path)
+    end
   end)
 end)

@@ -2,9 +2,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/unmask.h"
+#include "denoise/unmask.h"
 #include "script/interrupt.h"
 #include "script/lua_model.h"
+#include "script/parts.h"
 #include "script/read_options.h"
 #include "script/script_impl.h"
 
@@ -149,4 +150,7 @@ static int l_unmask(lua_State *L) {
   return 1;
 }
 
-CORE_METHODS(unmask, MODEL_TYPE, FN(unmask))
+EXTENSION_PART(unmask) {
+  static const luaL_Reg methods[] = {FN(unmask), {NULL, NULL}};
+  add_methods(L, MODEL_TYPE, methods);
+}

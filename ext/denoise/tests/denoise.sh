@@ -2,7 +2,7 @@
 # kind = "denoise" from the outside: the same bits however it is run, kills and resumes, an adapter, the other commands.
 # TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 # shellcheck source=tests/cli/lib/resume.bash
 . "$root/tests/cli/lib/resume.bash"
 
@@ -77,4 +77,22 @@ result "grpo eval of it again gives the run's number" "$(
 result "grpo generate notes that it was not trained to read on" "$([ $status = 0 ] && grep -q '^note: this model was trained to fill in masks' err || show err)"
 "$GRPO" export $run exported >out 2>err; status=$?
 result "grpo export keeps the mask token" "$([ $status = 0 ] && grep -q mask_token_id exported/config.json || show err)"
+
+# ---- the experiments that have masked training -----------------------------------------------------------------------------------
+shakespeare() { timeout 120 "$GRPO" run "$root/experiments/shakespeare.lua" --arg size=tiny --arg mode=denoise "$@" </dev/null; }
+problem=$(shakespeare --dir shown --arg steps=60 --arg sample_every=30 2>err >out || cat err)
+result "experiments/shakespeare.lua shows texts, and its held-out loss falls" "$problem$(grep -q '^--- a text after step 60:' err || cat err
+  grep -o '"eval/masked_loss": [0-9.]*' shown/*/eval.jsonl |
+    awk '{ l[NR] = $2 } END { exit !(NR > 2 && l[NR] < l[1] - 0.3) }' || show shown/*/eval.jsonl)"
+for ratio in 0 -1; do
+  shakespeare --dir bad --arg steps=1 --arg mask_ratio=$ratio >out 2>err; status=$?
+  result "mask_ratio=$ratio is refused" "$([ $status = 2 ] && grep -q "^grpo: .*mask_ratio=$ratio: want more than 0" err || show err)"
+done
+characters=("$root/experiments/recipes/characters.lua" --arg size=tiny --arg program=denoise)
+problem=$(timeout 120 "$GRPO" run "${characters[@]}" --quiet --dir recipe --arg steps=2 </dev/null 2>&1 >out) && problem=
+result "the recipe characters runs" "$problem"
+timeout 120 "$GRPO" check "${characters[@]}" </dev/null >out 2>err; status=$?
+result "grpo check passes the recipe" "$([ $status = 0 ] || show out err)"
+"$GRPO" help check | grep -q -- --link && # the extension that times a step is there
+  result "and times a step that fills in masks" "$(grep -qE '^denoise +[0-9]+ +[0-9.]+ ' out || show out err)"
 finish

@@ -4,8 +4,8 @@
  * where none is, the token that came nearest to it is.  The result depends on (seed, step, row,
  * position) alone.
  */
-#ifndef GRPO_RL_CORRUPT_H
-#define GRPO_RL_CORRUPT_H
+#ifndef GRPO_DENOISE_CORRUPT_H
+#define GRPO_DENOISE_CORRUPT_H
 
 #include "base/arena.h"
 #include "model/config.h"
@@ -30,7 +30,5 @@ typedef struct Corrupted {
 } Corrupted;
 Status corrupt(Arena *a, const Config *c, int n, const Example *examples, const MaskOptions *mask,
                Corrupted *out);
-/* Bytes of the step's arena for n examples of that many tokens. */
-size_t corrupt_bytes(int n, size_t tokens);
 
 #endif

@@ -1,4 +1,4 @@
-#include "model/masked.h"
+#include "denoise/masked.h"
 
 #include "grad/op_loghead.h"
 #include "model/forward.h"

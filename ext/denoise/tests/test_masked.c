@@ -1,9 +1,9 @@
 /* A pass that sees both ways, and filling in masks. */
+#include "denoise/masked.h"
+#include "denoise/unmask.h"
 #include "model/forward.h"
-#include "model/masked.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
-#include "model/unmask.h"
 
 enum { SEQS = 4, MOST = 40, WIDE = 64 };
 static const int lens[SEQS] = {17, 1, 40, 26};

@@ -10,8 +10,8 @@
  *   left        the first ones
  * Results depend only on the sequence, its number, options and weights.
  */
-#ifndef GRPO_MODEL_UNMASK_H
-#define GRPO_MODEL_UNMASK_H
+#ifndef GRPO_DENOISE_UNMASK_H
+#define GRPO_DENOISE_UNMASK_H
 
 #include "grad/tape.h"
 #include "model/model.h"

@@ -193,6 +193,13 @@ function denoise.evaluate(tr, list, report)
   report["eval/below_unigram"] = report["eval/unigram_entropy"] - report["eval/masked_loss"]
 end
 
+function denoise.eval_line(report)
+  local below = report["eval/below_unigram"]
+  return ("loss %.3f nats on masked tokens, %.3f %s their frequencies' %.3f; %.1f %% right"):format(
+    report["eval/masked_loss"], math.abs(below), below < 0 and "above" or "below",
+    report["eval/unigram_entropy"], 100 * report["eval/masked_accuracy"])
+end
+
 -- ---- samples ------------------------------------------------------------------------
 
 -- n texts made from nothing but masks, as long as the first row of data.train (with mask_prompt =

@@ -1,8 +1,8 @@
-#include "rl/denoise.h"
+#include "denoise/denoise.h"
 
 #include "base/clock.h"
+#include "denoise/masked.h"
 #include "kern/logits.h"
-#include "model/masked.h"
 #include "rl/engine_impl.h"
 
 /* ---- units --------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ static Status pack(void *user, Arena *a, const Unit *u, Pack *out) {
 /* ---- a step -------------------------------------------------------------------------- */
 
 Status engine_denoise(Engine *e, int n, const Example *examples, const MaskOptions *mask,
-                      const SftOptions *train, StepMetrics *out) {
+                      const SftOptions *train, StepMetrics *out, double *mask_ratio) {
   const double start = clock_seconds();
   Denoise d = {.e = e};
   try(begin(&d, n, examples, mask));
@@ -72,7 +72,7 @@ Status engine_denoise(Engine *e, int n, const Example *examples, const MaskOptio
   int targets = 0;
   for (int i = 0; i < n; i++) targets += examples[i].target_len;
   out->num_tokens = d.text.at[n];
-  out->mask_ratio = (double)d.text.nout / targets;
+  *mask_ratio = (double)d.text.nout / targets;
   out->time_train = clock_seconds() - start;
   out->tokens_per_second_train = out->time_train > 0 ? out->num_tokens / out->time_train : 0;
   return GRPO_OK;

@@ -3,15 +3,16 @@
  *
  * loss = -sum over masked tokens of log p(token | corrupted text) / their number in the step
  */
-#ifndef GRPO_RL_DENOISE_H
-#define GRPO_RL_DENOISE_H
+#ifndef GRPO_DENOISE_DENOISE_H
+#define GRPO_DENOISE_DENOISE_H
 
-#include "rl/corrupt.h"
+#include "denoise/corrupt.h"
 #include "rl/likelihood.h"
 
-/* One optimizer step on n examples; `train`: as in engine_sft. */
+/* One optimizer step on n examples; `train`: as in engine_sft.  mask_ratio: masked tokens of the
+ * step by those that may be masked. */
 Status engine_denoise(Engine *e, int n, const Example *examples, const MaskOptions *mask,
-                      const SftOptions *train, StepMetrics *out);
+                      const SftOptions *train, StepMetrics *out, double *mask_ratio);
 
 typedef struct MaskedLoss {
   double nll;     /* summed over masked tokens */

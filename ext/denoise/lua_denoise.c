@@ -1,7 +1,13 @@
-/* lua_denoise.c - masked training and its held-out loss as methods of the engine. */
-#include "rl/denoise.h"
+/* lua_denoise.c - masked training and its held-out loss as methods of the engine, and tokenizers
+ * with a mask token. */
+#include <string.h>
+
+#include "denoise/denoise.h"
+#include "denoise/tokenizer_mask.h"
 #include "script/lua_engine.h"
 #include "script/lua_sft.h"
+#include "script/lua_tokenizer.h"
+#include "script/parts.h"
 #include "script/push_metrics.h"
 #include "script/read_options.h"
 
@@ -30,14 +36,16 @@ static int l_denoise(lua_State *L) {
   MaskOptions mask = {0};
   SftOptions train;
   StepMetrics m;
+  double mask_ratio;
   int n;
   lua_settop(L, 3);
   check_option_fields(L, 3, "denoise", sets, others);
   check_mask(L, "denoise", &mask);
   read_sft_options(L, "denoise", &train);
   const Example *x = push_sft_examples(L, "denoise", &n, &call.ids);
-  ENGINE_CALL(&call, engine_denoise(call.engine, n, x, &mask, &train, &m));
+  ENGINE_CALL(&call, engine_denoise(call.engine, n, x, &mask, &train, &m, &mask_ratio));
   push_metrics(L, &m);
+  set_number(L, "mask_ratio", mask_ratio);
   return 1;
 }
 
@@ -61,4 +69,29 @@ static int l_masked_loss(lua_State *L) {
   return 3;
 }
 
-CORE_METHODS(denoise, ENGINE_TYPE, FN(denoise), FN(masked_loss))
+/* tok:with_mask([token]) -> a tokenizer with a mask token; this one if it already has one */
+static int l_with_mask(lua_State *L) {
+  Tokenizer *made = NULL;
+  const Tokenizer *t = check_tokenizer(L, 1);
+  size_t n = 0;
+  lua_settop(L, 2);
+  const char *token = lua_isnil(L, 2) ? "<|mask|>" : check_string(L, 2, &n);
+  if (!lua_isnil(L, 2) && strlen(token) != n) return arg_error(L, 2, "the token has a zero byte");
+  if (tokenizer_role(t, TOK_MASK) >= 0) {
+    lua_settop(L, 1);
+    return 1;
+  }
+  const Tokenizer **place = push_tokenizer(L, NULL);
+  want_ok(L, tokenizer_with_mask(&made, t, token));
+  *place = made;
+  lua_getiuservalue(L, 1, 1); /* the chat template that a script gave it */
+  lua_setiuservalue(L, 3, 1);
+  return 1;
+}
+
+EXTENSION_PART(denoise) {
+  static const luaL_Reg engine[] = {FN(denoise), FN(masked_loss), {NULL, NULL}};
+  static const luaL_Reg tokenizer[] = {FN(with_mask), {NULL, NULL}};
+  add_methods(L, ENGINE_TYPE, engine);
+  add_methods(L, TOKENIZER_TYPE, tokenizer);
+}

@@ -1,6 +1,6 @@
 /* tokenizer_mask.h - adds a mask token to a tokenizer. */
-#ifndef GRPO_TEXT_TOKENIZER_MASK_H
-#define GRPO_TEXT_TOKENIZER_MASK_H
+#ifndef GRPO_DENOISE_TOKENIZER_MASK_H
+#define GRPO_DENOISE_TOKENIZER_MASK_H
 
 #include "base/err.h"
 #include "text/tokenizer.h"

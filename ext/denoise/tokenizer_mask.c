@@ -1,4 +1,4 @@
-#include "text/tokenizer_mask.h"
+#include "denoise/tokenizer_mask.h"
 
 #include <string.h>
 

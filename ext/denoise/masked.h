@@ -4,8 +4,8 @@
  * An output predicts the token of its own row: where the input holds a mask, the token that belongs
  * there.
  */
-#ifndef GRPO_MODEL_MASKED_H
-#define GRPO_MODEL_MASKED_H
+#ifndef GRPO_DENOISE_MASKED_H
+#define GRPO_DENOISE_MASKED_H
 
 #include "grad/tape.h"
 #include "model/model.h"

@@ -1,12 +1,12 @@
-#include "model/unmask.h"
+#include "denoise/unmask.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "denoise/masked.h"
 #include "kern/logits.h"
-#include "model/masked.h"
 
 enum { BATCH_ROWS = 1024 }; /* rows of a forward, unless one sequence has more */
 

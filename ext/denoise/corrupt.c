@@ -1,4 +1,4 @@
-#include "rl/corrupt.h"
+#include "denoise/corrupt.h"
 
 #include <string.h>
 
@@ -108,10 +108,6 @@ static void corrupt_row(const MaskOptions *o, const Config *c, int i, const Exam
     if (d.choice < miss.choice) miss = d, missed = start + t;
   }
   if (out->nout == before) hide(o, c, &miss, missed, out);
-}
-
-size_t corrupt_bytes(int n, size_t tokens) {
-  return 3 * tokens * sizeof(int32_t) + ((size_t)n + 1) * (2 * sizeof(int) + sizeof(Unit)) + 1024;
 }
 
 Status corrupt(Arena *a, const Config *c, int n, const Example *x, const MaskOptions *o,
