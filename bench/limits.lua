@@ -9,8 +9,8 @@ local statistics = require "grpo.statistics"
 local limits = { instructions = 5e7, memory = 64 * 2 ^ 20, seconds = 5 } -- limits.reward's defaults
 local ROUNDS = 3
 
--- Seconds until f is ended (the median), the budget that ended it, the bytes of Lua's that are left
--- behind.
+-- Returns the median of the seconds until f is ended, the message of the budget that ended it, and
+-- the bytes that Lua still holds afterwards.
 local function measure(f)
   local times, message, left = {}, nil, nil
   for i = 1, ROUNDS do

@@ -45,7 +45,7 @@ static int check_list(lua_State *L, int arg, int most) {
   return n;
 }
 
-/* Reads entry i of the list on top of the stack, a whole number from 1 to most. */
+/* Reads entry i, a whole number from 1 to most, of the list on top of the stack. */
 static int list_entry(lua_State *L, int arg, int i, int most) {
   lua_rawgeti(L, -1, i);
   const lua_Integer v = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
@@ -96,7 +96,7 @@ static int l_weights(lua_State *L) {
   return 2;
 }
 
-/* read(seconds) -> bytes per second, in the three ways of product */
+/* read(seconds) -> bytes per second: the three figures that product returns for FLOPs */
 static int l_read(lua_State *L) {
   Rate bytes;
   const Status s = rate_read(script_ctx(L), check_seconds(L, 1), &bytes);

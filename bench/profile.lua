@@ -19,7 +19,7 @@ local function read_samples(path)
   end
 end
 
--- addr2line: [address] = { { name, file }, ... }, what was inlined first.
+-- Returns what addr2line says: [address] = { { name, file }, ... }, inlined functions first.
 local function symbols(program, stacks)
   local seen, list = {}, {}
   for _, stack in ipairs(stacks) do
@@ -52,7 +52,8 @@ local function symbols(program, stacks)
   return seen
 end
 
--- The functions of a stack, innermost first; what is in no file of ours is { "library" }.
+-- The functions of a stack, innermost first; { "library", "library" } stands for each function that
+-- is in no file of ours.
 local function frames_of(stack, known)
   local frames = {}
   for _, a in ipairs(stack) do
@@ -136,7 +137,7 @@ local attention = { ["attention_grad.c"] = true, ["attention.c"] = true, ["atten
   ["kv.c"] = true, ["attention_tile_bf16.inc.c"] = true }
 
 local function kind_of(frames)
-  -- the pool runs chunks: its frame counts only where nothing of ours is inside
+  -- the pool runs chunks, so its frame counts only if no function of ours is inside it
   for i, f in ipairs(frames) do
     local name, file = f[1], f[2]
     if name:find "^vec_add" or name:find "^vec_acc" or name == "add" then return "copies, adds" end
@@ -161,7 +162,8 @@ local function kind_of(frames)
     end
     if file:find "^lua_" then return "Lua" end
   end
-  -- libc moves memory for whoever is nearest; all other libraries are Lua's
+  -- a library counts as Lua if Lua's functions are its nearest callers here; else it is libc, which
+  -- moves memory
   local nearest = frames[1]
   for _, f in ipairs(frames) do
     if f[1] ~= "library" then

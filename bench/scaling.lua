@@ -1,4 +1,4 @@
--- bench/scaling.lua - the sweeps of bench/scaling, which see for what is measured and how.
+-- bench/scaling.lua - the sweeps of bench/scaling; that file says what is measured and how.
 
 local core = require "grpo.core"
 local floor = require "grpo.bench.floor"
@@ -51,9 +51,9 @@ local function least(runs, fn)
   return cpu, clock
 end
 
--- Returns processor and clock time of one decoding step, the median over steps: from a token of the
--- first completion to its next.  (With a long prompt the difference of two rollouts would be the
--- difference of two large numbers.)  Up to 64 sequences are decoded together.
+-- Returns processor and clock time of one decoding step, the median over steps.  A step is measured
+-- from one token of the first completion to the next.  (With a long prompt the difference of two
+-- rollouts would be the difference of two large numbers.)  Up to 64 sequences are decoded together.
 local function decoding_step(model, c, prompts, runs)
   local cpu, clock = {}, {}
   for run = 1, runs do
@@ -70,8 +70,9 @@ local function decoding_step(model, c, prompts, runs)
 end
 
 -- c: { prompts =, group =, prompt =, new = }, and what config_of reads.  Returns seconds, {
--- update =, step = of decoding, update_clock =, step_clock = }, and what the arithmetic of both
--- takes; reading the weights is left out of decoding, as these are small enough for a cache.
+-- update =, step = of decoding, update_clock =, step_clock = }, and the seconds that the arithmetic
+-- of an update and of a step takes.  Decoding is not charged for reading the weights, which are
+-- small enough for a cache.
 local function run(c, runs)
   local config = config_of(c)
   local model = measure.model(config, { compute = compute, weights = "f32" })
@@ -217,7 +218,7 @@ function sweeps.threads()
   end
   local quiet = others <= 0.1
   if not quiet then out("others used %.1f cores: what follows is no evidence", others) end
-  -- more threads must not be slower; that twice as many take half the time is the bound
+  -- more threads must not be slower; the bound is half the time with twice as many
   local was = tolerance
   tolerance = 1.0
   local name = "threads, by the clock (floor: one thread's time over their number)"

@@ -21,12 +21,12 @@
 
 static void print_notice(void *user, LogLevel level, const char *message) {
   (void)user;
-  if (comm_rank() > 0) return; /* the first says it */
+  if (comm_rank() > 0) return; /* rank 0 prints it */
   if (script_open_line) fputs("\r\033[J", stderr);
   fprintf(stderr, level == LOG_WARNING ? "grpo: warning: %s\n" : "grpo: %s\n", message);
 }
 
-/* The modules in C that this program has beside grpo.core; of the programs of bench/ only. */
+/* The modules in C that a program has beside grpo.core; only programs of bench/ have any. */
 extern const luaL_Reg program_modules[] __attribute__((weak));
 
 static void preload_modules(lua_State *L) {
@@ -49,7 +49,7 @@ typedef struct Run {
   int argc;
   char **argv;
   int status;  /* of the process */
-  bool failed; /* the command could not say so itself */
+  bool failed; /* the command ended with an error that it did not report itself */
 } Run;
 
 /* (Run) -> exit status */
@@ -84,8 +84,8 @@ static int status_of(lua_State *L, int error) {
   return (int)lua_tointeger(L, -1);
 }
 
-/* A line about an error of this process alone: the other ranks, if there are any, do not know. */
-/* The advice is that of cli.report, which had no memory left for it. */
+/* Prints a line about an error of this process alone, of which other ranks know nothing.  The
+ * advice is the one that cli.report gives when it has memory for it. */
 static void say(const char *text, int status) {
   char rank[40] = "", advice[120] = "";
   if (comm_rank() > 0) snprintf(rank, sizeof rank, "rank %d of %d: ", comm_rank(), comm_size());
@@ -133,8 +133,8 @@ static int leave(int status) {
 #endif
 }
 
-/* A standard stream that is closed must not become a file of the program, into which its messages
- * would go.  As on a closed one, reading and writing fail. */
+/* Opens standard streams that are closed.  Otherwise a file that the program opens would take their
+ * number and get its messages.  Reading and writing fail, as on a closed stream. */
 static bool hold_standard_streams(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)

@@ -112,7 +112,7 @@ local function fill(path, source)
   assert(core.fs.write(out .. "/" .. path, table.concat(lines, "\n") .. "\n"))
 end
 
--- The commands that no page names are of extensions.
+-- The commands that no page names belong to extensions.
 function blocks.extensions(lines)
   local rest = {}
   for _, name in ipairs(cli.commands) do

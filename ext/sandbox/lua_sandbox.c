@@ -3,7 +3,7 @@
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
  * code is source text; env and results are bytes of core.state_encode; limits is a table {
- * instructions=, memory=, seconds= }; process = true adds a process of its own (sandbox/worker.h).
+ * instructions=, memory=, seconds= }; process = true adds a process of its own (sandbox/confined.h).
  * grpo/sandbox/inside.lua runs in the new state.  The limited call that asked pays for the
  * instructions.
  */
@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "sandbox/worker.h"
+#include "sandbox/confined.h"
 #include "script/binding.h"
 #include "script/environment.h"
 #include "script/lua_limits.h"
@@ -144,9 +144,9 @@ static int l_sandbox(lua_State *L) {
   inherit(s, &t.limits);
   Buf *b = push_buf(L);
   if (process) {
-    const WorkerLimits l = {t.limits.seconds + GRACE, t.limits.memory + t.code_size + t.env_size,
+    const ConfinedLimits l = {t.limits.seconds + GRACE, t.limits.memory + t.code_size + t.env_size,
                             LARGEST_ANSWER};
-    const Status status = worker_run(run_task, &t, &l, b);
+    const Status status = confined_run(run_task, &t, &l, b);
     if (status) {
       charge_work(L, t.limits.instructions); /* we cannot know how many it used */
       lua_pushboolean(L, 0);

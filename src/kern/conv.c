@@ -60,7 +60,7 @@ static void inputs(const Block *b, const ConvRun *r, int at, const real **x) {
   for (int j = 0; j < taps; j++) x[j] = input(b, r, at - taps + 1 + j);
 }
 
-/* Earlier rows first, so that a tail can be replaced in its place. */
+/* Copies earlier rows first, so that a new tail may lie in the memory of the old one. */
 static void put_tail(const Block *b, const ConvRun *r) {
   const int kept = b->conv->shape->taps - 1;
   for (int j = 0; j < kept; j++)

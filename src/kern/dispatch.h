@@ -3,9 +3,8 @@
  * The classes are `generic` (any CPU), `blas` (OpenBLAS for products, generic for all else),
  * `avx2`, `avx512`, `avx512bf16`, `amx` and `neon`; avx512bf16 and amx are avx512 except for
  * products of bf16.  A context names its class (Ctx.cpu), and contexts of several classes can live
- * side by side.  Those that name none use the process's choice: the best class that the CPU has, or
- * the one that the environment variable GRPO_CPU names.  Bits are the same with one class, not from
- * one class to another.
+ * side by side.  A context that names none uses the process's choice: the best class that the CPU
+ * has, or the one that the environment variable GRPO_CPU names.  Two classes give different bits.
  */
 #ifndef GRPO_KERN_DISPATCH_H
 #define GRPO_KERN_DISPATCH_H
@@ -23,9 +22,9 @@ kern_path(int i); /* the classes that this CPU can use, "generic" first; NULL: n
 /* NULL: the choice of GRPO_CPU, or the best.  EARG when the CPU lacks the class. */
 Status kern_class(const char *name, const KernelClass **out);
 Status kern_select(const char *name); /* makes it the process's choice; not thread-safe */
-/* Does the CPU's own prefetching stop at the end of a page, as on Intel's?  Our prefetches then
- * stay in the page too, where on other CPUs they reach as far ahead as memory is slow; and rows
- * that are pages apart are better packed than read in place. */
+/* Does the CPU's own prefetching stop at the end of a page, as that of Intel's CPUs does?  Then our
+ * prefetches stay in the page too, and rows that are pages apart are packed instead of being read
+ * in place.  On other CPUs our prefetches reach further ahead, because memory is slow. */
 bool kern_paged(void);
 
 /* The tables of a class (kernels.h).  The second is NULL where bf16 has no instructions of its own:

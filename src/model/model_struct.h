@@ -78,12 +78,12 @@ typedef struct Layer {
 typedef struct Model Model;
 struct Model {
   int refs;
-  Model *shared; /* for a view: whose weights these are, and all pointers below; NULL: its own */
+  Model *shared; /* for a view: the model that owns its weights and all pointers below; or NULL */
   int views;     /* models that share this one's weights */
   Lora *lora;    /* the adapter; NULL: none */
   Lora *dropped; /* adapters that were merged: tensors of a script may still point at them */
   Pool *pool;
-  const KernelClass *cpu; /* of the forward passes of its own; NULL: as in Ctx */
+  const KernelClass *cpu; /* for forward passes that it starts itself; NULL: as in Ctx */
   Config config;
   int nparams;
   Param *param;        /* [nparams], in the checkpoint's order */
@@ -94,7 +94,7 @@ struct Model {
   Tensor *t[M_COUNT];  /* M_HEAD is the embedding when tied */
   real *weights;       /* all parameters, each 64-byte aligned */
   real *grads;         /* the same layout; NULL while frozen */
-  size_t weight_reals; /* of either */
+  size_t weight_reals; /* the length of weights, and of grads */
   Compute compute;     /* of products with its weights */
   PanelCache panels;   /* of its weights, of bf16 where compute is that, else of float32 */
   uint64_t version;    /* see model_version() */

@@ -1,8 +1,7 @@
 /* fuzz_charsmap.c - tables of the normalizer Precompiled, and grapheme clusters.
  *
- * The input is the size of a table (16 bits, little-endian), the table and a text.  Whatever they
- * are, reading ends with a table or an error, and a text with a text in UTF-8, within the limit, or
- * an error.
+ * The input is the size of a table (16 bits, little-endian), the table and a text.  Reading the
+ * table may fail.  Otherwise the text becomes a text in UTF-8 within the limit, or an error.
  */
 #include <string.h>
 

@@ -116,7 +116,7 @@ static void check_leaf_of(const Case *c, int k, Tensor *x) {
   }
 }
 
-/* Two passes give twice the gradient; alone, an input gets the same as in company. */
+/* Two passes give twice the gradient; an input gets the same one if no other input needs any. */
 static void check_rules(const Case *c, int k) {
   Tensor *x = c->in[k];
   bool needed[OP_MAX_IN];

@@ -185,8 +185,8 @@ describe("an option with a schedule as text", function()
   end)
 end)
 
--- tests/cases/schedules/transformers.jsonl, which tests/oracles/schedules.py wrote: factors of a
--- peak of 1 from transformers itself, over steps and, because it counts updates, over these.
+-- tests/oracles/schedules.py wrote tests/cases/schedules/transformers.jsonl with transformers: the
+-- factors of its schedules, for a peak of 1.  They hold over steps, and over updates.
 local of_transformers = {
   constant_with_warmup = function(o)
     if o.warmup == 0 then return schedule.constant(1) end
@@ -219,7 +219,7 @@ describe("schedules of transformers", function()
         local s = of_transformers[case.schedule]({ over = over, warmup = case.warmup,
           warmup_ratio = case.warmup_ratio }, case.options)
         for i, factor in ipairs(case.factors) do
-          -- the other counts are of something else
+          -- counts that the schedule must not read have other values
           local p = at(over == "step" and i - 1 or 77, over == "step" and case.total or 99,
             { update = over == "update" and i - 1 or 55,
               updates = over == "update" and case.total or 88 })

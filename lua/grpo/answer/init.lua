@@ -4,8 +4,8 @@
 -- heading, the last complete <answer> tag, a formula at the end, the last number.  equal() reads
 -- LaTeX and plain text (lex.lua, parse.lua) and compares numbers as exact fractions; other formulas
 -- by their values at fixed points, within 1e-13 relative (evaluate.lua); equations up to a factor;
--- lists without and tuples with order (compare.lua).  There is no computer algebra: what has two
--- readings, or cannot be read, equals its own text only.
+-- lists in any order, and tuples in theirs (compare.lua).  There is no computer algebra: what has
+-- two readings, or cannot be read, equals its own text only.
 --
 -- The time is linear in the length of any text: only plain strings are searched in it, and only
 -- answers of at most MAX_ANSWER bytes are parsed, with a bound on the work.
@@ -118,7 +118,7 @@ function answer.equal(a, b)
   return same_trees(a, b)
 end
 
---- Whether an answer can be judged by this one: it is read as mathematics.
+--- Whether other answers can be judged by this one, because it is read as mathematics.
 ---@param s string
 ---@return boolean
 function answer.is_readable(s) return digits_of(s) ~= nil or parse.answer(s) ~= nil end

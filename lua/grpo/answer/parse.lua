@@ -79,9 +79,9 @@ end
 
 local last = {}
 
---- The tree of an answer, or nil and "words", "empty" or what could not be read.  The second result
---- of a tree says whether commas have been read as thousands; behind "words" stands the product of
---- the letters, if they are few.
+--- The tree of an answer, or nil and "words", "empty" or what could not be read.  With a tree the
+--- second result says whether commas have been read as thousands.  After "words" a third result is
+--- the product of the letters, if they are few.
 ---@param s string
 ---@param lists? boolean commas stand between numbers, also in 1,234
 function parse.answer(s, lists)

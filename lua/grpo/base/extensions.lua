@@ -5,8 +5,8 @@
 --   commands = { { name = "sweep", before = "check", also = { "grid" } }, ... }
 --     the module grpo.commands.NAME as a command; it stands before another in `grpo help` (nil:
 --     last);
---     also: words that lead to it when somebody tries them: a list, and keys for which more than
---     its name is told, as in { serve = "report RUN --serve" }
+--     also: other words that somebody may try for it: a list; a key has a text that is told in the
+--     place of the command's name, as in { serve = "report RUN --serve" }
 --
 --   text_formats = { { name = "yaml", endings = { "yaml" }, decode = function(text, what) }, ... }
 --     texts that hold one value, as a file of settings does (base/text_formats.lua)
@@ -27,9 +27,9 @@
 --   rewards = { { module = "numeric", name = "verl", load = function() -> function } }
 --     rewards.numeric.verl (rewards/numeric.lua), annotated in the extension's lua/grpo/meta
 --   log_sinks = { { name = "tensorboard", open = function(run) -> sink } }
---     a log of a run, written if log.NAME is true; open is called when the first numbers come.  Of
---     run: run.dir, run.last_kept (the step up to which a resume kept the logs, or nil) and
---     run:check_place(), called before a file is made.  The methods of a sink: scalars(step,
+--     a log of a run, written if log.NAME is true; open is called when the first numbers come.
+--     run has dir, last_kept (the step up to which a resume kept the logs, or nil) and the method
+--     check_place(), which open calls before it makes a file.  A sink has the methods scalars(step,
 --     values), which leaves out what is not a number, text(step, name, s) and close()
 --   machine = { { "jail for code", function() -> text }, ... }
 --     what `grpo doctor` says of the machine
@@ -38,8 +38,8 @@
 --     base/ranks.lua, and what makes the ranks meet
 --   flags = { { command = "test", before = "count", flags = { ... }, about = { ... },
 --               notes = { ... }, summary = text }, ... }
---     flags of a command that extends itself (commands/flags.lua), before one of its own (nil:
---     last), further paragraphs of its help, and its summary in the place of the core's
+--     further flags of a command that calls flags.extend (commands/flags.lua), before the flag of
+--     that name (nil: last), further paragraphs of its help, and a summary in place of the core's
 --   checks = { { name = "rewards run in a jail", lines = function() -> lines }, ... }
 --     what `grpo check` says of the script that it has loaded; start(check) in the place of what
 --     the start of a run tries, stage(check, i) after a stage has begun, finish(check) at the end:
@@ -70,9 +70,9 @@
 --     how the prompt shows a value with a metatable of this name, or, with is = function(t) in
 --     place of the name, a table without one; format shows values within it
 --   other_programs = { { row = function(path), ... } }
---     what names of other programs are here; each function returns nil where it knows nothing, and
---     all of them are there (base/other_programs.lua asks them; `one` and `found`: unknown.names of
---     options/unknown.lua; `all`: the table of options in which they stand):
+--     what the names of other programs are called here.  A row has every function below, and each
+--     returns nil where it knows nothing (base/other_programs.lua asks them; `one` and `found`:
+--     unknown.names of options/unknown.lua; `all`: the table of options in which they stand):
 --       row(path) -> { name there, option here or false, ..., whole = a section is one value }
 --       nearest(name) -> the name there that it may be a misspelling of, and the option here
 --       value_advice(option, value) -> the end of "got VALUE"
@@ -88,7 +88,7 @@
 --       entries() -> { { program =, name =, ours = or false, about = }, ... }: what help searches
 --     and help = a sentence for `grpo help help`, examples = { "grpo help NAME", ... }
 --
--- Whoever reads a kind says there what its rows are; the core names no extension.
+-- The module that reads a kind says more about its rows.  The core names no extension.
 
 local core = require "grpo.core"
 

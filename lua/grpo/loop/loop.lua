@@ -1,6 +1,6 @@
 -- The training loop: stages one after the other, their steps, held-out evaluation, checkpoints.
 --
--- A step itself is in train/steps/, what is written down and shown in loop/recorder.lua.
+-- A step itself is in steps/; loop/recorder.lua writes it down and shows it.
 
 local best_metric = require "grpo.loop.best_metric"
 local checkpoint = require "grpo.loop.checkpoint"
@@ -43,8 +43,8 @@ local function is_due(config, section, stage_step, step)
   return passed(stage_step) > passed(stage_step - 1)
 end
 
--- A run that was stopped at a checkpoint may have missed the evaluation that was due there: its
--- label, or nil.
+-- Returns the label of the evaluation that a run missed when it was stopped at a checkpoint; nil if
+-- it missed none.
 local function missed_evaluation(tr)
   local saved = tr.counters
   if saved.evaluated or saved.stage < 1 then return nil end

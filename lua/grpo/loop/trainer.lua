@@ -54,7 +54,7 @@ end
 local read_only = set_of [[ kept config engine experiment model tokenizer step_count tokens_seen
   resumed batch metrics dir ]]
 
--- Fields of the program's own; `paused` and `state` are open to scripts.
+-- The fields that the program itself sets; of these, scripts may set `paused` and `state`.
 local fields = set_of [[ about best best_step beyond busy counters directory eval_weights evaluated
   evaluations events events_held extra in_hook interrupted last_report noted on_option only_follows
   paused recorder restored_from save_now saved_step services settings stage stage_index
@@ -123,15 +123,14 @@ function methods:begin_stage(index)
   self.stage_index = index
   local spec = self.experiment.stages[index]
   self.settings = spec.config
-  -- its optimizer and arenas, before the next stage takes its own
+  -- its optimizer and arenas are freed before the next stage takes its own
   if self.stage then self.stage:close() end
   self.stage = nil
   self.stage = Stage.new(self, spec, index)
   self.updates_before, self.update_tokens_before = self.update_count, self.update_tokens
 end
 
--- The stage of a checkpoint's counters is begun, and the counts of updates are the run's; takes the
--- stage's place in it.
+-- Brings the stage, which has just begun, to the place that a checkpoint's counters say.
 local function take_place(self, counters)
   local stage = self.stage
   stage:take_place(counters)
@@ -156,15 +155,15 @@ local function take_counters(self, dir)
   end
 end
 
--- Was the reference of the stage that the base has under an adapter that no step had touched?  No
--- checkpoint keeps it then.
+-- Was the stage's reference the base alone?  It is, if the stage began with an adapter that no step
+-- had touched; a checkpoint does not keep it then.
 local function was_base(self)
   local config, counters = self.stage.config, self.counters
   return self.about.adapter and config.model.lora and config.reference == "initial"
     and not config.train.sync_reference and counters.step == counters.stage_step
 end
 
--- The stage, which is that of the checkpoint in `dir`, gets the reference that it had there.
+-- Gives the stage the reference that it had at the checkpoint in `dir`.
 local function take_reference(self, dir)
   local stage = self.stage
   if not stage.reference then return end
@@ -180,7 +179,7 @@ local function take_reference(self, dir)
   stage:build_engine()
 end
 
--- Takes the place in the run that the checkpoint in `dir` was written at.
+-- Brings the trainer to where the run was when it wrote the checkpoint in `dir`.
 function methods:restore(dir)
   local counters = self.counters
   take_counters(self, dir)
@@ -201,8 +200,8 @@ function methods:restore(dir)
   end
 end
 
--- Takes the place of the checkpoint in `dir` to measure its weights there.  No step follows, so
--- that the state of its optimizer is not read.
+-- Brings the trainer to the checkpoint in `dir`, to measure its weights.  The optimizer's state is
+-- not read, because no step follows.
 function methods:measure_at(dir)
   take_counters(self, dir)
   self:begin_stage(math.max(1, self.counters.stage))
@@ -210,7 +209,7 @@ function methods:measure_at(dir)
   take_place(self, self.counters)
 end
 
--- Begins the last stage again, which is done, as the checkpoint left it.
+-- Opens the stage that is done once more, as the checkpoint left it.
 function methods:reopen_stage()
   self:begin_stage(self.stage_index)
   if self.restored_from then take_reference(self, self.restored_from) end
@@ -218,7 +217,7 @@ function methods:reopen_stage()
   self.stage.done = true
 end
 
--- The last stage of a run that is finished, for further steps in memory: schedules are at their
+-- Returns the last stage of a finished run, for further steps in memory; its schedules are at their
 -- end.
 local function go_beyond(tr)
   if not tr.stage then tr:reopen_stage() end
@@ -226,8 +225,8 @@ local function go_beyond(tr)
   return tr.stage
 end
 
--- The stage that the next step belongs to, begun; nil after the last one.  With tr.beyond the last
--- stage continues.
+-- Returns the stage that the next step belongs to, and begins it if need be; nil after the last
+-- one.  With tr.beyond the last stage continues.
 function methods:current_stage()
   while not self.stage or self.stage.done do
     if self.stage_index >= #self.experiment.stages then
@@ -241,7 +240,7 @@ end
 
 -- ---- one step ------------------------------------------------------------------------
 
--- Rewards, schedules, losses and hooks may not call what would run them again: it has no end.
+-- Rewards, schedules, losses and hooks may not call what would run them again, without an end.
 function methods:refuse_inside(call, hooks_too)
   local inside = self.busy or (hooks_too and self.in_hook)
   if inside then errors.raise("EARG", "tr:%s: called inside %s; call it outside", call, inside) end
@@ -273,13 +272,13 @@ local function step(self)
   add_logged(self, metrics)
   self:hook("on_step", metrics)
   add_logged(self, metrics)
-  -- with the hook: what the steps that are left will take
+  -- with the hook, because the time that is left is estimated from it
   self.step_seconds = core.clock() - started
   return metrics
 end
 
 -- One step of the current stage, a rollout with all its updates; nil when all stages are done.
--- Ctrl-C at a prompt finds it done or not begun.
+-- Ctrl-C at a prompt leaves no step half done.
 function methods:step()
   self:refuse_inside("step", true)
   return core.edit.holding("the step", step, self)
@@ -325,7 +324,7 @@ function methods:call_hook(name, f, ...)
   if result == "stop" then self:stop("hooks." .. name) end
 end
 
--- For hooks that see what is read after them: functions that raise if it has changed.
+-- For hooks whose arguments are read after them: functions that raise if these have changed.
 local checks_after = {
   on_rollout = function(_, batch) return { unchanged.batch("on_rollout", batch) } end,
   on_step = function(self, metrics)
@@ -349,7 +348,7 @@ end
 
 -- ---- what scripts and hooks call --------------------------------------------------------
 
--- The tokens of the last step with every number of theirs; of its completion i.
+-- The tokens of the last step, or of its completion i, with all their numbers.
 function methods:inspect(i)
   self:refuse_inside("inspect", true)
   return inspect.step(self, i)
@@ -467,7 +466,7 @@ end
 
 -- ---- what the loop and its parts call ----------------------------------------------------
 
--- The batch of this step is to be seen by scripts.
+-- Shows scripts the batch of this step.
 function methods:take_batch(batch)
   own[self].batch = batch
 end

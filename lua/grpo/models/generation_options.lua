@@ -22,13 +22,13 @@ local names = {}
 for name in pairs(neutral) do names[#names + 1] = name end
 table.sort(names)
 
--- Greedy decoding leaves nothing for the options that shape sampling.
+-- The options that shape sampling; greedy decoding does not read them.
 local shaping = { temperature = true, top_p = true, top_k = true, min_p = true, typical_p = true,
   epsilon_cutoff = true, eta_cutoff = true, top_h = true }
 
--- Returns "name = value, ..." of the options in the directory's file that change something and are
--- not as in `sampling`, a table of the options that are used; nil if there are none.  chosen(name)
--- tells whether the user has given an option, which the model's then has to make way for.
+-- Returns "name = value, ..." for the options in the directory's file that change something and
+-- differ from `sampling`, the table of the options that are used; nil if there are none.  An option
+-- for which chosen(name) is true was given by the user, and is left out.
 function generation_options.not_followed(dir, sampling, chosen)
   local own, list = model_paths.read_json(dir .. "/generation_config.json"), {}
   local greedy = own.do_sample == false
@@ -50,7 +50,8 @@ function generation_options.not_followed(dir, sampling, chosen)
   return #list > 0 and table.concat(list, ", ") or nil
 end
 
--- The sentence about them, or nil.  instead: what says how tokens are sampled.
+-- The sentence about options that are not followed, or nil.  instead: the name of what says how
+-- tokens are sampled.
 function generation_options.note(dir, sampling, chosen, instead)
   local odd = generation_options.not_followed(dir, sampling, chosen)
   return odd and ("of the model's generation_config.json this is not followed: %s; %s says how "

@@ -6,11 +6,11 @@
 --             "function" "table" "list" "dataset" "any", joined by | where several fit
 --   min, max  bounds of numbers, both included; for a schedule they hold for what it returns
 --   live      may be changed between two steps
--- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks
--- the options of losses that a stage of kind "ppo" has too.
 --   open      the fields of a table are the user's own: model.chat_template_kwargs.NAME
 --   added     an extension has added it, and documents it
 -- A "table" without a default is optional: the rows below its path apply only when it is given.
+-- A row of the engine's also has of=, the name of its set ("loss", "ppo", ...); ppo = true marks
+-- the options of losses that a stage of kind "ppo" has too.
 
 local core = require "grpo.core"
 local extensions = require "grpo.base.extensions"
@@ -30,7 +30,7 @@ local function begins(path, prefix)
   return path:sub(1, #prefix) == prefix
 end
 
--- Adds the engine's rows whose path begins so, but not with `except`, and that are not here yet.
+-- Adds the engine's rows that are not here yet and whose path begins with `prefix`, not `except`.
 local function engine(prefix, except)
   for _, row in ipairs(of_engine) do
     local here = begins(row.path, prefix) and not (except and begins(row.path, except))

@@ -11,15 +11,15 @@ local services = {}
 local Services = {}
 Services.__index = Services
 
--- attach(tr): opens what attached sessions talk to, as commands/repl/attach_server.lua does; nil:
--- none can.
+-- attach(tr) opens the server of attached sessions (commands/repl/attach_server.lua); nil: none can
+-- be attached.
 function services.new(tr, attach)
   return setmetatable({ tr = tr, attach = attach }, Services)
 end
 
--- Where several ranks train, all of them make the changes again that were recorded in the run which
--- they resume.  They reload nothing and take no sessions.  The first one keeps the modules that are
--- loaded late.
+-- The services where several ranks train.  If they resume a run, all ranks repeat the changes that
+-- were recorded in it.  They reload nothing and take no sessions.  The first one keeps the modules
+-- that are loaded late.
 local Ranks = {}
 Ranks.__index = Ranks
 
@@ -68,12 +68,12 @@ function Services:between_steps()
   if self.server then self.server:serve() end
 end
 
--- Before an evaluation at the beginning, which may be one that a killed run had missed.
+-- Called before an evaluation at the beginning, which may be one that a killed run had missed.
 function Services:before_evaluation()
   events.catch_up(self.tr, true)
 end
 
--- The last step is done: modules that were loaded late are kept too.
+-- Called after the last step; it keeps the modules that were loaded late.
 function Services:end_of_steps()
   if self.tr.watch then self.tr.watch:meet() end
 end
@@ -82,9 +82,9 @@ function Services:close()
   if self.server then self.server:close() end
 end
 
--- Reads what was changed in a run that only this process looks at, for events.catch_up: nothing is
--- written, also not by hooks, and no evaluation is repeated.  overrides: of the command line, none
--- without.
+-- Reads the changes that were recorded in a run, for events.catch_up, in a process that only looks
+-- at the run: nothing is written, also not by hooks, and no evaluation is repeated.  overrides: the
+-- options of the command line, or nil.
 function services.follow(tr, dir, info, overrides)
   local function ignore() end
   overrides = overrides or {}
@@ -100,8 +100,8 @@ function services.follow(tr, dir, info, overrides)
   end
 end
 
--- Makes the changes of a run until the step of tr, which stands at a checkpoint of it and gets no
--- directory.  before_evaluation: as they were when the run evaluated that checkpoint.
+-- Repeats the changes of a run up to the step of tr, a trainer at one of the run's checkpoints,
+-- which gets no directory.  before_evaluation: up to the moment when the run evaluated it.
 function services.changes_until(tr, dir, info, overrides, before_evaluation)
   if not core.fs.exists(dir .. "/events.jsonl") then return end
   local ok, err = pcall(function()

@@ -1,6 +1,6 @@
 -- Metrics that a step with completions adds to those of its update.
 --
--- The update gives lengths, losses and its own times; a log holds what was met before it:
+-- The update gives lengths, losses and its own times; a log holds what came before the update:
 --   { reward_errors = calls that failed, reward_seconds = { [entry] = seconds },
 --     reference_seconds = nil without a reference, groups_replaced = nil without dynamic sampling,
 --     weights = of the entries in this step }

@@ -116,10 +116,10 @@ static inline void fetch_rows_bf16(const real *c, ptrdiff_t ldc, int rows, int c
     for (int j = 0; j < cols; j += GROUP) __builtin_prefetch(c + j, 1);
 }
 
-/* next is what will be multiplied after this block, with groups as far apart as b's, or NULL.  A
- * few tiles of rows prefetch a share of it each.  Of many tiles, each behind the first prefetches a
- * group; the first prefetches what it needs itself.  Without `next` the last of several tiles
- * prefetches what is behind this block. */
+/* next: the block of b that is multiplied after this one, with groups as far apart as b's, or NULL.
+ * If there are few tiles of rows, each prefetches a share of it.  If there are many, the first
+ * prefetches what it needs itself, and each later one a group of `next`.  Without `next` the last
+ * of several tiles prefetches what follows this block in memory. */
 static void block_bf16(int m, int n, int pairs, const uint32_t *a, const uint32_t *b, ptrdiff_t bgs,
                     const uint32_t *next, const real *bias, real *c, ptrdiff_t ldc, bool add) {
   const int most = tile_bf16_groups(tile_bf16_rows(m)), row_tiles = ceil_div(m, TILE_BF16_MR);

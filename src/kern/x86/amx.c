@@ -70,8 +70,8 @@ typedef struct AmxStrip {
   int next_rows;
 } AmxStrip;
 
-/* tile instructions need literal numbers: the tile of sums (r, g), of two tiles of rows or of
- * one */
+/* Tile instructions need literal numbers.  DO(number of a tile of sums, its tile of rows, its tile
+ * of columns), for one tile of rows or for two. */
 #define EACH_SUM(DO)                                                                               \
   DO(0, 0, 0);                                                                                     \
   if (nt > 1) DO(1, 0, 1);                                                                         \

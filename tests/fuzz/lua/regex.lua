@@ -1,5 +1,5 @@
--- Any pattern, subject and replacement, behind NULs: refused with one line, or all functions agree
--- on what is found.
+-- A pattern, a subject and a replacement, separated by NULs.  They are refused with one line, or
+-- all functions agree on what is found.
 local core = require "grpo.core"
 local expect = require "expect"
 

@@ -18,14 +18,14 @@ local function is_own(name)
   return name:find("^grpo%f[.\0]") ~= nil
 end
 
--- One of package.searchers: in `directory`, and then on disk.
+-- One of package.searchers: looks in `directory` first, then where Lua looks.
 local function search(name)
   local path = directory and not is_own(name) and package.searchpath(name, directory .. "/?.lua")
   if not path then return loaded_sources.search(name) end
   local text, message, code = core.fs.read(path)
   if not text then errors.raise_plain(code, "module '%s': %s", name, message) end
-  -- The file on disk does not run, but a change of it from now on is a change, and the module may
-  -- look for files beside it.
+  -- The saved text runs under the path of the file on disk: the module may look for files beside
+  -- that one, and if that one changes later, it is reloaded.
   local on_disk = package.searchpath(name, package.path)
   if on_disk then loaded_sources.take(on_disk) end
   path = on_disk or path
@@ -35,8 +35,8 @@ local function search(name)
   return chunk, path
 end
 
--- From now on modules in `from` come before all others, also those that a function requires later;
--- nil: no more.
+-- Makes modules in the directory `from` come before all others from now on, also for a function
+-- that requires one later; nil: no directory does.
 function modules.take_from(from)
   directory = from
   if package.searchers[2] ~= search then table.insert(package.searchers, 2, search) end
@@ -51,13 +51,13 @@ local function unload(names, from)
   for name in pairs(names) do package.loaded[name], from[name] = nil, nil end
 end
 
--- Modules that are loaded next are found on disk.
+-- Forgets the saved modules: from now on all are found on disk.
 function modules.forget_saved()
   directory = nil
   unload(saved, saved)
 end
 
--- Paths of modules whose text on disk is another than the one that is saved in `from`, sorted.
+-- Returns the sorted paths of modules whose text on disk differs from the one saved in `from`.
 function modules.changed(from)
   local list = {}
   local function look(folder, prefix)
@@ -78,8 +78,8 @@ function modules.changed(from)
   return list
 end
 
--- Modules that the script required and that are files: { [name] = path }, without those in `known`:
--- a search opens what it finds, and that may be a pipe by now.
+-- Returns the modules that the script required and that are files: { [name] = path }.  It does not
+-- search for those in `known`, because a search opens the file, which may have become a pipe.
 function modules.loaded(known)
   local list = {}
   for name in pairs(package.loaded) do
@@ -94,7 +94,7 @@ local function no_exit()
   error("os.exit would end the run", 2)
 end
 
--- A function that gives a table the fields again that it has now.
+-- Returns a function that gives the table back the fields that it has now.
 local function restorer(t)
   local values = {}
   for name, value in next, t do values[name] = value end
@@ -106,8 +106,8 @@ local function restorer(t)
   end
 end
 
--- Calls fn(old) with none of the modules `known` loaded, as if the program had just begun; old:
--- what they were, by name.  Returns as pcall, and a function that brings back modules, globals and
+-- Calls fn(old) as if the program had just begun: none of the modules `known` is loaded; `old` has
+-- them by name.  Returns what pcall does, and a function that brings back modules, globals and
 -- context as they were.
 function modules.apart(known, fn)
   local names, old, marks = modules.loaded(known), {}, {}

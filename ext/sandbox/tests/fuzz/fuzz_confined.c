@@ -1,4 +1,4 @@
-/* fuzz_worker.c - any bytes as the answer of a sandbox's process, which may have been taken over by
+/* fuzz_confined.c - any bytes as the answer of a sandbox's process, which may have been taken over by
  * the code in it: refused with one line, or two texts that lie within the answer.
  *
  * The file is included, because the reader of answers is nobody else's business. */

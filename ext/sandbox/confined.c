@@ -1,4 +1,4 @@
-#include "sandbox/worker.h"
+#include "sandbox/confined.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +84,7 @@ static void allow_few_calls(void) {
 #endif
 }
 
-static void confine(const WorkerLimits *l, int keep) {
+static void confine(const ConfinedLimits *l, int keep) {
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; fd++) dup2(null, fd);
   const long most = sysconf(_SC_OPEN_MAX);
@@ -109,7 +109,7 @@ static void write_all(int fd, const char *p, size_t n) {
   }
 }
 
-static _Noreturn void work(WorkerFn fn, void *user, const WorkerLimits *l, int out) {
+static _Noreturn void work(ConfinedFn fn, void *user, const ConfinedLimits *l, int out) {
   Buf answer = {0};
   for (int sig = 1; sig < 32; sig++) signal(sig, SIG_DFL);
   confine(l, out);
@@ -122,7 +122,7 @@ static _Noreturn void work(WorkerFn fn, void *user, const WorkerLimits *l, int o
 /* ---- the parent --------------------------------------------------------------------- */
 
 /* Reads all that the child writes.  Returns false if it takes too long or writes too much. */
-static bool collect(int in, const WorkerLimits *l, Buf *answer) {
+static bool collect(int in, const ConfinedLimits *l, Buf *answer) {
   enum { PIECE = 65536 };
   const double deadline = clock_seconds() + l->seconds;
   const size_t before = answer->len;
@@ -141,7 +141,7 @@ static bool collect(int in, const WorkerLimits *l, Buf *answer) {
   }
 }
 
-Status worker_run(WorkerFn fn, void *user, const WorkerLimits *limits, Buf *answer) {
+Status confined_run(ConfinedFn fn, void *user, const ConfinedLimits *limits, Buf *answer) {
   int ends[2], status = 0;
   if (pipe2(ends, O_CLOEXEC) != 0) return fail(GRPO_EIO, "pipe: %s", strerror(errno));
   const pid_t pid = fork();

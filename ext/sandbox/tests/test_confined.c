@@ -8,10 +8,10 @@
 #include <sys/prctl.h>
 #endif
 
-#include "sandbox/worker.h"
+#include "sandbox/confined.h"
 #include "testing.h"
 
-static const WorkerLimits plenty = {60, (size_t)64 << 20, 1 << 20};
+static const ConfinedLimits plenty = {60, (size_t)64 << 20, 1 << 20};
 
 static void greet(void *user, Buf *answer) { buf_puts(answer, user); }
 
@@ -44,7 +44,7 @@ static void reach_out(void *user, Buf *answer) {
 TEST(an_answer) {
   Buf b = {0};
   char text[] = "hello";
-  CHECK(worker_run(greet, text, &plenty, &b) == GRPO_OK);
+  CHECK(confined_run(greet, text, &plenty, &b) == GRPO_OK);
   CHECK_STR(b.data, "hello");
   buf_free(&b);
 }
@@ -52,8 +52,8 @@ TEST(an_answer) {
 TEST(time_is_over) {
   Buf b = {0};
   int n = 0;
-  const WorkerLimits brief = {0.05, 0, 100};
-  CHECK(worker_run(loop, &n, &brief, &b) == GRPO_ELIMIT);
+  const ConfinedLimits brief = {0.05, 0, 100};
+  CHECK(confined_run(loop, &n, &brief, &b) == GRPO_ELIMIT);
   CHECK(strstr(err_message(), "0.05 seconds") != NULL);
   CHECK(n == 0);
   buf_free(&b);
@@ -61,13 +61,13 @@ TEST(time_is_over) {
 
 TEST(too_long_an_answer) {
   Buf b = {0};
-  CHECK(worker_run(babble, NULL, &plenty, &b) == GRPO_ELIMIT);
+  CHECK(confined_run(babble, NULL, &plenty, &b) == GRPO_ELIMIT);
   buf_free(&b);
 }
 
 TEST(a_crash_is_the_childs_own) {
   Buf b = {0};
-  CHECK(worker_run(crash, NULL, &plenty, &b) == GRPO_ELIMIT);
+  CHECK(confined_run(crash, NULL, &plenty, &b) == GRPO_ELIMIT);
   buf_free(&b);
 }
 
@@ -78,7 +78,7 @@ TEST(nothing_can_be_reached) {
     return;
   }
   Buf b = {0};
-  CHECK(worker_run(reach_out, NULL, &plenty, &b) == GRPO_OK);
+  CHECK(confined_run(reach_out, NULL, &plenty, &b) == GRPO_OK);
   CHECK(b.len == 0);
   buf_free(&b);
 #else
