@@ -3,7 +3,7 @@
  *   core.sandbox(code, env, limits, process) -> ok, results | message, output
  *
  * code is source text; env and results are bytes of core.state_encode; limits is a table {
- * instructions=, memory=, seconds= }; process = true adds a process of its own (sandbox/confined.h).
+ * instructions=, memory=, seconds= }; process = true adds a process of its own (confined.h).
  * grpo/sandbox/inside.lua runs in the new state.  The limited call that asked pays for the
  * instructions.
  */

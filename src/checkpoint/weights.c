@@ -105,7 +105,7 @@ static int parameter_of(const Model *m, const char *name) {
   return i;
 }
 
-/* The first of the parameters that a tensor with those of all experts holds; -1: it is none. */
+/* The first of the parameters that a tensor for all experts holds; -1: no such tensor. */
 static int stack_of(const Model *m, const char *name) {
   static const char word[] = ".experts.";
   const char *at = strstr(name, word);

@@ -1,4 +1,5 @@
-/* op_experts.c - the feed-forward layers of a mixture of experts, each over the tokens that took it.
+/* op_experts.c - the feed-forward layers of a mixture of experts, each over the tokens that take
+ * it.
  *
  *   y[t] = sum over i of w[t, i] e(x[t]),  e = the expert that token t takes as its i-th
  *   e(x) = down(a(gate x, up x)),  a(g, u) = silu(g) u, or with `limit` that of gpt-oss
@@ -363,7 +364,7 @@ static Status forward(const Ctx *cx, Node *nd) {
   return GRPO_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------- */
 
 typedef struct Back {
   Work w;

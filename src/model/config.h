@@ -145,7 +145,7 @@ int config_layer_experts(const Config *c, int layer); /* 0: the layer is dense *
 int config_window(const Config *c, int layer);        /* 0: the layer sees everything before it */
 int config_head_dim(const Config *c, int layer);
 int config_kv_heads(const Config *c, int layer);
-/* Of a head; the rest is not rotated.  local: in layers with a window. */
+/* The part of a head that is rotated.  local: in layers with a window. */
 int config_rotary_dim(const Config *c, bool local);
 bool config_rotates(const Config *c);       /* are there rotary positions? */
 int config_first_position(const Config *c); /* the row of a learned table that it has */

@@ -34,7 +34,7 @@ typedef struct Param {
   bool saved_f32;        /* stays float32 in every checkpoint */
   bool is_expert;        /* belongs to one of a mixture's experts: takes no adapter */
   int expert;            /* its number */
-  bool stacked;          /* files hold it in one tensor with the same of the other experts */
+  bool stacked;          /* files hold it in one tensor with those of the other experts */
   bool is_router;        /* scores experts: neither quantised nor adapted */
 } Param;
 

@@ -123,7 +123,7 @@ static const char *const tiny_qwen3_5 =
                          "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
                          "\"linear_key_head_dim\":6,\"linear_value_head_dim\":34");
 
-/* The same in a mixture, where one expert is taken by every token. */
+/* Such layers in a mixture of experts, one of which every token takes. */
 static const char *const tiny_qwen3_next =
     TINY("qwen3_next", "2,\"rms_norm_eps\":1e-3,\"head_dim\":16,\"full_attention_interval\":3,"
                        "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"

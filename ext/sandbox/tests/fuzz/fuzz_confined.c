@@ -1,5 +1,5 @@
-/* fuzz_confined.c - any bytes as the answer of a sandbox's process, which may have been taken over by
- * the code in it: refused with one line, or two texts that lie within the answer.
+/* fuzz_confined.c - any bytes as the answer of a sandbox's process, which the code in it may have
+ * taken over.  They are refused with one line, or give two texts that lie within the answer.
  *
  * The file is included, because the reader of answers is nobody else's business. */
 #include "sandbox/lua_sandbox.c"
