@@ -39,7 +39,7 @@ static Status check_heads(const Config *c, const char *what) {
     return fail(GRPO_EFORMAT, "%s: linear_num_value_heads %d is not a multiple of %d key heads",
                 what, c->linear_num_value_heads, c->linear_num_key_heads);
   if (traits & TRAIT_ROPE && (config_rotary_dim(c, false) % 2 || !config_rotary_dim(c, false)))
-    return fail(GRPO_EFORMAT, "%s: head_dim %d is odd, rotary positions need it even", what,
+    return fail(GRPO_EFORMAT, "%s: %d channels of a head rotate, want an even number", what,
                 config_rotary_dim(c, false));
   if (!(traits & TRAIT_CONV1D)) return GRPO_OK;
   if (c->num_key_value_heads != c->num_attention_heads)

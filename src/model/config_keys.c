@@ -64,7 +64,8 @@ static bool is_telling(const char *key) {
       "causal",     "ntk",       "key_value",   "query",          "bidirectional",
       "softmax",    "glu",       "positional",  "layers_block",   "layer_type",
       "act_fn",     "factor",    "unit_offset", "hidden_act",     "logn",
-      "sparsity",   "pre_ln",    "post_ln",     "dim_model_base", NULL};
+      "sparsity",   "pre_ln",    "post_ln",     "dim_model_base", "use_cla",
+      NULL};
   return has_word(words, key);
 }
 
@@ -96,7 +97,12 @@ static const Neutral neutral[] = {
     {ALL, JSON_BOOL, "true", "final_norm do_layer_norm_before"},
     {ALL, JSON_BOOL, "false", "apply_residual_connection_post_layernorm"},
     {ALL & ~QK_NORMED, JSON_BOOL, "false", "qk_norm use_qk_norm qk_layernorm"},
-    {IN(HUNYUAN), JSON_BOOL, "true", "use_qk_norm"},
+    {IN(HUNYUAN), JSON_BOOL, "true", "use_qk_norm use_rotary_pos_emb norm_topk_prob"},
+    {IN(HUNYUAN), JSON_BOOL, "false",
+     "use_cla use_mixed_mlp_moe moe_drop_tokens moe_random_routing_dropped_token "
+     "position_embedding_xdrope"},
+    {IN(HUNYUAN), JSON_NUMBER, "0 1",
+     "num_experts num_shared_expert moe_topk moe_layer_num_skipped"},
     {ROPED, JSON_BOOL, "true", "use_rms_norm"},
     {ALL & ~ROPED, JSON_BOOL, "false", "use_rms_norm"},
     {ROPED & ~LAYERNORMED, JSON_STRING, "rms rmsnorm rms_norm RMSNorm",
@@ -108,10 +114,10 @@ static const Neutral neutral[] = {
     /* biases */
     {IN(GPT2), JSON_BOOL, "true",
      "attention_bias qkv_bias attention_out_bias mlp_bias use_bias bias"},
-    {IN(QWEN2), JSON_BOOL, "true", "attention_bias qkv_bias"},
-    {ROPED & ~IN(QWEN2), JSON_BOOL, "false", "attention_bias qkv_bias use_bias bias"},
-    {ROPED, JSON_BOOL, "false", "attention_out_bias mlp_bias"},
-    {ALL, JSON_BOOL, "false", "lm_head_bias"},
+    {IN(QWEN2) | IN(PHI), JSON_BOOL, "true", "attention_bias qkv_bias"},
+    {ROPED & ~IN(QWEN2) & ~IN(PHI), JSON_BOOL, "false", "attention_bias qkv_bias use_bias bias"},
+    {ROPED & ~IN(PHI), JSON_BOOL, "false", "attention_out_bias mlp_bias"},
+    {ALL & ~IN(PHI), JSON_BOOL, "false", "lm_head_bias"},
     /* feed-forward layers and experts */
     {ROPED, JSON_BOOL, "true", "gated_mlp mlp_gate"},
     {ALL & ~ROPED, JSON_BOOL, "false", "gated_mlp mlp_gate"},

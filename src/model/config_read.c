@@ -49,6 +49,8 @@ static Status read_fields(Config *c, const Json *j, const char *what) {
     const Json *v = *key ? json_get(j, key) : NULL;
     if (*key && !v && (v = json_get(j, f.common_key)) != NULL) key = f.common_key;
     if (v && json_type(v) == JSON_NULL) {
+      /* to transformers a null switch is off, or an error */
+      if (f.type == FIELD_BOOL && f.otherwise != 0) try(read_field(&f, v, key, what, &value));
       if (f.nullable) value = 0;
     } else if (v && !is_pattern(&f, v, &value)) {
       try(read_field(&f, v, key, what, &value));

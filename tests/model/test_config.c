@@ -369,7 +369,7 @@ static const char *const refused[][2] = {
      "not a multiple of 3 attention heads"},
     {"{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "key/value heads"},
     {"{\"model_type\":\"qwen3_5_text\",\"linear_num_key_heads\":5}", "not a multiple of 5 key"},
-    {"{\"model_type\":\"llama\",\"head_dim\":15}", "is odd"},
+    {"{\"model_type\":\"llama\",\"head_dim\":15}", "15 channels"},
     {"{\"model_type\":\"llama\",\"vocab_size\":4194304,\"hidden_size\":65536,\"head_dim\":64,"
      "\"num_attention_heads\":32}",
      "parameters"},
