@@ -74,9 +74,14 @@ static bool takes_transient(const OpDef *def, int input) {
   return input == 0 && (def == &op_linear || def == &op_lora_linear);
 }
 
-Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
-                Tensor *y, size_t *saved_bytes) {
-  *nd = (Node){.op = def, .out = y};
+static const OpKernel *kernel_of(const Ctx *cx, const OpDef *def) {
+  const OpKernel *k = cx->backend ? &cx->backend->kernel[def->id] : NULL;
+  return k && k->forward ? k : &def->cpu;
+}
+
+Status op_begin(const Ctx *cx, const OpDef *def, Tensor *const in[], const Attr *attr, bool record,
+                Node *nd, Tensor *y, size_t *saved_bytes) {
+  *nd = (Node){.op = def, .kernel = kernel_of(cx, def), .out = y};
   *y = (Tensor){0};
   *saved_bytes = 0;
   if (attr) nd->attr = *attr;
@@ -95,12 +100,12 @@ Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool rec
   }
   if (!in[0]) return fail(GRPO_EARG, "%s: input 1 is missing", def->name);
   try(def->shape(nd, y, saved_bytes));
-  y->needs_grad = any && record && def->backward;
+  y->needs_grad = any && record && def->cpu.backward;
   return count_elements(def, y);
 }
 
 Status tensor_again(const Ctx *cx, const Tensor *x) {
-  return x->again ? x->again->op->forward(cx, x->again) : GRPO_OK;
+  return x->again ? x->again->kernel->forward(cx, x->again) : GRPO_OK;
 }
 
 /* ---- gradients -------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  * An operation is a row of ops.def.  `shape` validates and is where a caller's mistakes are found;
  * `forward` computes; `backward` adds into the gradients of those inputs that need one.  A file
  * defines its operations with DEFINE_OP: the number of inputs and the
- * attributes come from ops.def, so that a row is the only place that says them.
+ * attributes come from ops.def, so that a row is the only place that says them.  Its forward and
+ * backward are the CPU's; a device has a table of its own, which a context names (Ctx.backend).
  */
 #ifndef GRPO_GRAD_OPS_H
 #define GRPO_GRAD_OPS_H
@@ -34,20 +35,32 @@ typedef struct Attr {
 
 typedef struct Node Node;
 
+typedef struct OpKernel {
+  Status (*forward)(const Ctx *cx, Node *nd);
+  Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
+} OpKernel;
+
+/* A device.  Where a row has no `forward`, the CPU computes; else gradients flow as on the CPU. */
+typedef struct Backend {
+  const char *name;
+  const OpKernel *kernel; /* [OP_COUNT] */
+} Backend;
+
 typedef struct OpDef {
   const char *name;
+  OpId id;
   int nin;
   const char *attributes;
   /* Sets out->ndim, dim and the number of bytes that forward saves for backward. */
   Status (*shape)(const Node *nd, Tensor *out, size_t *saved_bytes);
-  Status (*forward)(const Ctx *cx, Node *nd);
-  Status (*backward)(const Ctx *cx, Node *nd); /* NULL: no gradient flows (comparisons) */
+  OpKernel cpu;
   const struct OpReplay
       *replay; /* NULL: always computed, even when results are replayed (replay.h) */
 } OpDef;
 
 struct Node {
   const OpDef *op;
+  const OpKernel *kernel; /* computes it, forward and backward */
   Attr attr;
   Tensor *in[OP_MAX_IN]; /* NULL where an optional input is absent */
   Tensor *out;
@@ -65,13 +78,19 @@ struct Node {
   DEFINE_REPLAYED_OP(name, shape, forward, backward, NULL)
 /* replay: an OpReplay */
 #define DEFINE_REPLAYED_OP(name, shape, forward, backward, replay)                                 \
-  const OpDef op_##name = {                                                                        \
-      #name, OP_INPUTS_##name, op_attributes_##name, shape, forward, backward, replay}
+  const OpDef op_##name = {#name,                                                                  \
+                           OP_##name,                                                              \
+                           OP_INPUTS_##name,                                                       \
+                           op_attributes_##name,                                                   \
+                           shape,                                                                  \
+                           {forward, backward},                                                    \
+                           replay}
 
 /* Fills nd and y for an operation: checks the inputs, calls `shape`, sets y->n and y->needs_grad
- * (false with record == false).  Allocates nothing. */
-Status op_begin(const OpDef *def, Tensor *const in[], const Attr *attr, bool record, Node *nd,
-                Tensor *y, size_t *saved_bytes);
+ * (false with record == false), and takes the kernel of cx's
+ * backend.  Allocates nothing. */
+Status op_begin(const Ctx *cx, const OpDef *def, Tensor *const in[], const Attr *attr, bool record,
+                Node *nd, Tensor *y, size_t *saved_bytes);
 
 /* y gets x's shape. */
 Status shape_as(const Tensor *x, Tensor *y);

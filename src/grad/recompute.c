@@ -45,7 +45,7 @@ static Status backward(const Ctx *cx, Node *nd) {
   return s;
 }
 
-static const OpDef op_recompute = {.name = "recompute", .nin = 1, .backward = backward};
+static const OpDef op_recompute = {.name = "recompute", .nin = 1, .cpu = {.backward = backward}};
 
 static Status run_unrecorded(Tape *t, const Recompute *r, Tensor *x, Tensor *out) {
   const ArenaMark mark = arena_mark(&t->arena);
@@ -70,7 +70,8 @@ Status tape_recompute(Tape *t, RecomputeFn fn, void *user, Tensor *x, Tensor **o
   try(tape_tensor(t, x->ndim, x->dim, &y));
   try(run_unrecorded(t, r, x, y));
   if (!t->off) {
-    *nd = (Node){.op = &op_recompute, .attr = {.p = r}, .in = {x}, .out = y};
+    *nd = (Node){
+        .op = &op_recompute, .kernel = &op_recompute.cpu, .attr = {.p = r}, .in = {x}, .out = y};
     y->needs_grad = true;
     try(tape_record(t, nd));
   }

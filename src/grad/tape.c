@@ -86,7 +86,7 @@ static Status place_data(Tape *t, Node *nd, int where) {
 static Status forward(Tape *t, Node *nd) {
   Replay *r = nd->op->replay ? t->replay : NULL;
   if (r && r->take) return replay_take(&t->cx, r, nd);
-  try(nd->op->forward(&t->cx, nd));
+  try(nd->kernel->forward(&t->cx, nd));
   if (t->look) try(t->look(t->look_user, t, nd, t->n, false));
   return r ? replay_record(&t->cx, r, nd) : GRPO_OK;
 }
@@ -97,7 +97,7 @@ static Status apply(Tape *t, OpId op, Tensor *const in[], const Attr *attr, int 
   Tensor *y = arena_alloc(&t->arena, sizeof *y);
   Node *nd = arena_alloc(&t->arena, sizeof *nd);
   if (!y || !nd) return fail(GRPO_ENOMEM, "%s: no memory for a node", op_table[op]->name);
-  try(op_begin(op_table[op], in, attr, !t->off, nd, y, &saved));
+  try(op_begin(&t->cx, op_table[op], in, attr, !t->off, nd, y, &saved));
   try(room_for_node(t));
   try(place_data(t, nd, where));
   const ArenaMark result = arena_mark(&t->arena);
@@ -175,7 +175,7 @@ static Status backward_node(Tape *t, int at, Spare **spares) {
   Node *nd = t->node[at];
   if (!nd->out->grad_live) return GRPO_OK; /* not on a path to the loss */
   for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i], spares));
-  try(nd->op->backward(&t->cx, nd));
+  try(nd->kernel->backward(&t->cx, nd));
   if (t->look) try(t->look(t->look_user, t, nd, at, true));
   Spare *s = (Spare *)(void *)nd->out->grad;
   *s = (Spare){*spares, nd->out->n};

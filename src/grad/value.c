@@ -158,7 +158,7 @@ static Status compute(const Ctx *cx, Value *v, size_t saved, size_t attr_bytes) 
     return fail(GRPO_ENOMEM, "%s: no memory for %zu MiB that backward needs", v->node.op->name,
                 saved >> 20);
   try(copy_attr(v, attr_bytes));
-  const Status s = v->node.op->forward(cx, &v->node);
+  const Status s = v->node.kernel->forward(cx, &v->node);
   arena_release(cx->arena, mark);
   return s;
 }
@@ -177,7 +177,7 @@ static Status apply(const Ctx *cx, Value *v, OpId op, Value *const in[], const A
                   def->name, i + 1);
     tensors[i] = in[i] ? in[i]->t : NULL;
   }
-  try(op_begin(def, tensors, attr, record, &v->node, &v->own, &saved));
+  try(op_begin(cx, def, tensors, attr, record, &v->node, &v->own, &saved));
   return compute(cx, v, saved, attr_bytes);
 }
 
@@ -260,7 +260,7 @@ static Status backward_one(const Ctx *cx, Value *v) {
   if (!v->own.grad_live) return GRPO_OK;
   if (v->custom.backward) return v->custom.backward(v->custom.user, v->own.grad);
   for (int i = 0; i < OP_MAX_IN; i++) try(want_grad(v->in[i]));
-  const Status s = v->node.op->backward(cx, &v->node);
+  const Status s = v->node.kernel->backward(cx, &v->node);
   arena_release(cx->arena, mark);
   return s;
 }

@@ -90,7 +90,8 @@ Status gemm_bf16_forward_low(const Ctx *cx, int m, int n, int k, const real *x, 
                              const uint16_t *packed, const real *bias, const LowRank *low, real *y,
                              int ldy) {
   const QuantWeight w = borrowed_weight(n, k, packed);
-  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16, cx->cpu};
+  const Ctx in_bf16 = {
+      .pool = cx->pool, .arena = cx->arena, .compute = COMPUTE_BF16, .cpu = cx->cpu};
   return quant_forward_low(&in_bf16, m, &w, x, ldx, bias, low, y, ldy);
 }
 
@@ -102,7 +103,8 @@ Status gemm_bf16_dx(const Ctx *cx, int m, int n, int k, const real *dy, int lddy
 Status gemm_bf16_dx_low(const Ctx *cx, int m, int n, int k, const real *dy, int lddy,
                         const uint16_t *packed, const LowRank *low, real *dx, int lddx, bool add) {
   const QuantWeight w = borrowed_weight(n, k, packed);
-  const Ctx in_bf16 = {cx->pool, cx->arena, COMPUTE_BF16, cx->cpu};
+  const Ctx in_bf16 = {
+      .pool = cx->pool, .arena = cx->arena, .compute = COMPUTE_BF16, .cpu = cx->cpu};
   return quant_dx_low(&in_bf16, m, &w, dy, lddy, low, dx, lddx, add);
 }
 

@@ -39,6 +39,8 @@ typedef struct Ctx {
   Arena *arena;
   Compute compute;        /* of quant_forward and quant_dx; other kernels do not look at it */
   const KernelClass *cpu; /* NULL: the process's choice (kern_select) */
+  /* Computes operations (grad/ops.h); NULL: the CPU.  Kernels do not look at it. */
+  const struct Backend *backend;
 } Ctx;
 
 #endif

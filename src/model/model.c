@@ -161,9 +161,12 @@ Status model_set_compute(Model *m, Compute compute) {
 
 void model_set_kernels(Model *m, const KernelClass *cpu) { m->cpu = cpu; }
 
+void model_set_backend(Model *m, const Backend *backend) { m->backend = backend; }
+
 Status model_tape(const Model *m, Tape *t) {
   try(tape_init(t, m->pool));
   t->cx.cpu = m->cpu;
+  t->cx.backend = m->backend;
   return GRPO_OK;
 }
 

@@ -66,7 +66,9 @@ void model_set_mask(Model *m, int id);
 /* The class of kernels that its tapes and decoders get; NULL, as at first: the process's choice.
  * It must not change once there is a decoder. */
 void model_set_kernels(Model *m, const KernelClass *cpu);
-/* A tape on the model's pool and class of kernels. */
+/* The backend that computes the operations of its tapes; NULL, as at first: the CPU. */
+void model_set_backend(Model *m, const Backend *backend);
+/* A tape on the model's pool, class of kernels and backend. */
 Status model_tape(const Model *m, Tape *t);
 /* Takes memory for sequences of this length now instead of with the first one. */
 Status model_reserve_positions(Model *m, int positions);

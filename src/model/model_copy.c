@@ -25,6 +25,7 @@ Status model_copy(Model **out, const Model *from) {
   try(model_layout(&m, from->pool, &from->config));
   m->compute = from->compute;
   m->cpu = from->cpu;
+  m->backend = from->backend;
   Status s = model_allocate(m);
   if (s == GRPO_OK) s = model_copy_weights(m, from);
   if (s != GRPO_OK) {

@@ -84,6 +84,7 @@ struct Model {
   Lora *dropped; /* adapters that were merged: tensors of a script may still point at them */
   Pool *pool;
   const KernelClass *cpu; /* for forward passes that it starts itself; NULL: as in Ctx */
+  const Backend *backend; /* of its tapes; NULL: the CPU */
   Config config;
   int nparams;
   Param *param;        /* [nparams], in the checkpoint's order */

@@ -122,6 +122,7 @@ Status resize_vocab(Model *m, int n) {
   try(model_layout(&to, m->pool, &c));
   to->compute = m->compute;
   to->cpu = m->cpu;
+  to->backend = m->backend;
   Status s = fill_all(&(Ctx){.pool = m->pool, .arena = &arena, .cpu = m->cpu}, m, to);
   if (s == GRPO_OK) exchange(m, to);
   arena_free(&arena);

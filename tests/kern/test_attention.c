@@ -396,7 +396,7 @@ TEST(a_row_alone_has_the_bits_it_has_in_company) {
     for (int k = 0; k < NGROUPS && use_case(p); k++) {
       Group *g = nth_group(k);
       float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
-      Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
+      Ctx cx = {.arena = &arena};
       int wrong = 0;
       forward(&cx, g->o, g);
       for (int i = 0; i < g->nspans; i++)
@@ -425,7 +425,7 @@ TEST(subnormal_products_are_the_same_alone) {
     if (!use_case(p)) continue;
     Group *g = new_group(s, 3, (int[]){37, 40, 70});
     float *o = floats((size_t)o_width(&g->s)), *lse = floats((size_t)g->s.heads);
-    Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
+    Ctx cx = {.arena = &arena};
     int wrong = 0;
     make_tiny(g, 1e-19f);
     forward(&cx, g->o, g);
@@ -457,7 +457,7 @@ TEST(a_shared_prompt_gives_the_bits_of_a_prompt_of_its_own) {
   for (int p = 0; p < NCASES; p++)
     for (int k = 0; k < NGROUPS && use_case(p); k++) {
       Group *g = nth_group(k);
-      Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
+      Ctx cx = {.arena = &arena};
       forward(&cx, g->o, g);
       for (int i = 0; i < g->nspans; i++)
         if (g->spans[i].prefix) check_without_prefix(&cx, g, &g->spans[i]);
@@ -477,7 +477,7 @@ TEST(a_segment_that_grows_by_several_keys_gives_the_bits_of_training) {
       const int qw = q_width(&g->s), kw = kv_width(&g->s), ow = o_width(&g->s);
       KvSeg seg = new_seg(&g->s, sp->own->before, sp->n, -1);
       float *o = floats((size_t)(sp->n * ow));
-      Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
+      Ctx cx = {.arena = &arena};
       seg.grows = true;
       forward(&cx, g->o, g);
       if (sp->prefix) kv_join(&g->s, sp->prefix, &seg);
@@ -573,7 +573,7 @@ TEST(keys_that_are_worth_nothing_leave_the_others_exact) {
   static const AttnShape s = {2, 1, 16, 1, 0, 0, false, 0, COMPUTE_F32, NULL};
   for (int p = 0; p < NPATHS && use_path(p); p++) {
     Group *g = new_group(s, 2, (int[]){600, 560});
-    Ctx cx = {NULL, &arena, COMPUTE_F32, NULL};
+    Ctx cx = {.arena = &arena};
     for (int i = 0; i < g->rows * 16; i++) g->k[i] = i / 16 % 97 == 3 ? g->k[i] : -1e30f;
     for (int i = 0; i < g->rows * 32; i++) g->q[i] = fabsf(g->q[i]) + 0.01f;
     for (int i = 0; i < 2; i++)

@@ -80,7 +80,7 @@ static void check_matrix(const Ctx *cx, const Case *c, QuantType type) {
   CHECK(!quant_put(cx, w, 0, n, c->w));
   CHECK(!quant_done(cx, w));
   for (Compute compute = COMPUTE_F32; compute <= COMPUTE_BF16; compute++) {
-    const Ctx in = {cx->pool, cx->arena, compute, NULL};
+    const Ctx in = {.pool = cx->pool, .arena = cx->arena, .compute = compute};
     float *y[2], *dx[2];
     for (int i = 0; i < 2; i++) y[i] = floats((size_t)(m * n)), dx[i] = floats((size_t)(m * k));
     CHECK(!quant_forward(&in, m, w, c->x, k, c->bias, y[0], n));

@@ -1,6 +1,9 @@
-/* Kernel classes side by side in one process: each engine gives the bits that it gives alone. */
+/* Kernel classes side by side in one process: each engine gives the bits that it gives alone; and
+ * a backend beside the CPU. */
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
+#include "grad/op_table.h"
+#include "grad/value.h"
 #include "kern/dispatch.h"
 #include "os/file.h"
 #include "tiny.h"
@@ -73,4 +76,55 @@ TEST(classes_step_side_by_side_as_each_does_alone) {
     for (int k = 0; k < n; k++) tiny_close(&alone[k]), tiny_close(&together[k]);
   }
   OK(kern_select(NULL));
+}
+
+static int forwards[OP_COUNT], backwards[OP_COUNT]; /* in the second backend */
+
+static Status forward(const Ctx *cx, Node *nd) {
+  forwards[nd->op->id]++;
+  return nd->op->cpu.forward(cx, nd);
+}
+
+static Status backward(const Ctx *cx, Node *nd) {
+  backwards[nd->op->id]++;
+  return nd->op->cpu.backward(cx, nd);
+}
+
+/* It lacks one operation. */
+static const Backend *second_backend(void) {
+  static OpKernel kernel[OP_COUNT];
+  static const Backend backend = {"second", kernel};
+  for (int i = 0; i < OP_COUNT; i++)
+    kernel[i] = (OpKernel){forward, op_table[i]->cpu.backward ? backward : NULL};
+  kernel[OP_swiglu] = (OpKernel){0};
+  return &backend;
+}
+
+TEST(a_second_backend_computes_what_it_has) {
+  Tiny t[2];
+  for (int k = 0; k < 2; k++) {
+    t[k] = (Tiny){0};
+    tiny_options(&t[k].o);
+    tiny_models(&t[k], 2, NULL, true);
+    if (k) model_set_backend(t[k].model, second_backend());
+    tiny_engine(&t[k]);
+    for (uint32_t s = 1; s <= STEPS; s++) step(&t[k], s);
+    CHECK((forwards[OP_linear] > 0) == k && (backwards[OP_linear] > 0) == k);
+  }
+  CHECK(same_weights(t[0].model, t[1].model));
+  CHECK(forwards[OP_attention] && backwards[OP_loghead] && !forwards[OP_swiglu]);
+  for (int k = 0; k < 2; k++) tiny_close(&t[k]);
+}
+
+TEST(a_second_backend_computes_values) {
+  Arena arena = {0};
+  const Ctx cx = {.arena = &arena, .backend = second_backend()};
+  Value *x, *y;
+  OK(value_new(&x, 0, NULL));
+  value_tensor(x)->needs_grad = true;
+  OK(value_apply(&cx, OP_exp, &x, NULL, 0, true, &y));
+  OK(value_backward(&cx, y));
+  CHECK(value_tensor(x)->grad[0] == 1 && forwards[OP_exp] == 1 && backwards[OP_exp] == 1);
+  value_release(x), value_release(y);
+  arena_free(&arena);
 }
