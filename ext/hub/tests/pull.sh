@@ -96,6 +96,25 @@ rm "$hub/page"
 result "its files" "$(diff -r "$hub/datasets/org/sums/$commit" "cache/datasets--org--sums/snapshots/$commit" || show err)"
 is "a script finds it" "$HF_HUB_CACHE/datasets--org--sums/snapshots/$commit	$commit" \
   "$("$GRPO" repl 2>/dev/null <<<'print(grpo.hub.snapshot("org/sums", { kind = "dataset" }))')"
+
+# the README's dataset, as lines of JSON
+gsm8k=$hub/datasets/openai/gsm8k
+mkdir -p "$gsm8k/refs" "$gsm8k/$commit/main"
+printf %s $commit >"$gsm8k/refs/main"
+printf -- '---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: main/train-*\n---\n' >"$gsm8k/$commit/README.md"
+for i in 1 2 3 4 5; do echo "{\"question\": \"$i+$i=\", \"answer\": \"$((i + i))\"}"; done >"$gsm8k/$commit/main/train-00000-of-00001.jsonl"
+block() { sed -n "/^\`\`\`$1$/,/^\`\`\`$/{/^\`\`\`/d;p}" "$root/ext/hub/README.md"; }
+{ echo 'local grpo = require "grpo"'; echo 'return grpo.experiment {'; block lua; cat <<'LUA'
+  model = { config = { model_type = "llama", hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1,
+    num_attention_heads = 2, max_position_embeddings = 64 }, tokenizer = grpo.tokenizer.bytes() },
+  sampling = { group_size = 2, max_new_tokens = 2 }, rewards = { even = function(text) return #text % 2 end },
+  train = { steps = 1, prompts_per_step = 2 },
+}
+LUA
+} >my.lua
+(PATH=$(dirname "$GRPO"):$PATH; eval "$(block sh)") >out 2>err; status=$?
+result "the README's dataset is trained on" "$([ $status = 0 ] || show err)"
+result "the run has its commit" "$(grep -q "\"dataset openai/gsm8k\": *\"$commit\"" runs/my-001/run.json || show runs/my-001/run.json)"
 fresh
 "$GRPO" pull org/seven@v1 --include 'tokenizer*' --include '*.bin' >/dev/null 2>err
 is "--include" "pytorch_model.bin tokenizer.json tokenizer_config.json" "$(cd cache/models--org--seven/snapshots/$commit && echo *)"
