@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <math.h>
 #include <string.h>
 
 static const FamilyRow families[FAMILY_COUNT] = {
@@ -94,6 +95,10 @@ Activation config_activation(const Config *c) {
 
 double config_logit_scale(const Config *c) {
   return (c->logit_scale > 0 ? c->logit_scale : 1) / (c->logit_divisor > 0 ? c->logit_divisor : 1);
+}
+
+double config_yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
 bool config_is_eos(const Config *c, int id) {

@@ -104,7 +104,7 @@ typedef struct Config {
   int num_experts, num_experts_per_tok, moe_intermediate_size, decoder_sparse_step;
   int shared_expert_intermediate_size; /* of the expert that every token takes; 0: there is none */
   int n_shared_experts, n_group, topk_group; /* deepseek_v3 */
-  double routed_scaling_factor;              /* of the weights of experts; 0: none */
+  double routed_scaling_factor;              /* of the weights of experts */
   bool norm_topk_prob;
   bool layer_dense[CONFIG_MAX_LAYERS]; /* listed in mlp_only_layers */
   bool use_sliding_window;
@@ -119,6 +119,7 @@ typedef struct Config {
   bool rope_truncate;                    /* ROPE_YARN: are the ends of its ramp whole numbers? */
   /* Queries at position t are multiplied by 1 + beta ln(1 + floor(t / original length)); 0: not. */
   double rope_query_beta;
+  double rope_mscale_all_dim; /* ROPE_YARN with latent attention; 0: none */
   int rope_original_max_position_embeddings;
   int rope_nfactors; /* ROPE_LONG */
   double rope_attention_factor; /* 0: the usual one */
@@ -153,7 +154,8 @@ int config_first_position(const Config *c); /* the row of a learned table that i
 bool config_is_long(const Config *c, int length);
 bool config_layer_rotates(const Config *c, int layer);
 Activation config_activation(const Config *c);
-double config_logit_scale(const Config *c);  /* 1: none */
+double config_yarn_mscale(double factor, double mscale); /* YaRN's factor of rotated channels */
+double config_logit_scale(const Config *c);              /* 1: none */
 bool config_has_local_rope(const Config *c); /* do windowed layers have a base of their own? */
 
 #endif

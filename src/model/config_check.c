@@ -51,9 +51,15 @@ static Status check_heads(const Config *c, const char *what) {
 }
 
 static Status check_experts(const Config *c, const char *what) {
-  if (c->num_experts_per_tok <= c->num_experts || !c->num_experts) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: num_experts_per_tok = %d is more than num_experts = %d", what,
-              c->num_experts_per_tok, c->num_experts);
+  const int groups = c->n_group ? c->n_group : 1, top = c->n_group ? c->topk_group : 1;
+  if (c->num_experts % groups || top > groups)
+    return fail(GRPO_EFORMAT,
+                "%s: %d experts in n_group = %d groups, of which topk_group = %d count", what,
+                c->num_experts, groups, top);
+  if (c->num_experts_per_tok <= c->num_experts / groups * top || !c->num_experts) return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: num_experts_per_tok = %d is more than the %d experts to choose from", what,
+              c->num_experts_per_tok, c->num_experts / groups * top);
 }
 
 Status config_check(const Config *c, const char *what) {

@@ -15,11 +15,12 @@ typedef uint64_t Families;
 #define IN(name)  ((Families)1 << FAMILY_##name)
 #define ALL       (~(Families)0)
 #define ROPED     (ALL & ~IN(GPT2) & ~IN(GPT2_MLA) & ~IN(OPT))
-#define LATENTS   (IN(GPT2_MLA) | IN(DEEPSEEK2))
+#define LATENTS   (IN(GPT2_MLA) | DEEPSEEKS)
+#define DEEPSEEKS (IN(DEEPSEEK2) | IN(DEEPSEEK3))
 #define QWENS     (IN(QWEN2) | IN(QWEN3) | IN(QWEN3_MOE))
 #define GEMMAS    (IN(GEMMA2) | IN(GEMMA3))
 #define DELTANETS (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
-#define MIXTURES  (IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
+#define MIXTURES  (IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) | IN(DEEPSEEK3))
 /* intermediate_size is the width of an expert */
 #define NARROW_MIXTURES IN(OLMOE)
 /* Some of their layers have a state. */
@@ -38,9 +39,9 @@ typedef uint64_t Families;
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT) | IN(PHI))
 #define OLMOS (IN(OLMO2) | IN(OLMO3) | IN(OLMOE))
 #define BIASED                                                                                     \
-  (IN(LLAMA) | IN(QWEN3) | GEMMAS | IN(DEEPSEEK2) | IN(SMOLLM3) | IN(GRANITE) | OLMOS |            \
-   IN(SEED_OSS) | IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) |             \
-   IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT))
+  (IN(LLAMA) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | IN(GRANITE) | OLMOS | IN(SEED_OSS) | \
+   IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) |             \
+   IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT))
 
 typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
 

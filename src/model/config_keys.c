@@ -122,6 +122,10 @@ static const Neutral neutral[] = {
     {ROPED, JSON_BOOL, "true", "gated_mlp mlp_gate"},
     {ALL & ~ROPED, JSON_BOOL, "false", "gated_mlp mlp_gate"},
     {ALL, JSON_BOOL, "false", "use_moe norm_topk_prob"},
+    {IN(DEEPSEEK3), JSON_NUMBER, "1", "moe_layer_freq ep_size"},
+    {IN(DEEPSEEK3), JSON_STRING, "sigmoid", "scoring_func"},
+    {IN(DEEPSEEK3), JSON_STRING, "noaux_tc", "topk_method"},
+    {IN(DEEPSEEK3), JSON_BOOL, "true", "rope_interleave"},
     {ALL, JSON_NUMBER, "0",
      "num_local_experts num_experts n_routed_experts n_shared_experts num_experts_per_tok "
      "moe_intermediate_size"},

@@ -85,6 +85,8 @@ static Status derive(Config *c, const char *dtype, const char *what) {
     c->num_key_value_heads = 1;
     c->head_dim = c->kv_lora_rank + c->qk_rope_head_dim;
   }
+  if (c->family == FAMILY_DEEPSEEK3)
+    c->shared_expert_intermediate_size = c->n_shared_experts * c->moe_intermediate_size;
   if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
   if (!c->head_dim) {
     if (c->hidden_size % c->num_attention_heads)

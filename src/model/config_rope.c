@@ -73,17 +73,10 @@ static Status read_or(const Json *r, const char *key, double lo, double hi, doub
   return config_absent(v) ? GRPO_OK : config_read_num(v, key, lo, hi, what, out);
 }
 
-static double yarn_mscale(double factor, double mscale) {
-  return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
-}
-
 static Status read_yarn(Config *c, const Json *r, const char *what) {
   const char *const key = "original_max_position_embeddings";
   const Json *len = json_get(r, key), *truncate = json_get(r, "truncate");
   double mscale, all;
-  if (LATENTS >> c->family & 1)
-    return fail(GRPO_EFORMAT, "%s: rope type 'yarn' is not supported for %s models", what,
-                config_model_type(c));
   c->rope_original_max_position_embeddings = c->max_position_embeddings;
   if (!config_absent(len))
     try(config_read_int(len, key, 2, 1 << 24, what, &c->rope_original_max_position_embeddings));
@@ -94,9 +87,10 @@ static Status read_yarn(Config *c, const Json *r, const char *what) {
     try(config_read_bool(truncate, "truncate", what, &c->rope_truncate));
   try(read_or(r, "mscale", 0, 1e3, 0, what, &mscale));
   try(read_or(r, "mscale_all_dim", 0, 1e3, 0, what, &all));
-  const double usual = mscale > 0 && all > 0
-                           ? yarn_mscale(c->rope_factor, mscale) / yarn_mscale(c->rope_factor, all)
-                           : yarn_mscale(c->rope_factor, 1);
+  if (LATENTS >> c->family & 1) c->rope_mscale_all_dim = all;
+  const double usual = mscale > 0 && all > 0 ? config_yarn_mscale(c->rope_factor, mscale) /
+                                                   config_yarn_mscale(c->rope_factor, all)
+                                             : config_yarn_mscale(c->rope_factor, 1);
   return read_or(r, "attention_factor", 1e-3, 1e3, usual, what, &c->rope_attention_factor);
 }
 
@@ -212,6 +206,7 @@ static void put_yarn(Buf *b, const Config *c) {
   put_number(b, ", \"beta_fast\": ", c->rope_beta_fast);
   put_number(b, ", \"beta_slow\": ", c->rope_beta_slow);
   put_number(b, ", \"attention_factor\": ", c->rope_attention_factor);
+  if (c->rope_mscale_all_dim != 0) put_number(b, ", \"mscale_all_dim\": ", c->rope_mscale_all_dim);
   if (c->rope_query_beta != 0) put_number(b, ", \"llama_4_scaling_beta\": ", c->rope_query_beta);
   buf_printf(b, ", \"truncate\": %s, \"original_max_position_embeddings\": %d}",
              c->rope_truncate ? "true" : "false", c->rope_original_max_position_embeddings);

@@ -488,7 +488,12 @@ static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
   const Config *c = &p->m->config;
   Mixture *m = arena_alloc(&p->t->arena, sizeof *m);
   if (!m) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
-  m->route = (RouteAttr){.top_k = c->num_experts_per_tok, .normed = c->norm_topk_prob, .scale = 1};
+  m->route = (RouteAttr){.top_k = c->num_experts_per_tok,
+                         .groups = c->n_group,
+                         .top_groups = c->topk_group,
+                         .sigmoid = l->t[L_ROUTER_FIX] != NULL,
+                         .normed = c->norm_topk_prob,
+                         .scale = (real)c->routed_scaling_factor};
   m->experts = (ExpertsAttr){.experts = c->num_experts,
                              .top_k = c->num_experts_per_tok,
                              .width = c->moe_intermediate_size,
@@ -515,7 +520,7 @@ static Status mixture(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
   try(new_mixture(p, l, &m));
   const Attr route_attr = {.p = &m->route}, experts = {.p = &m->experts};
   try(linear(p, l, L_ROUTER_W, h, &route));
-  try(tape_apply(p->t, OP_route, (Tensor *[]){route, NULL}, &route_attr, &route));
+  try(tape_apply(p->t, OP_route, (Tensor *[]){route, l->t[L_ROUTER_FIX]}, &route_attr, &route));
   try(tape_apply(p->t, OP_experts, (Tensor *[]){h, route}, &experts, y));
   return l->t[L_DOWN_W] ? add_shared(p, l, h, *y, y) : GRPO_OK;
 }

@@ -7,15 +7,17 @@ AttnShape layer_attention_shape(const Config *c, int layer, Compute compute,
   const bool latent = config_layer_kind(c, layer) == LAYER_LATENT;
   const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : config_head_dim(c, layer);
   const double by = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : head;
-  return (AttnShape){.heads = c->num_attention_heads,
-                     .kv_heads = config_kv_heads(c, layer),
-                     .head_dim = config_head_dim(c, layer),
-                     .scale = (real)(c->attention_scale > 0 ? c->attention_scale : 1 / sqrt(by)),
-                     .window = config_window(c, layer),
-                     .softcap = (real)c->attn_softcap,
-                     .v_dim = latent ? c->kv_lora_rank : 0,
-                     .compute = compute,
-                     .cpu = cpu};
+  const double mscale = config_yarn_mscale(c->rope_factor, c->rope_mscale_all_dim);
+  return (AttnShape){
+      .heads = c->num_attention_heads,
+      .kv_heads = config_kv_heads(c, layer),
+      .head_dim = config_head_dim(c, layer),
+      .scale = (real)(c->attention_scale > 0 ? c->attention_scale : mscale * mscale / sqrt(by)),
+      .window = config_window(c, layer),
+      .softcap = (real)c->attn_softcap,
+      .v_dim = latent ? c->kv_lora_rank : 0,
+      .compute = compute,
+      .cpu = cpu};
 }
 
 LatentShape layer_latent_shape(const Config *c) {

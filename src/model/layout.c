@@ -41,7 +41,16 @@ typedef enum Dim {
   ONE
 } Dim;
 /* EXPERT: the slot is an ExpertPart, and * in the name the number of an expert. */
-enum { BIAS = 1, NORM = 2, IN_OUT = 4, BY_HEAD = 8, SAVED_F32 = 16, EXPERT = 32, ROUTER = 64 };
+enum {
+  BIAS = 1,
+  NORM = 2,
+  IN_OUT = 4,
+  BY_HEAD = 8,
+  SAVED_F32 = 16,
+  EXPERT = 32,
+  ROUTER = 64,
+  BUFFER = 128
+};
 
 enum { MAX_DIMS = 3 };
 
@@ -195,6 +204,13 @@ static const ParamRow llama_layer[] = {
     {L_QNORM_W, "self_attn.q_norm.weight", {HEADS}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
     {L_KNORM_W, "self_attn.k_norm.weight", {KV}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
     {L_ROUTER_W, "mlp.gate.weight", {EXPERTS, HIDDEN}, ROUTER, MIXTURE, 0, 0},
+    {L_ROUTER_FIX,
+     "mlp.gate.e_score_correction_bias",
+     {EXPERTS},
+     BIAS | SAVED_F32 | BUFFER,
+     MIXTURE,
+     TRAIT_ROUTER_BIAS,
+     0},
     EXPERT_ROW(EXPERT_GATE, "gate_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
     EXPERT_ROW(EXPERT_UP, "up_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
     EXPERT_ROW(EXPERT_DOWN, "down_proj.weight", HIDDEN, EXPERT_FFN, 0, TRAIT_STACKED),
@@ -434,6 +450,7 @@ static Tensor *add_param(Model *m, const Place *at, const ParamRow *r, int exper
                .expert = expert,
                .stacked = r->flags & EXPERT && r->with & TRAIT_STACKED,
                .is_router = r->flags & ROUTER,
+               .is_buffer = r->flags & BUFFER,
                .by_head = r->flags & BY_HEAD};
   return &p->t;
 }

@@ -207,7 +207,7 @@ Status model_set_trainable(Model *m, bool on) {
   m->grads = grads;
   for (int i = 0; i < m->nparams; i++) {
     Tensor *t = &m->param[i].t;
-    m->param[i].trainable = t->needs_grad = on;
+    m->param[i].trainable = t->needs_grad = on && !m->param[i].is_buffer;
     t->grad = on ? m->grads + at : NULL;
     at += param_room(&m->param[i]);
   }

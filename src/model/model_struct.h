@@ -46,6 +46,7 @@ typedef enum LayerSlot {
   L_NORM2_B,
   L_ROUTER_W, /* scores of experts */
   L_ROUTER_B,
+  L_ROUTER_FIX,    /* is added to scores for the choice alone */
   L_SHARED_GATE_W, /* of the expert that every token takes, whose weights follow */
   L_SHARED_GATE_B,
   L_GATE_UP_W, /* of a dense layer, or of the expert that every token takes */

@@ -35,6 +35,7 @@ typedef struct Param {
   bool is_expert;        /* belongs to one of a mixture's experts: takes no adapter */
   int expert;            /* its number */
   bool stacked;          /* files hold it in one tensor with those of the other experts */
+  bool is_buffer;        /* is never trained */
   bool is_router;        /* scores experts: neither quantised nor adapted */
 } Param;
 

