@@ -123,8 +123,8 @@ typedef struct ExpertsAttr {
   int experts, top_k, width; /* width: of gate and of up */
   bool in_out;               /* weights are stored [in, out] */
   bool alternating;          /* columns of a common matrix are gate, up, gate, up ... */
-  /* > 0: the activation of gpt-oss, (u + 1) g sigmoid(1.702 g), g at most and u within the limit */
-  real limit;
+  /* > 0: the activation is (u + 1) g sigmoid(alpha g), with g at most and u within the limit */
+  real limit, alpha;
   Tensor *const *weight; /* [experts, EXPERT_PARTS], NULL where there is none */
 } ExpertsAttr;
 

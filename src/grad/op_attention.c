@@ -2,11 +2,15 @@
  *
  * Queries, keys and values are three tensors, or side by side in the rows of one
  * (attention_packed), or queries and keys alone, whose first channels are the values
- * (attention_latent). In training (AttentionAttr.pack) keys and values are rows of the same
+ * (attention_latent).  With sinks (attention_sinks; gpt-oss) each head has one more score s, which
+ * is neither scaled nor masked and has no value: the result is that of attention times
+ * exp(lse - lse'), lse' = log(exp(lse) + exp(s)), and backward is the same with lse' for lse.
+ * In training (AttentionAttr.pack) keys and values are rows of the same
  * batch: each PackSpan's are copied into a segment of its own, in the layout the kernels read,
  * and kept for backward together with the log-sum-exp of every row and head.  In decoding
  * (AttentionAttr.spans) the segments are the cache's and hold the new keys already.
  */
+#include <math.h>
 #include <string.h>
 
 #include "grad/attrs.h"
@@ -35,7 +39,7 @@ static Qkv qkv_of(const Node *nd) {
   const int q = width(s), kv = kv_width(s), all = q + 2 * kv;
   real *x = nd->in[0]->data;
   if (nd->op->nin == 1) return (Qkv){{x, x + q, x + q + kv}, {all, all, all}};
-  return (Qkv){{x, nd->in[1]->data, nd->in[nd->op->nin - 1]->data}, {q, kv, kv}};
+  return (Qkv){{x, nd->in[1]->data, nd->in[nd->op->nin > 2 ? 2 : 1]->data}, {q, kv, kv}};
 }
 
 static Qkv grads_of(const Node *nd) {
@@ -46,11 +50,13 @@ static Qkv grads_of(const Node *nd) {
     real *d = grad_added(nd->in[0]);
     return (Qkv){{d, d + q, d + q + kv}, {all, all, all}};
   }
-  for (int i = 0; i < nd->op->nin; i++)
+  for (int i = 0; i < nd->op->nin && i < 3; i++)
     if (wants_grad(nd->in[i])) g.x[i] = grad_added(nd->in[i]);
   if (nd->op->nin == 2) g.x[2] = g.x[1];
   return g;
 }
+
+static Tensor *sinks_of(const Node *nd) { return nd->op->nin > 3 ? nd->in[3] : NULL; }
 
 /* ---- shape ------------------------------------------------------------------- */
 
@@ -81,6 +87,9 @@ static Status check_widths(const Node *nd) {
                 kv_width(s));
   if (q == k || q == v || k == v)
     return fail(GRPO_EARG, "attention: q, k and v must be three different tensors");
+  if (sinks_of(nd) && sinks_of(nd)->n != (size_t)s->heads)
+    return fail(GRPO_ESHAPE, "attention: the sinks have shape %s, want [%d]",
+                shape_text(sinks_of(nd)).s, s->heads);
   return GRPO_OK;
 }
 
@@ -144,10 +153,10 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
           GRPO_EARG,
           "attention: a cache holds no later tokens, so bidirectional attention needs pack");
     try(check_spans(a, rows));
-    for (int i = 0; i < nd->op->nin; i++)
+    for (int i = 0; i < nd->op->nin && i < 3; i++)
       if (nd->in[i]->needs_grad)
         return fail(GRPO_EARG, "attention: no gradient passes through a cache; give pack");
-    if (a->keep_lse) *saved = (size_t)rows * (size_t)a->shape.heads * sizeof(real);
+    if (a->keep_lse || sinks_of(nd)) *saved = (size_t)rows * (size_t)a->shape.heads * sizeof(real);
   } else {
     try(pack_check(nd->op->name, a->npack, a->pack, rows));
     *saved = layout(nd, NULL);
@@ -191,17 +200,56 @@ static void fill_segments(const Ctx *cx, Node *nd, Saved *s) {
   pool_run(cx->pool, a->npack, fill_segment, &f);
 }
 
+/* ---- sinks: saved begins with the log-sum-exps, in training and in decoding ---- */
+
+static void sink_row(void *arg, int row, int worker) {
+  (void)worker;
+  const Node *nd = arg;
+  const AttnShape *s = &attr_of(nd)->shape;
+  const int width = attn_value_dim(s);
+  real *lse = (real *)nd->saved + (ptrdiff_t)row * s->heads;
+  real *o = nd->out->data + (ptrdiff_t)row * out_width(s);
+  for (int h = 0; h < s->heads; h++, o += width) {
+    const double sink = (double)sinks_of(nd)->data[h], was = (double)lse[h], top = fmax(was, sink);
+    const double all = top + log(exp(was - top) + exp(sink - top));
+    const real share = (real)exp(was - all);
+    for (int i = 0; i < width; i++) o[i] *= share;
+    lse[h] = (real)all;
+  }
+}
+
+/* d sink = -(sum over rows of exp(sink - lse) dO . O) */
+static void sink_back(void *arg, int head, int worker) {
+  (void)worker;
+  const Node *nd = arg;
+  const AttnShape *s = &attr_of(nd)->shape;
+  const int width = attn_value_dim(s), rows = nd->out->dim[0];
+  const double sink = (double)sinks_of(nd)->data[head];
+  const real *lse = (const real *)nd->saved + head;
+  double sum = 0;
+  for (int row = 0; row < rows; row++) {
+    const ptrdiff_t at = (ptrdiff_t)row * out_width(s) + head * width;
+    double dot = 0;
+    for (int i = 0; i < width; i++)
+      dot += (double)nd->out->grad[at + i] * (double)nd->out->data[at + i];
+    sum += exp(sink - (double)lse[(ptrdiff_t)row * s->heads]) * dot;
+  }
+  sinks_of(nd)->grad[head] -= (real)sum;
+}
+
 static Status forward(const Ctx *cx, Node *nd) {
   const AttentionAttr *a = attr_of(nd);
-  const int ld = out_width(&a->shape);
+  const int ld = out_width(&a->shape), n = a->pack ? a->npack : a->nspans;
   const Qkv in = qkv_of(nd);
-  if (!a->pack)
-    return attn_forward(cx, &a->shape, a->nspans, a->spans, in.x[0], in.ld[0], nd->out->data, ld,
-                        nd->saved);
-  Saved s;
-  layout(nd, &s);
-  fill_segments(cx, nd, &s);
-  return attn_forward(cx, &a->shape, a->npack, s.span, in.x[0], in.ld[0], nd->out->data, ld, s.lse);
+  Saved s = {.lse = nd->saved};
+  if (a->pack) {
+    layout(nd, &s);
+    fill_segments(cx, nd, &s);
+  }
+  try(attn_forward(cx, &a->shape, n, a->pack ? s.span : a->spans, in.x[0], in.ld[0], nd->out->data,
+                   ld, s.lse));
+  if (sinks_of(nd)) pool_run(cx->pool, nd->out->dim[0], sink_row, nd);
+  return GRPO_OK;
 }
 
 /* ---- backward ---------------------------------------------------------------- */
@@ -212,6 +260,10 @@ static Status backward(const Ctx *cx, Node *nd) {
   const Qkv in = qkv_of(nd), d = grads_of(nd);
   Saved s;
   layout(nd, &s);
+  if (wants_grad(sinks_of(nd))) {
+    grad_added(sinks_of(nd));
+    pool_run(cx->pool, a->shape.heads, sink_back, nd);
+  }
   return attn_backward(cx, &a->shape, a->npack, s.span, in.x[0], in.ld[0], nd->out->data, ld, s.lse,
                        nd->out->grad, ld, d.x[0], d.ld[0], d.x[1], d.x[2], d.ld[1]);
 }
@@ -229,5 +281,6 @@ static Status rebuild(const Ctx *cx, Node *nd) {
 
 static const OpReplay replay = {lse_width, rebuild};
 DEFINE_REPLAYED_OP(attention, shape, forward, backward, &replay);
+DEFINE_REPLAYED_OP(attention_sinks, shape, forward, backward, &replay);
 DEFINE_REPLAYED_OP(attention_packed, shape, forward, backward, &replay);
 DEFINE_REPLAYED_OP(attention_latent, shape, forward, backward, &replay);

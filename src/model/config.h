@@ -64,6 +64,8 @@ typedef uint64_t Traits;
 #define TRAIT_STACKED        TRAIT(31) /* files hold all experts of a layer in one tensor */
 #define TRAIT_SHARED_GATE    TRAIT(32) /* the expert that every token takes has a gate */
 #define TRAIT_PACKED_DELTA   TRAIT(33) /* gated DeltaNet: q, k, v, z in one matrix, by key head */
+#define TRAIT_SINKS          TRAIT(35) /* heads have a score without a value */
+#define TRAIT_ALTERNATING    TRAIT(36) /* experts [in, out], gate and up alternating; all biased */
 #define TRAIT_ROUTER_BIAS    TRAIT(34) /* scores are sigmoids; a bias changes the choice alone */
 
 /* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
@@ -105,6 +107,7 @@ typedef struct Config {
   int shared_expert_intermediate_size; /* of the expert that every token takes; 0: there is none */
   int n_shared_experts, n_group, topk_group; /* deepseek_v3 */
   double routed_scaling_factor;              /* of the weights of experts */
+  double swiglu_limit, swiglu_alpha;         /* of TRAIT_ALTERNATING (ExpertsAttr); limit 0: silu */
   bool norm_topk_prob;
   bool layer_dense[CONFIG_MAX_LAYERS]; /* listed in mlp_only_layers */
   bool use_sliding_window;

@@ -20,28 +20,31 @@ typedef uint64_t Families;
 #define QWENS     (IN(QWEN2) | IN(QWEN3) | IN(QWEN3_MOE))
 #define GEMMAS    (IN(GEMMA2) | IN(GEMMA3))
 #define DELTANETS (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
-#define MIXTURES  (IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) | IN(DEEPSEEK3))
+#define MIXTURES                                                                                   \
+  (IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS))
 /* intermediate_size is the width of an expert */
-#define NARROW_MIXTURES IN(OLMOE)
+#define NARROW_MIXTURES (IN(OLMOE) | IN(GPT_OSS))
 /* Some of their layers have a state. */
 #define STATEFUL    (DELTANETS | IN(LFM2))
 #define LAYER_TYPED (WINDOW_TYPED | STATEFUL)
 /* layer_types tells layers with a window from others. */
-#define WINDOW_TYPED (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2))
-#define WINDOWED     (WINDOW_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
+#define WINDOW_TYPED                                                                               \
+  (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2) | IN(GPT_OSS))
+#define WINDOWED (WINDOW_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
 /* Layers without a window have no rotary positions where others have a window. */
 #define UNROTATED (IN(EXAONE4) | IN(COHERE2))
 #define PARTLY_ROPED                                                                               \
   (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | IN(PHI) | DELTANETS)
 /* Queries and keys are normed. */
-#define QK_NORMED (IN(QWEN3) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | STATEFUL)
+#define QK_NORMED                                                                                  \
+  (IN(QWEN3) | IN(QWEN3_MOE) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | STATEFUL)
 #define LAYERNORMED                                                                                \
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT) | IN(PHI))
 #define OLMOS (IN(OLMO2) | IN(OLMO3) | IN(OLMOE))
 #define BIASED                                                                                     \
   (IN(LLAMA) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | IN(GRANITE) | OLMOS | IN(SEED_OSS) | \
    IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) |             \
-   IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT))
+   IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT) | IN(QWEN3_MOE) | IN(GPT_OSS))
 
 typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
 

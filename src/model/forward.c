@@ -293,12 +293,14 @@ static Status latent_attention(Pass *p, int layer, Tensor *h, Tensor **o) {
 
 static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   const Heads *k;
-  Tensor *qkv[3], *gate;
+  Tensor *qkv[4], *gate;
   try(new_heads(p, layer, &k));
   const Attr a = {.p = &k->attention};
   try(make_qkv(p, &p->m->layer[layer], k, h, qkv, &gate));
   if (!p->rows->pack) store_keys(p, k, qkv);
-  try(tape_apply(p->t, qkv[1] ? OP_attention : OP_attention_packed, qkv, &a, o));
+  qkv[3] = p->m->layer[layer].t[L_SINKS];
+  const OpId op = qkv[3] ? OP_attention_sinks : qkv[1] ? OP_attention : OP_attention_packed;
+  try(tape_apply(p->t, op, qkv, &a, o));
   if (!gate) return GRPO_OK;
   try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
   return tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o);
@@ -487,6 +489,7 @@ typedef struct Mixture {
 static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
   const Config *c = &p->m->config;
   Mixture *m = arena_alloc(&p->t->arena, sizeof *m);
+  const bool alternating = config_traits(c) & TRAIT_ALTERNATING;
   if (!m) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
   m->route = (RouteAttr){.top_k = c->num_experts_per_tok,
                          .groups = c->n_group,
@@ -497,6 +500,10 @@ static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
   m->experts = (ExpertsAttr){.experts = c->num_experts,
                              .top_k = c->num_experts_per_tok,
                              .width = c->moe_intermediate_size,
+                             .in_out = alternating,
+                             .alternating = alternating,
+                             .limit = (real)c->swiglu_limit,
+                             .alpha = (real)c->swiglu_alpha,
                              .weight = l->expert};
   *out = m;
   return GRPO_OK;

@@ -36,6 +36,7 @@ typedef enum Dim {
   EXPERT_FFN,
   EXPERT_GATE_UP,
   SHARED_FFN,
+  ALL_HEADS,
   DELTA_ALL, /* TRAIT_PACKED_DELTA's q, k, v and z, and b and a */
   DELTA_BA,
   ONE
@@ -90,6 +91,7 @@ typedef struct ParamRow {
     {L_KV_A_B, at "kv_a_proj_with_mqa.bias", {LATENT}, BIAS, LOW, TRAIT_QKV_BIAS, 0},              \
     {L_KNORM_W, at "kv_a_layernorm.weight", {KV_RANK}, NORM, LOW, 0, 0},                           \
     {L_KV_B_W, at "kv_b_proj.weight", {KV_B, KV_RANK}, BY_HEAD, LOW, 0, 0}
+#define OSS (TRAIT_STACKED | TRAIT_ALTERNATING)
 #define EXPERT_ROW(slot, name, n, k, with, without)                                                \
     {slot, "mlp.experts.*." name, {n, k}, EXPERT, MIXTURE, with, without}
 /* clang-format on */
@@ -214,8 +216,33 @@ static const ParamRow llama_layer[] = {
     EXPERT_ROW(EXPERT_GATE, "gate_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
     EXPERT_ROW(EXPERT_UP, "up_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
     EXPERT_ROW(EXPERT_DOWN, "down_proj.weight", HIDDEN, EXPERT_FFN, 0, TRAIT_STACKED),
-    EXPERT_ROW(EXPERT_GATE, "gate_up_proj", EXPERT_GATE_UP, HIDDEN, TRAIT_STACKED, 0),
-    EXPERT_ROW(EXPERT_DOWN, "down_proj", HIDDEN, EXPERT_FFN, TRAIT_STACKED, 0),
+    EXPERT_ROW(EXPERT_GATE, "gate_up_proj", EXPERT_GATE_UP, HIDDEN, TRAIT_STACKED,
+               TRAIT_ALTERNATING),
+    EXPERT_ROW(EXPERT_DOWN, "down_proj", HIDDEN, EXPERT_FFN, TRAIT_STACKED, TRAIT_ALTERNATING),
+    {EXPERT_GATE,
+     "mlp.experts.*.gate_up_proj",
+     {HIDDEN, EXPERT_GATE_UP},
+     EXPERT | IN_OUT,
+     MIXTURE,
+     OSS,
+     0},
+    {EXPERT_GATE_B,
+     "mlp.experts.*.gate_up_proj_bias",
+     {EXPERT_GATE_UP},
+     EXPERT | BIAS,
+     MIXTURE,
+     OSS,
+     0},
+    {EXPERT_DOWN,
+     "mlp.experts.*.down_proj",
+     {EXPERT_FFN, HIDDEN},
+     EXPERT | IN_OUT,
+     MIXTURE,
+     OSS,
+     0},
+    {EXPERT_DOWN_B, "mlp.experts.*.down_proj_bias", {HIDDEN}, EXPERT | BIAS, MIXTURE, OSS, 0},
+    {L_ROUTER_B, "mlp.gate.bias", {EXPERTS}, BIAS, MIXTURE, TRAIT_ALTERNATING, 0},
+    {L_SINKS, "self_attn.sinks", {ALL_HEADS}, BIAS, SELF, TRAIT_SINKS, 0},
     {L_SHARED_GATE_W,
      "mlp.shared_expert_gate.weight",
      {ONE, HIDDEN},
@@ -351,6 +378,8 @@ static int size_of(const Config *c, int layer, Dim d) {
     return c->moe_intermediate_size;
   case EXPERT_GATE_UP:
     return 2 * c->moe_intermediate_size;
+  case ALL_HEADS:
+    return c->num_attention_heads;
   case SHARED_FFN:
     return c->shared_expert_intermediate_size;
   case DELTA_ALL:
@@ -463,7 +492,7 @@ static void add_rows(Model *m, const Place *at, const ParamRow *r) {
       Tensor *t = add_param(m, at, r, e);
       *(r->flags & EXPERT ? &l->expert[e * EXPERT_PARTS + r->slot] : &at->slots[r->slot]) = t;
     }
-    if (l && r->flags & IN_OUT) l->in_out |= (uint64_t)1 << r->slot;
+    if (l && r->flags & IN_OUT && !(r->flags & EXPERT)) l->in_out |= (uint64_t)1 << r->slot;
   }
 }
 

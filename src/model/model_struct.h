@@ -29,6 +29,7 @@ typedef enum LayerSlot {
   L_KV_B_W, /* from there to keys and values, head by head (grad/latent.h) */
   L_O_W,
   L_O_B,
+  L_SINKS, /* a score without a value, by head */
   L_QNORM_W,
   L_KNORM_W,
   L_Z_W, /* gated DeltaNet: the gate of its result, beta and decay; L_QKV_W makes q, k and v */

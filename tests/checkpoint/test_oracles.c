@@ -18,7 +18,7 @@ static const char *const newer_names[] = {
     "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
     "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
     "gpt_neox", "phi", "phi4_mini", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
-    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3"
+    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3", "gpt_oss"
 };
 /* clang-format on */
 enum { NEWER = sizeof newer_names / sizeof *newer_names };
@@ -782,8 +782,8 @@ static void check_routes(const char *name) {
 }
 
 TEST(tokens_take_the_reference_s_experts) {
-  static const char *const names[] = {"qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next",
-                                      "deepseek_v3"};
+  static const char *const names[] = {"qwen3_moe",  "olmoe",       "qwen3_5_moe",
+                                      "qwen3_next", "deepseek_v3", "gpt_oss"};
   NEEDS_ORACLES;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_routes(names[i]);
 }

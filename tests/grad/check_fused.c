@@ -124,8 +124,10 @@ static void attention_of(AttnShape shape, int npack, const PackSpan *pack) {
   AttentionAttr attr = {.shape = shape, .npack = npack, .pack = pack};
   Tensor *in[] = {LEAF(-2, 2, rows, shape.heads * shape.head_dim),
                   LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim),
-                  LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim)};
+                  LEAF(-2, 2, rows, shape.kv_heads * shape.head_dim), NULL};
   CHECK_GRADIENTS(OP_attention, in, (&(Attr){.p = &attr}));
+  in[3] = LEAF(-1, 2, shape.heads);
+  CHECK_GRADIENTS(OP_attention_sinks, in, (&(Attr){.p = &attr}));
   Tensor *all = LEAF(-2, 2, rows, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
   CHECK_GRADIENTS(OP_attention_packed, &all, (&(Attr){.p = &attr}));
 }
@@ -152,6 +154,7 @@ void check_attention(void) {
 }
 
 void check_attention_packed(void) { check_attention(); }
+void check_attention_sinks(void) { check_attention(); }
 
 static void attention_latent_of(AttnShape shape, int npack, const PackSpan *pack) {
   const int rows = pack[npack - 1].row + pack[npack - 1].n;
@@ -286,6 +289,7 @@ static void experts_of(bool common, bool in_out, real limit) {
                          .width = WIDTH,
                          .in_out = in_out,
                          .alternating = in_out,
+                         .alpha = (real)1.3,
                          .limit = limit,
                          .weight = w};
   Tensor *x = LEAF(-1, 1, TOKENS, HIDDEN), *route = some_route(TOKENS, EXPERTS);

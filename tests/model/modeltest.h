@@ -117,6 +117,18 @@ static const char *const tiny_qwen3_moe =
                       "\"moe_intermediate_size\":24,\"norm_topk_prob\":true,"
                       "\"mlp_only_layers\":[1]");
 
+static const char *const tiny_gpt_oss =
+    TINY("gpt_oss", "2,\"head_dim\":16,\"sliding_window\":9,\"num_local_experts\":4,"
+                    "\"num_experts_per_tok\":2,\"swiglu_limit\":1.5");
+static const char *const tiny_deepseek_v3 =
+    TINY("deepseek_v3", "4,\"q_lora_rank\":20,\"kv_lora_rank\":16,\"qk_nope_head_dim\":8,"
+                        "\"qk_rope_head_dim\":4,\"v_head_dim\":6,\"first_k_dense_replace\":1,"
+                        "\"n_routed_experts\":6,\"num_experts_per_tok\":2,\"n_group\":3,"
+                        "\"topk_group\":2,\"moe_intermediate_size\":24,\"n_shared_experts\":2,"
+                        "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                        "\"mscale\":1,\"mscale_all_dim\":1,"
+                        "\"original_max_position_embeddings\":24}");
+
 /* Two layers with a state, whose columns are more than a panel, and one of gated attention. */
 static const char *const tiny_qwen3_5 =
     TINY("qwen3_5_text", "2,\"rms_norm_eps\":1e-3,\"head_dim\":16,\"full_attention_interval\":3,"
@@ -155,12 +167,13 @@ enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
  * with a state, which see no later tokens, or are
  * mixtures, whose results jump where a token takes another expert. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 23 };
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 25 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,     &tiny_llama,   &biased_llama, &tiny_qwen2,     &tiny_qwen3,     &tiny_mistral,
-    &tiny_gemma2,   &tiny_gemma3,  &tiny_phi3,    &tiny_gpt2_mla,  &tiny_deepseek,  &tiny_olmo3,
-    &tiny_cohere2,  &tiny_hunyuan, &tiny_granite, &tiny_nemotron,  &tiny_gpt_neox,  &tiny_opt,
-    &tiny_nanochat, &tiny_qwen3_5, &tiny_lfm2,    &tiny_qwen3_moe, &tiny_qwen3_next};
+    &tiny_gpt2,     &tiny_llama,     &biased_llama,    &tiny_qwen2,    &tiny_qwen3,
+    &tiny_mistral,  &tiny_gemma2,    &tiny_gemma3,     &tiny_phi3,     &tiny_gpt2_mla,
+    &tiny_deepseek, &tiny_olmo3,     &tiny_cohere2,    &tiny_hunyuan,  &tiny_granite,
+    &tiny_nemotron, &tiny_gpt_neox,  &tiny_opt,        &tiny_nanochat, &tiny_qwen3_5,
+    &tiny_lfm2,     &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,  &tiny_deepseek_v3};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {
