@@ -121,6 +121,7 @@ local families = {
     delta_bound },
   { "lfm2", config("lfm2", { num_hidden_layers = 4, full_attn_idxs = { 2, 3 },
     block_auto_adjust_ff_dim = false, block_ff_dim = 96, tie_word_embeddings = true }) },
+  { "phi", config("phi", { num_key_value_heads = 4, head_dim = nil }), gelu_bound },
   { "gpt2", { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4,
   n_positions = 128,
     initializer_range = 0.02 }, gelu_bound },
@@ -170,13 +171,14 @@ local function tokenizers()
   end
 end
 
-local gelus = { ["models/gpt2"] = true, ["models2/gpt_neox"] = true }
+local gelus = { ["models/gpt2"] = true, ["models2/gpt_neox"] = true,
+  ["models2/phi"] = true }
 local function checkpoints()
   for _, name in ipairs { "models/llama", "models/llama_linear_sharded_bf16", "models/smollm_bf16",
     "models/qwen2", "models/qwen3", "models/qwen3_newconfig_bf16", "models/mistral_f16",
     "models/gpt2", "models2/granite", "models2/olmo2", "models2/ministral3", "models2/seed_oss",
     "models2/hunyuan_v1_dense", "models2/ernie4_5", "models2/glm4", "models2/stablelm",
-    "models2/cohere2", "models2/gpt_neox", "models2/lfm2" } do
+    "models2/cohere2", "models2/gpt_neox", "models2/lfm2", "models2/phi" } do
     local dir = shared .. "/oracles/" .. name .. "/checkpoint"
     local ok, m = pcall(grpo.model.load, dir, { dtype = "f32" })
     if not ok then print("skipped: " .. tostring(m)) end
