@@ -56,7 +56,9 @@ function tiny.fails(code, words, f, ...)
   local ok, err = pcall(f, ...)
   if ok then error("accepted: " .. words, 2) end
   local text = tostring(err)
-  if code and (type(err) ~= "table" or err.code ~= code) then error(text .. ": want " .. code, 2) end
+  if code and (type(err) ~= "table" or err.code ~= code) then
+    error(text .. ": want " .. code, 2)
+  end
   if text:find(words, 1, true) and not text:find "\n" then return end
   error(text .. ": want " .. words, 2)
 end
