@@ -7,7 +7,7 @@ local made = {}
 local shape = { vocab_size = 2000, hidden_size = 128, intermediate_size = 344,
   num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2,
   max_position_embeddings = 512 }
-local PROMPT, NEW = 96, 64
+local PROMPT, NEW = 64, 32
 
 local function saved()
   local dir = tiny.path()
