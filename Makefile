@@ -78,7 +78,7 @@ ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
-BASE_CFLAGS = $(HAVE) -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CPPFLAGS) $(CFLAGS)
 # --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
 LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)
@@ -86,11 +86,14 @@ LIBS  = $(PKG_LIBS) -lm -ldl
 # What grpo.so is linked with: all but Lua, which is the host's.
 MODULE_LIBS = $(filter-out -llua%,$(PKG_LIBS)) -lm -ldl
 
+# What src is compiled to, with any extensions or none: a second build can take the first one's, as .ci/run does.
+OBJ   ?= $(BUILD)/obj
+
 # ---- layers, lowest first; each is an archive and may use those before it ---
 LAYERS := base os formats kern grad text model checkpoint rl script
 OTHERS  := $(if $(filter x86_64,$(MACHINE)),,src/kern/x86/%) $(if $(filter aarch64,$(MACHINE)),,src/kern/arm/%)
 src_of  = $(filter-out $(OTHERS) %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
-objs_of = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(call src_of,$(1)))
+objs_of = $(patsubst src/%.c,$(OBJ)/%.o,$(call src_of,$(1)))
 # The archives that a layer's tests link, highest first: its own and those below it.
 BELOW   :=
 $(foreach l,$(LAYERS),$(eval BELOW := $(l) $(BELOW))$(eval upto_$(l) := $(BELOW)))
@@ -105,7 +108,7 @@ $(BUILD)/extensions: need
 	@echo "$(EXT)" | cmp -s - $@ || echo "$(EXT)" >$@
 $(BUILD)/obj/ext/%.o: ext/%.c | need
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE_CFLAGS) -Iext $(PKG_CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(HAVE) $(BASE_CFLAGS) -Iext $(PKG_CFLAGS) -c $< -o $@
 
 PROGRAM := $(BUILD)/grpo
 # What an extension builds beside the program: its rules.mk adds to this, and says how it is made.
@@ -143,23 +146,23 @@ need:
 # Loops begin on a line of instructions: where the linker puts a tile's would change its speed by 5 %.
 KERN_OPT ?= -O3
 KERN_OPT += -falign-functions=64 -falign-loops=64
-$(BUILD)/obj/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
-$(BUILD)/obj/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
-$(BUILD)/obj/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
-$(BUILD)/obj/kern/x86/amx.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 -mfma -mf16c -mprefer-vector-width=512
+$(OBJ)/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
+$(OBJ)/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+$(OBJ)/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
+$(OBJ)/kern/x86/amx.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 -mfma -mf16c -mprefer-vector-width=512
 # without optimisation the tests that multiply would take hours
-$(BUILD)/obj/kern/%.o: KERNFLAGS := $(if $(filter cov,$(MODE)),-O2)
+$(OBJ)/kern/%.o: KERNFLAGS := $(if $(filter cov,$(MODE)),-O2)
 # gcc would load all of a tile's broadcasts first, and spill
-$(BUILD)/obj/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
+$(OBJ)/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
-$(BUILD)/obj/%.o: src/%.c | need
+$(OBJ)/%.o: src/%.c | need
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) $(KERNFLAGS) $(DEFS) -c $< -o $@
 
-$(BUILD)/obj/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
+$(OBJ)/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
 # a file that changes when the commit does: runs write the commit down
-$(BUILD)/obj/base/version.o: $(BUILD)/commit
-$(BUILD)/commit: need
+$(OBJ)/base/version.o: $(OBJ)/commit
+$(OBJ)/commit: need
 	@mkdir -p $(@D)
 	@tools/source-commit | cmp -s - $@ || tools/source-commit >$@
 
@@ -192,9 +195,9 @@ $(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
 
-$(BUILD)/obj/main.o: src/main.c
-$(PROGRAM): $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) $(call libs_upto,script) $(BUILD)/extensions
-	$(Q)$(LINK) -o $@ $(BUILD)/obj/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) \
+$(OBJ)/main.o: src/main.c
+$(PROGRAM): $(OBJ)/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) $(call libs_upto,script) $(BUILD)/extensions
+	$(Q)$(LINK) -o $@ $(OBJ)/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
 -include $(wildcard $(patsubst %,ext/%/rules.mk,$(EXT)))
@@ -203,8 +206,8 @@ ext-products: $(EXT_PRODUCTS)
 
 # ---- grpo.so: the engine inside a stock lua5.4
 LUA_MODULE := $(BUILD)/lua/grpo.so
-$(BUILD)/obj/module.o: src/module.c
-$(LUA_MODULE): $(BUILD)/obj/module.o $(PIC_OBJS) src/module.map $(BUILD)/extensions
+$(OBJ)/module.o: src/module.c
+$(LUA_MODULE): $(OBJ)/module.o $(PIC_OBJS) src/module.map $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -Wl,--version-script=src/module.map -o $@ $(filter %.o,$^) $(MODULE_LIBS)
 ## make lua-module      grpo.so for a stock lua5.4, in build/release/lua: package.cpath = "build/release/lua/?.so"
@@ -277,7 +280,7 @@ C_TESTS := $(foreach l,$(LAYERS),$(call test_progs,$(l)))
 define ext_test_rule
 $(BUILD)/tests/ext/$(1)/%.o: ext/$(1)/tests/%.c | need
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(BASE_CFLAGS) -Iext $$(PKG_CFLAGS) -Itests -c $$< -o $$@
+	$$(Q)$$(CC) $$(HAVE) $$(BASE_CFLAGS) -Iext $$(PKG_CFLAGS) -Itests -c $$< -o $$@
 $(BUILD)/tests/ext/$(1)/%: $(BUILD)/tests/ext/$(1)/%.o $(BUILD)/tests/testing.o $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard ext/$(1)/*.c)) $(call libs_upto,script)
 	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $$(LIBS)
 EXT_TESTS += $(patsubst ext/$(1)/tests/%.c,$(BUILD)/tests/ext/$(1)/%,$(wildcard ext/$(1)/tests/test_*.c))
@@ -428,7 +431,7 @@ bench-expected: bench
 
 # ---- grpo-bench: the program with what measures, which is in bench/; and the same with a profiler inside
 BENCH_LUA     := $(sort $(wildcard bench/lua/grpo/bench/*.lua))
-BENCH_OBJS     = $(BUILD)/obj/main.o $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
+BENCH_OBJS     = $(OBJ)/main.o $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
 BENCH_LINK     = $(Q)$(LINK) -o $@ $(filter %.o,$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 $(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(EMBEDDED) $(BENCH_LUA) $(BUILD)/extensions
 	@mkdir -p $(@D)
@@ -528,4 +531,4 @@ else
 Q = @echo "  $(if $(filter %.o,$@),CC  ,LINK) $(patsubst $(BUILD)/%,%,$@)";
 endif
 
--include $(shell find $(BUILD) -mindepth 2 -name '*.d' 2>/dev/null)
+-include $(sort $(shell find $(BUILD) $(OBJ) -mindepth 1 -name '*.d' 2>/dev/null))

@@ -19,13 +19,13 @@ is_plain() { ! ldd "$GRPO" | grep -qE 'lib(a|t)san' && ! grep -q __gcov_ "$GRPO"
 # ---- without the optional libraries ---------------------------------------------------------------------------------------------------
 problem=''
 read -ra flags < <(pkg-config --cflags lua5.4 libpcre2-8 libcjson)
-for file in $(cd "$root" && grep -rlE 'GRPO_HAVE_[A-Z]+' --include='*.c' src | LC_ALL=C sort); do
+for file in $(cd "$root" && grep -rlE 'GRPO_HAVE_[A-Z]+' --include='*.c' src ext | LC_ALL=C sort); do
   for without in $(grep -ohE 'GRPO_HAVE_[A-Z]+' "$root/$file" | sort -u) all; do
     have=()
     for name in $(grep -ohE 'GRPO_HAVE_[A-Z]+' "$root/$file" | sort -u); do
       [ $without = all ] || [ $without = "$name" ] || have+=("-D$name")
     done
-    problem+=$(cd "$root" && "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -Isrc -Iinclude "${flags[@]}" -pthread "${have[@]}" \
+    problem+=$(cd "$root" && "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -Isrc -Iext -Iinclude "${flags[@]}" -pthread "${have[@]}" \
       '-DGRPO_VERSION="0"' '-DGRPO_COMMIT="0"' -c -o /dev/null "$file" 2>&1 | sed "s/^/without $without: /")
   done
 done
