@@ -172,7 +172,7 @@ static int decode(lua_State *L, Parse parse, int makers) {
 
 static int l_decode(lua_State *L) { return decode(L, json_parse_zeros, 0); }
 
-/* core.json_decode_row(text, what): of data; json_parse_rows() says what may stand there */
+/* core.json_decode_row(text, what): a row of data, as json_parse_rows() reads it */
 static int l_decode_row(lua_State *L) { return decode(L, json_parse_rows, 0); }
 
 /* core.json_ordered(text, what, makers) */

@@ -1,13 +1,14 @@
--- Flips one bit in bytes of every file of a run, and looks at what each command makes of it.
--- Either it reports the damage, or it does what it does with the undamaged run.
+-- Flips one bit in bytes of every file of a run, and looks at what each command does with the run.
+-- A command either reports the damage, or does the same as with the undamaged run.
 --
 --   GRPO=grpo STRIDE=100 PART=1/2 grpo repl < flips.lua
 --
--- The current directory has whole/tiny-001, a run at its end; crashed/tiny-001, one that has a
--- checkpoint before the end and further rows in its logs; twin/tiny-001, a copy of the first.
--- STRIDE=1 tries every byte.  Above that only bytes of files are tried that a command depends on:
--- it must do something else with other contents.  PART=1/2 is the first half of the bytes.  The
--- output has a line for each failure, and one with the numbers of trials, reports and failures.
+-- The current directory has whole/tiny-001, a finished run; twin/tiny-001, a copy of it; and
+-- crashed/tiny-001, a run with a checkpoint before the end and further rows in its logs.
+-- STRIDE=1 tries every byte.  With larger strides, a file is tried for a command only if the
+-- command does something else when the file has other contents.  PART=1/2 is the first half of the
+-- bytes.
+-- The output has a line for each failure, and one with the numbers of trials, reports and failures.
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
@@ -68,7 +69,7 @@ local function with_files(result, path)
   return table.concat(list, "\n")
 end
 
--- Checkpoints, and the end of the run.
+-- The picture of a resume: the checkpoints, and how the run ended.
 local function of_resume(result, dir)
   if result.status ~= 0 then return same_output(result) end
   local list = {}
@@ -80,8 +81,8 @@ local function of_resume(result, dir)
   return table.concat(list, "\n")
 end
 
--- A resume may lose no line of a log: it is still in a file of the log, or in FILE.damaged, or is
--- made again.
+-- A resume may lose no line of a log: each line is still in a file of the log, or in FILE.damaged,
+-- or the resume makes it again.
 local function lost_line(dir, name, text)
   if not name:find("%.jsonl$") then return nil end
   local now = ""
@@ -180,7 +181,7 @@ local function depends(command, want, name, original)
   end)
 end
 
--- Every file has its own bytes, so that short ones have their turn.
+-- The first byte differs from file to file, so that files shorter than the stride are tried too.
 local function trials_of(command, want, name, original)
   local first = fs.crc32c(name .. command.name) % stride + 1
   if first > #original then first = first % #original + 1 end

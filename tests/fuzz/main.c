@@ -114,7 +114,7 @@ static void set_integer(Bytes *b) {
   if (b->size >= width) memcpy(b->data + below(b->size - width + 1), &v, width);
 }
 
-/* Another number in the place of one that is written out. */
+/* Replaces a number that is written out by another one. */
 static void set_number(Bytes *b) {
   static const char *const list[] = {"0",
                                      "1",
@@ -146,7 +146,7 @@ static void set_number(Bytes *b) {
   if (end > at) replace(b, at, end - at, text, strlen(text));
 }
 
-/* The end of what opens at `at`: a text in quotes, something in brackets; at + 1 when neither. */
+/* The end of the text in quotes, or of the brackets, that begin at `at`; at + 1 if none do. */
 static size_t unit_end(const Bytes *b, size_t at) {
   size_t i = at + 1;
   int depth = 0;
@@ -168,7 +168,7 @@ static size_t find_unit(const Bytes *b) {
   return at;
 }
 
-/* One unit of the text takes another's place, or goes. */
+/* Replaces a text in quotes or in brackets by another one, or removes it. */
 static void swap_units(Bytes *b, const Bytes *other) {
   const size_t at = find_unit(b), from = other->size ? find_unit(other) : 0;
   if (at >= b->size || from >= other->size) return;
@@ -227,9 +227,10 @@ static void mutate_bytes(Bytes *b) {
   }
 }
 
-/* mutate.c calls the former for what it does not know; the latter is mutate.c's. */
+/* mutate.c calls it for inputs of formats that it does not know. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most,
+                               unsigned seed); /* in mutate.c */
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
   static uint8_t room[MAX_SIZE];

@@ -5,7 +5,8 @@
 #include "rl/sft.h"
 #include "steps.h"
 
-/* units: they are spared the projection's forward, which is the same number of pieces for each. */
+/* In one pass `units` units do without the projection's forward, which counts the same number of
+ * pieces for each. */
 static void check_same(const Setup *s, uint64_t units) {
   Result two = run(*s, true), one = run(*s, false);
   if (s->damaged)
@@ -62,7 +63,7 @@ TEST(a_wrong_record_is_reported_and_nothing_is_taken_from_it) {
   CHECK(warnings == 2 * 2 * 3); /* every step of every run */
 }
 
-/* Calls of the loss, which are repeated with the pass of a wrong record. */
+/* Calls of the loss: a wrong record makes the pass, and so the call, happen twice. */
 static int calls;
 static Status counted_loss(void *user, const LossInput *in, Value **loss) {
   calls++;

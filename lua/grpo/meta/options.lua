@@ -31,7 +31,7 @@
 ---@field dtype? "f32"|"bf16"|"auto" storage of the frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights
----@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; false: none, as plain text is meant; default: the tokenizer's own
+---@field chat_template? string|fun(messages: grpo.Message[], opts: table): string a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, opts) -> string; false: none, for plain text; default: the tokenizer's own
 ---@field chat_template_kwargs? table variables of the chat template, by name, such as enable_thinking = false
 ---@field gradient_checkpointing? boolean compute each layer again in the backward pass instead of keeping its activations: the same bits, less memory, more time (default false)
 
@@ -60,7 +60,7 @@
 ---@field top_k? integer sample from the k most probable tokens; 0: off (default 0)
 ---@field min_p? number leave out tokens less probable than this share of the most probable one; 0: off (default 0)
 ---@field repetition_penalty? number the logits of tokens that have occurred are divided by it; 1: off (default 1)
----@field stop? string|string[] strings that end a completion and stay in its text; special tokens have a text here (default {})
+---@field stop? string|string[] strings that end a completion and stay in its text; they may name special tokens (default {})
 ---@field stop_regex? string a pattern that ends a completion when its text matches
 
 ---@class grpo.Options.reward
@@ -77,22 +77,22 @@
 ---@class grpo.Options.limits.reward
 ---@field instructions? integer Lua instructions of one reward call (default 50000000)
 ---@field memory? integer bytes that one reward call may take (default 67108864)
----@field seconds? number limit in wall time, far behind the others; past it the run stops (default 5)
+---@field seconds? number limit in wall time, far beyond the other two; past it the run stops (default 5)
 
 ---@class grpo.Options.limits.tool
 ---@field instructions? integer Lua instructions of one call of a tool or an environment (default 50000000)
 ---@field memory? integer bytes that one such call may take (default 67108864)
----@field seconds? number limit in wall time, far behind the others; past it the run stops (default 5)
+---@field seconds? number limit in wall time, far beyond the other two; past it the run stops (default 5)
 
 ---@class grpo.Options.limits.hook
 ---@field instructions? integer Lua instructions of one hook call (default 1000000000)
 ---@field memory? integer bytes that one hook call may take (default 268435456)
----@field seconds? number limit in wall time, far behind the others; past it the run stops (default 60)
+---@field seconds? number limit in wall time, far beyond the other two; past it the run stops (default 60)
 
 ---@class grpo.Options.limits.schedule
 ---@field instructions? integer Lua instructions of one schedule call (default 1000000)
 ---@field memory? integer bytes that one schedule call may take (default 16777216)
----@field seconds? number limit in wall time, far behind the others; past it the run stops (default 1)
+---@field seconds? number limit in wall time, far beyond the other two; past it the run stops (default 1)
 
 ---@class grpo.Options.turns
 ---@field max? integer most turns of the model in one completion, where there are tools or an environment (default 8)

@@ -86,7 +86,7 @@ add {
     .. "projection of the layers", default = "all-linear" },
   { "model.chat_template", "string|function|boolean",
     "a name (chatml, gemma, llama3, mistral, phi3), a Jinja template, or function(messages, "
-    .. "opts) -> string; false: none, as plain text is meant; default: the tokenizer's own" },
+    .. "opts) -> string; false: none, for plain text; default: the tokenizer's own" },
   { "model.chat_template_kwargs", "table",
     "variables of the chat template, by name, such as enable_thinking = false", open = true },
 }
@@ -120,7 +120,7 @@ engine "data."
 engine "sampling."
 add {
   { "sampling.stop", "string|list",
-    "strings that end a completion and stay in its text; special tokens have a text here",
+    "strings that end a completion and stay in its text; they may name special tokens",
     default = {}, live = true },
   { "sampling.stop_regex", "string",
     "a pattern that ends a completion when its text matches", live = true },
@@ -143,7 +143,7 @@ local function limits(of, call, such, instructions, memory, seconds)
     { ("limits.%s.memory"):format(of), "int", ("bytes that %s may take"):format(such),
       default = memory, min = 65536 },
     { ("limits.%s.seconds"):format(of), "number",
-      "limit in wall time, far behind the others; past it the run stops", default = seconds,
+      "limit in wall time, far beyond the other two; past it the run stops", default = seconds,
       min = 0.001 },
   }
 end

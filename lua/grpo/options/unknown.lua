@@ -12,7 +12,7 @@ local MOST, DEEPEST = 400, 8 -- names that are told at once; tables in tables th
 
 -- ---- finding them ----------------------------------------------------------------------------
 
--- A table of names and values, as a section is: no list, and nobody's object.
+-- May this value be a section?  It is a table of names and values: not a list, and not an object.
 local function is_section(v)
   return type(v) == "table" and not getmetatable(v) and type((next(v))) == "string"
 end
@@ -25,8 +25,8 @@ local function names_of(t)
   return names
 end
 
--- Is a table that another program has by this name one value, and not a section with options in it?
--- Second result: the path within which its names are looked up.
+-- Is the table that another program calls by this name one value, and not a section with options?
+-- The second result is the path within which its names are looked up.
 local function is_whole(path)
   local row = other_programs.ask("row", path)
   local node = row and row[2] and option_tree.find(row[2])
@@ -34,15 +34,15 @@ local function is_whole(path)
   return row ~= nil and row.whole, path
 end
 
--- The fields that people mean who give a section one value, as a model by its name.
+-- The field that is meant when a section is given one value, as in model = "NAME".
 local meant = { model = "path", data = "train" }
 
 local function meant_by(path)
   return meant[path] and path .. "." .. meant[path]
 end
 
--- Adds the names within a table that is not a section here, such as actor_rollout_ref or the
--- arguments of a GRPOConfig, if one of them is a name of another program.  Returns whether one is.
+-- Adds the names within a table that is not a section of ours, such as actor_rollout_ref or the
+-- arguments of a GRPOConfig, if another program has at least one of them.  Returns whether one has.
 local function add_inner(value, path, found, depth)
   local before, any = #found, false
   for _, name in ipairs(names_of(value)) do
@@ -61,7 +61,8 @@ local function add_inner(value, path, found, depth)
   return any
 end
 
--- The path and the value of the only option that a section sets; of the section if it sets several.
+-- The path and the value of the only option that a section sets; if it sets several, those of the
+-- section.
 local function only_one(path, value)
   while is_section(value) and next(value, (next(value))) == nil do
     local name = next(value)
@@ -103,8 +104,8 @@ function collect(t, node, prefix, found, depth)
   return found
 end
 
--- The options of a table that are not there, or not by this name: { { path =, value =, parent =
--- the node of the tree that has no such child, or meant = an option that is meant }, ... }.
+-- Returns the entries of a table that are not options: { { path =, value =, parent = the node of
+-- the tree that has no such child, or meant = the option that is meant }, ... }.
 function unknown.names(t)
   return collect(t, option_tree.root(), "", {}, 1)
 end
@@ -128,8 +129,8 @@ end
 
 local function as_it_is(code) return code end
 
--- The path of the option that a path with misspelt names may mean, as far as there is one; nil if
--- no name of it is misspelt so.
+-- The path of the option that a path with misspelt names may mean, up to the first name that is
+-- like no known one; nil if no name had to be mended.
 local function near_path(path)
   local node, names, mended = option_tree.root(), {}, false
   for part in path:gmatch("[^.]+") do
@@ -154,7 +155,7 @@ local function by_spelling(path, parent)
 end
 
 -- The line about an unknown option.
---   one     of unknown.names
+--   one     an entry of the result of unknown.names
 --   all     the table of options that it stands in
 --   words   true: on a command line
 function unknown.text(one, all, words)
@@ -178,7 +179,7 @@ end
 
 -- ---- several names ---------------------------------------------------------------------------
 
--- A line for each of several, which says nothing of what they are in other programs.
+-- The line about several unknown options, and a line for each; other programs' names are not known.
 local function list(found, spelling)
   local lines = {}
   for i, one in ipairs(found) do
@@ -188,8 +189,8 @@ local function list(found, spelling)
     table.concat(lines, "\n")
 end
 
--- The line about several, and the block to paste in their place.  found: of unknown.names;
--- syntax: "lua", "json", "yaml" or "words".
+-- The line about several unknown options, and the block to paste in their place.  found: the result
+-- of unknown.names; syntax: "lua", "json", "yaml" or "words".
 function unknown.block(found, all, syntax)
   local function spelling(one)
     return ("unknown option%s"):format(by_spelling(one.path, one.parent))

@@ -1,4 +1,4 @@
--- Any text and any gold answer, behind a NUL: every ready reward gives a finite number or nil
+-- A text and a gold answer, separated by a NUL: every ready reward gives a finite number or nil
 -- within a reward's limits; equality is reflexive and symmetric.
 local answer = require "grpo.answer"
 local expect = require "expect"

@@ -1,5 +1,5 @@
--- Two answers behind one another, with a NUL between them: they are compared within a reward's
--- limits, in both orders with one result; each equals itself, whatever stands around it.
+-- Two answers, separated by a NUL: they are compared within a reward's limits, with one result in
+-- both orders; each equals itself, whatever stands around it.
 local answer = require "grpo.answer"
 local expect = require "expect"
 

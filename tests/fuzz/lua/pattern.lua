@@ -1,6 +1,5 @@
--- Any Lua pattern, subject and replacement, behind NULs: the bounded functions of limited calls
--- (src/script/match.c) give what Lua's own do, or both
--- refuse.
+-- A Lua pattern, a subject and a replacement, separated by NULs: the bounded functions of limited
+-- calls (src/script/match.c) give what Lua's own functions give, or both refuse.
 local core = require "grpo.core"
 local expect = require "expect"
 

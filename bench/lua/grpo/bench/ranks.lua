@@ -1,5 +1,5 @@
--- The cost of a step on n ranks: `grpo bench --ranks`.  Nothing runs but the rates of this machine;
--- the seconds of arithmetic are the floor at these rates, and the rest is a formula that an
+-- The cost of a step on n ranks: `grpo bench --ranks`.  It measures only the rates of this machine.
+-- The seconds of arithmetic are the floor at these rates, and the rest is a formula that an
 -- extension has (the kind `rank_costs`).
 
 local core = require "grpo.core"
@@ -12,7 +12,7 @@ local ranks = {}
 
 local lora = { rank = 8, alpha = 16 }
 local links = { 1, 10, 100 } -- Gbit/s
--- A step of each: 1,024 prompts of 256 tokens, 8 completions of 256 each.
+-- The step of every model: 1,024 prompts of 256 tokens, 8 completions of 256 tokens for each.
 local step = { prompts = 1024, group = 8, prompt = 256, new = 256 }
 local list = {
   { title = "0.5B, LoRA of rank 8", config = "configs/models/qwen2.5-0.5b.json", lora = lora,
@@ -23,7 +23,7 @@ local list = {
     blocks = 1024 },
 }
 
--- The sums, as the estimate takes them, of model w at the rates of this machine.
+-- Returns the sums of model w at the rates of this machine, as the extension's formula takes them.
 local function sums_of(w, rates)
   local s = workloads.sizes(workloads.config(w), w.lora and w.lora.rank)
   local bytes = floor.bytes[w.weights]

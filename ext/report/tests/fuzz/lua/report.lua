@@ -1,5 +1,5 @@
--- Any text in the places of a run's files that a report shows: its tags are those that it has with
--- a harmless text, and the terminal sees no control character of it.
+-- Any text in the places of a run's files that a report shows: the report has the same tags as with
+-- a harmless text, and no control character of the text reaches the terminal.
 local core = require "grpo.core"
 local display = require "grpo.base.display"
 local expect = require "expect"

@@ -1,5 +1,5 @@
--- Any text and any gold answer, behind a NUL: each of verl's scorers gives a finite number within a
--- reward's limits.
+-- A text and a gold answer, separated by a NUL: each of verl's scorers gives a finite number within
+-- a reward's limits.
 local expect = require "expect"
 local numeric = require "rewards.numeric"
 
