@@ -104,7 +104,7 @@ else
   text = generated()
 end
 
--- Windows of the text; grpo.data.text makes those of a file.
+-- Windows of the text, as grpo.data.text makes them of a file.
 local function windows(from, to, stride)
   if path then
     return grpo.data.text(path, {

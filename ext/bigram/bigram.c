@@ -133,7 +133,7 @@ static Status merge_waiting(Bigram *b) {
   return GRPO_OK;
 }
 
-/* Makes room for one more waiting pair: as many may wait as there are in the rows. */
+/* Makes room for one more waiting pair.  At most as many pairs wait as the rows have. */
 static Status make_room(Bigram *b) {
   if (b->nwaiting < b->cap) return GRPO_OK;
   try(merge_waiting(b));

@@ -217,7 +217,7 @@ static const Pair phi_layer[] = {
 #define LAYERS "model.layers."
 #define PERIOD GGUF_WINDOW_PERIOD
 
-/* Where two have one name in files, a file is the second if it has a sliding window. */
+/* Two rows may have one name in files: a file with a sliding window then belongs to the second. */
 static const GgufArch archs[] = {
     {"llama", "llama", LAYERS, plain_model, llama_layer, 0},
     {"llama", "mistral", LAYERS, plain_model, llama_layer, GGUF_NO_WINDOW},

@@ -432,7 +432,8 @@ static Status read_parallel(Reader *r) {
   return GRPO_OK;
 }
 
-/* The pattern is a number n (each n-th layer sees everything) or a list of who has the window. */
+/* The pattern is a number n (each n-th layer sees everything), or says for each layer whether it
+ * has the window. */
 static Status read_layer_types(Reader *r) {
   int64_t layers = 0, every = 4;
   const GgufValue *list = NULL;

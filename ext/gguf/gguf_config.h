@@ -10,7 +10,7 @@
 #include "model/config.h"
 
 Status gguf_config_read(Config *out, const Gguf *g);
-/* Has it layers beside those of the decoder, behind them? */
+/* Does the file have further layers after those of the decoder? */
 bool gguf_config_beside(const Gguf *g, const Config *c);
 
 #endif

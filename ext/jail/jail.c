@@ -193,8 +193,8 @@ static void close_pairs(int pairs[][2], int n) {
   }
 }
 
-/* Does not return in the child.  Its end sends no signal and is seen by those alone who wait with
- * __WALL, so that a host that waits for its own children is not disturbed. */
+/* Does not return in the child.  The child's end sends no signal, and only a wait with __WALL sees
+ * it, so that a host that waits for its own children is not disturbed. */
 static pid_t start_watcher(JailWatch *w) {
   const pid_t pid = (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, NULL);
   if (pid == 0) jail_watch(w);

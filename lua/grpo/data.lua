@@ -84,8 +84,8 @@ function methods:skip(n)
   return new(self.name, self.n - n, function(i) return self.get(i + n) end, nil, self.names)
 end
 
--- Returns the names of the columns, sorted where the file has no order; of rows that a function
--- makes those of the first row.
+-- Returns the names of the columns, sorted where the file has no order.  If a function makes the
+-- rows, the names are taken from the first row.
 function methods:columns()
   if self.names then return self.names() end
   return columns.of_rows { self.n > 0 and self.get(1) or nil }

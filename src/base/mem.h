@@ -58,7 +58,7 @@ enum { MEM_LEAST_MIB = 16 }; /* no run needs less: the advice after an early fai
 /* Bytes that the allocation asked for which the limit refused last, and those that were held then;
  * 0: none was refused, or a repetition succeeded. */
 size_t mem_refused(size_t *in_use);
-/* Would the limit refuse that many more bytes?  mem_refused() then tells of them. */
+/* Would the limit refuse `more` further bytes?  If so, mem_refused() returns them. */
 bool mem_refuses(size_t more);
 
 /* Between these two, which nest, the calling thread only finds out how much memory its code takes:

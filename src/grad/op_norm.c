@@ -49,7 +49,7 @@ static Status layernorm_run(const Ctx *cx, Node *nd) {
   return GRPO_OK;
 }
 
-/* Where a kernel writes the gradient by x: scratch memory, when nobody wants it. */
+/* Where a kernel writes the gradient by x; if it is not wanted, scratch memory. */
 static real *dx_or_scratch(const Ctx *cx, Node *nd, bool *add) {
   *add = false;
   if (wants_grad(nd->in[0])) return grad_into(nd->in[0], add);

@@ -232,8 +232,8 @@ static void gather_chunk(void *arg, int item, int worker) {
 
 /* ---- cutting ------------------------------------------------------------------------ */
 
-/* The next strip from row `at` of span *span: as many rows of one span as make a strip of many
- * units; or else of few, which rows of later spans join if all of theirs fit. */
+/* The next strip from row `at` of span *span.  If the rows that are left make many units, it is a
+ * long strip of this span alone; else it is a short one, which later spans join that fit whole. */
 static Strip next_strip(const Attn *a, int nspans, int *span, int *at) {
   const AttnSpan *first = a->spans + *span;
   const int left = first->n - *at, wide = left * a->group > a->few_units ? a->many_rows : 0;

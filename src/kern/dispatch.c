@@ -37,7 +37,7 @@ enum { NPATHS = sizeof paths / sizeof paths[0] };
 const KernelClass *kern_chosen = &paths[NPATHS - 1];
 
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
-/* The CPU has it, and the kernel gives it to whoever asks. */
+/* Has the CPU tiles, and does the operating system let this process use them? */
 static bool may_use_amx(void) {
 #ifdef __linux__
   enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST = 0x1023, TILE_DATA = 18 };

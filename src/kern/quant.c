@@ -270,8 +270,7 @@ Status quant_put(const Ctx *cx, QuantWeight *m, int row, int rows, const float *
   return GRPO_OK;
 }
 
-/* The scales have one offset, so that a block that is not finite would leave nothing of the weight.
- */
+/* All scales share one offset, so a block that is not finite would destroy the whole weight. */
 static Status check_nf4(const QuantWeight *m) {
   const size_t k = (size_t)m->k, values = (size_t)m->n * k;
   for (size_t b = 0; b < quant_nf4_blocks(m->n, m->k); b++) {

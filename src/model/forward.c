@@ -364,7 +364,7 @@ typedef struct DeltaParts {
   Tensor *x, *z, *b, *a;
 } DeltaParts;
 
-/* Where one weight makes q, k, v and z and another one b and a, both by key head. */
+/* For layers in which one weight makes q, k, v and z, and another one b and a, both by key head. */
 static Status packed_delta_parts(Pass *p, const Layer *l, const DeltaShape *s, Tensor *h,
                                  DeltaParts *d) {
   const int n = s->key_heads, share = s->value_heads / n, v = share * s->value_dim;

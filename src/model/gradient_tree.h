@@ -43,20 +43,20 @@ size_t gradient_tree_exchange(uint64_t numbers, const TreeSteps *steps);
 /* Groups that make a leaf. */
 int gradient_tree_block(uint64_t numbers, int groups, int blocks);
 
-/* A step begins, with no gradient yet.  shared: this rank enters the groups of its range alone, and
- * the end adds those of all ranks; else it enters all.  ENOMEM: its sums are more than the steps
- * have that there is memory for. */
+/* A step begins, with no gradient yet.  shared: this rank enters only the groups of its range, and
+ * the end adds the gradients of all ranks; else it enters all groups.  ENOMEM: the step needs more
+ * sums than there is memory for. */
 Status gradient_tree_begin(GradientTree *t, int groups, bool shared);
 /* The backward passes that follow are of this group, 0, 1, ...; groups may be left out. */
 void gradient_tree_enter(GradientTree *t, const Ctx *cx, int group);
 int gradient_tree_waiting(const GradientTree *t); /* sums that wait now */
-/* The gradients of the parameters become those of the step; zeros where there were none.  Of a step
- * that ranks share a rank has only those of its slice (slices.h), and of `more`.  ENOMEM, EIO: of
- * such a step. */
+/* The gradients of the parameters become those of the step; zeros where there were none.  If ranks
+ * share the step, a rank has only the gradients of its slice (slices.h) and of `more`, and ENOMEM
+ * and EIO are possible. */
 Status gradient_tree_end(GradientTree *t, const Ctx *cx);
 
-/* A step of that number of groups can be shared by as many ranks as it has leaves: rank r has the
- * groups *first .. *end - 1. */
+/* The most ranks that can share a step of `groups` groups; then rank r has the groups *first ..
+ * *end - 1. */
 int gradient_tree_leaves(const GradientTree *t, int groups);
 void gradient_tree_range(const GradientTree *t, int groups, int rank, int *first, int *end);
 

@@ -153,7 +153,7 @@ static Status square_pieces(Optimizer *o, const Ctx *cx) {
   return comm_share(o->piece, at);
 }
 
-/* Every rank adds all pieces, as vec_sumsq() does, whoever has squared them. */
+/* Every rank adds the pieces of all ranks, in the order in which vec_sumsq() adds. */
 Status optimizer_grad_norm(Optimizer *o, const Ctx *cx, double *norm) {
   const double *piece = o->piece;
   const Param *p;

@@ -7,8 +7,8 @@
 
 #include "base/err.h"
 
-/* The sets of tokens that those of a completion were sampled from (kern/token_set.h), in order; an
- * injected token's is the whole vocabulary. */
+/* For each token of a completion, in order, the set of tokens from which it was sampled
+ * (kern/token_set.h); for an injected token, the whole vocabulary. */
 typedef struct SamplingMask {
   uint32_t *words; /* [room] */
   size_t len, room;

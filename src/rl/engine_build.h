@@ -4,8 +4,8 @@
 
 #include "rl/engine_struct.h"
 
-/* Bytes, by who takes them; `total` is their sum, and `held` what the models that there are take
- * already. */
+/* Bytes, by what they are for; `total` is their sum, and `held` the part that existing models have
+ * taken already. */
 typedef struct EngineBytes {
   size_t weights, reference, optimizer, critic, cache, batch, masks, activations, kept;
   size_t total, held;

@@ -9,7 +9,8 @@
 /* ---- the largest units --------------------------------------------------------------------- */
 
 /* `groups` groups, packed together: each has a prompt, n completions of at most `longest` tokens,
- * and `rows` rows.  even: its completions are equally long; else as many as can be are longest. */
+ * and `rows` rows.  even: its completions are equally long; else they are as long as possible, one
+ * after the other, until the rows are used up. */
 typedef struct Texts {
   int groups, prompt, n, longest, rows;
   bool even;

@@ -6,8 +6,8 @@
 #include "rl/metrics.h"
 #include "rl/ppo_options.h"
 
-/* advantage [tokens of the batch]: those that the policy term had, for whoever looks at them;
- * NULL: not wanted. */
+/* advantage [tokens of the batch]: receives the advantages that the policy term had; NULL: not
+ * wanted. */
 Status engine_ppo(Engine *e, Batch *b, const PpoOptions *o, double *advantage, StepMetrics *out);
 
 #endif

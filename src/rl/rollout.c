@@ -124,7 +124,7 @@ static Status answer_own(void *user, const Completion *c, int first, Reply *repl
   return own->o->on_turn(own->o->on_turn_user, &numbered, first, reply);
 }
 
-/* Rolls out those of the groups that are this rank's. */
+/* Rolls out the groups of this rank. */
 static Status roll_out_own(Engine *e, Batch *b, BatchSlot slot, int n, const int *slots,
                            const Prompt *prompts, Own *own) {
   RolloutOptions o = *own->o;

@@ -83,8 +83,8 @@ static int l_target_logprobs(lua_State *L) {
   return 1;
 }
 
-/* sampling_mask(i) -> the sets of tokens that those of completion i were sampled from, for m:score;
- * nil if nothing was filtered out */
+/* sampling_mask(i) -> for each token of completion i the set from which it was sampled, for
+ * m:score; nil if nothing was filtered out */
 static int l_sampling_mask(lua_State *L) {
   const SamplingMask *k = check_completion(L)->sampling_mask;
   if (!k) return 0;

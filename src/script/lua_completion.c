@@ -7,8 +7,8 @@
 
 typedef enum Elements {
   WHOLE, /* the value itself is kept */
-  LIST,  /* and its elements, if it is a table: those of a list, or all */
-  FIELDS,
+  LIST,   /* and, if it is a table, the elements of the list */
+  FIELDS, /* or all its fields */
   MEMBERS /* a list that is the same in all completions of the group: kept by the first */
 } Elements;
 
@@ -103,7 +103,7 @@ static int l_keep_completion(lua_State *L) {
   return 1;
 }
 
-/* Stack: table copy.  Makes the elements of the table those of the copy; were they others? */
+/* Stack: table copy.  Gives the table the elements of the copy; returns whether any differed. */
 static bool restore_list(lua_State *L, int table) {
   const lua_Integer n = (lua_Integer)lua_rawlen(L, table + 1);
   bool changed = false;

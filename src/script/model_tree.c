@@ -60,7 +60,7 @@ static int open_parts(Buf *out, const char *name, size_t len, size_t known, int 
   return depth;
 }
 
-/* How much of the parts of `name` is open after those of `before`, which may be NULL. */
+/* The length of the leading parts that `name` shares with `before`, which may be NULL. */
 static size_t common_parts(const char *before, const char *name, size_t len) {
   const size_t most = before ? parts_len(before) : 0;
   size_t common = 0;

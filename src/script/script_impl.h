@@ -28,7 +28,7 @@ typedef struct Budget {
   double deadline;    /* time of core.clock(); 0: none */
   double seconds;     /* how many the deadline gives */
   uint64_t tag;       /* marks blocks that are allocated during this call */
-  size_t held;        /* bytes of those blocks, and of what others grew by meanwhile */
+  size_t held;        /* bytes of those blocks, and bytes by which other blocks grew */
   size_t grown;       /* bytes that other blocks grew by: a part of held */
   size_t quota;       /* how many there may be; 0: unlimited */
   lua_State *co;      /* the call's own thread */

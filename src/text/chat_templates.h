@@ -25,12 +25,13 @@ typedef struct ChatTemplates {
 
 const char *chat_templates_find(const ChatTemplates *t, const char *name); /* NULL: none */
 
-/* Adds those of a field chat_template; j may be NULL. */
+/* Adds the templates of a field chat_template; j may be NULL. */
 Status chat_templates_read(ChatTemplates *t, const Json *j);
 /* Adds a template, or replaces the one of that name.  additional: see ChatTemplate. */
 Status chat_templates_put(ChatTemplates *t, const char *name, const char *text, size_t n,
                           bool additional);
-/* Adds those of the directory additional_chat_templates beside the file `path`, if there is one. */
+/* Adds the templates of the directory additional_chat_templates beside the file `path`, if there is
+ * one. */
 Status chat_templates_load(ChatTemplates *t, const char *path);
 /* Writes that directory in the directory `dir`, if there are such templates. */
 Status chat_templates_save(const ChatTemplates *t, const char *dir);

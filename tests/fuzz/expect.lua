@@ -1,6 +1,6 @@
 -- Checks that the targets in Lua share; each raises an error if it does not hold.
 
--- own_line: the place of an error that nobody meant.
+-- own_line: the place of an error that grpo did not raise on purpose.
 local expect = { own_line = "lua/grpo/[%w_/]+%.lua:%d+:" }
 
 local function fail(format, ...)

@@ -2,8 +2,8 @@
  * them, leaving the model as it was, or an adapter that computes and that, saved and loaded, is
  * saved as the same bytes.
  *
- * The input is an adapter_config.json and, behind a NUL, an adapter_model.safetensors.  Without the
- * latter the tensors are those that the configuration asks for. */
+ * The input is an adapter_config.json, or one, a NUL and an adapter_model.safetensors.  Without the
+ * second file the tensors are the ones that the configuration asks for. */
 #include "checkpoint/peft.h"
 #include "files.h"
 #include "formats/json.h"

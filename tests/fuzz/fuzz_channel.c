@@ -1,8 +1,8 @@
 /* fuzz_channel.c - any bytes in any pieces through the sockets of os/channel.h: each side gets the
  * lines that the other one sent, and no other ones, and a peer that sends too much is dropped.
  *
- * The input is what a client sends, then behind a NUL what a server sends; a piece ends after each
- * byte 0x1f, which is left out, and whatever a side has sent by then is taken. */
+ * The input is the client's bytes, a NUL and the server's bytes.  Each byte 0x1f ends a piece and
+ * is left out; after a piece the other side takes all that has arrived. */
 #include <sys/socket.h>
 #include <sys/un.h>
 

@@ -1,9 +1,9 @@
 /* fuzz_checkpoint.c - any files as a checkpoint: refused with one line that names them, in every
  * storage, or a model that computes and that, saved, can be loaded.
  *
- * The input is a config.json, behind a NUL a model.safetensors.index.json, and behind another one
- * the weights: model.safetensors, or with an index that is not empty its first shard of two, which
- * is "model-00001-of-00002.safetensors". */
+ * The input is a config.json, a model.safetensors.index.json and the weights, separated by NULs.
+ * The weights are model.safetensors, or, if the index is not empty, the first of its two shards,
+ * "model-00001-of-00002.safetensors". */
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "files.h"

@@ -1,8 +1,8 @@
-/* fuzz_template.c - chat templates that nobody meant: compiled and rendered, or refused with a
+/* fuzz_template.c - any text as a chat template: it is compiled and rendered, or refused with a
  * line "template:LINE: ...", in a bounded number of steps.
  *
- * The input is a template, and behind a NUL the variables in JSON (without: a conversation with
- * tools).  Lines of Lua that run are told to libFuzzer as coverage, which C's alone would not show.
+ * The input is a template, or a template, a NUL and the variables in JSON; without variables it
+ * gets a conversation with tools.  libFuzzer is told as coverage which lines of Lua run.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,8 @@
-/* fuzz_tokenizer.c - tokenizer files and texts that nobody meant.
+/* fuzz_tokenizer.c - any bytes as the files of a tokenizer.
  *
- * The input is a tokenizer.json (or a tiktoken rank file), and behind NULs a text, a
- * tokenizer_config.json, a special_tokens_map.json and an added_tokens.json.  Whatever it is,
- * loading ends with a tokenizer or an error, and a tokenizer encodes to ids that exist and that
- * decode.
+ * The input is a tokenizer.json (or a tiktoken rank file), a text, a tokenizer_config.json, a
+ * special_tokens_map.json and an added_tokens.json, separated by NULs.  Loading ends with a
+ * tokenizer or an error, and a tokenizer encodes the text to ids that exist and that decode.
  */
 #include <string.h>
 

@@ -97,7 +97,7 @@ static inline void check_rows(OnPool forward, OnPool dx, void *arg, int n, int k
   free(y), free(y1), free(g), free(g1);
 }
 
-/* A product and its dx with 300 rows and with 3, of a case that has at least as many */
+/* A product and its dx with 300 rows and with 3; the case has at least 300. */
 static inline void check_threads(OnPool forward, OnPool dx, void *arg, int n, int k, int *m) {
   for (*m = 300; *m >= 3; *m /= 100) {
     CHECK(threads_agree(forward, (size_t)(*m * n), arg));

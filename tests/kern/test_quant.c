@@ -101,7 +101,7 @@ TEST(a_row_of_bytes_that_is_not_finite_stays_so) {
   }
 }
 
-/* One scale of scales serves the whole weight, so that nothing would be left of it. */
+/* One scale of scales serves the whole weight, so one such value would destroy all of it. */
 TEST(four_bits_refuse_what_is_not_finite) {
   enum { N = 70, K = 48 };
   static const float strange[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX};

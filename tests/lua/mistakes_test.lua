@@ -62,7 +62,7 @@ describe("data.prompt and data.target", function()
   end)
 end)
 
--- A new run's directory in `root`, as nobody's process has it.
+-- Makes the directory of a new run in `root`.
 local function directory(root)
   return rundir.create(root, { name = "tiny", script = "none", args = {}, overrides = {},
     config = {}, env = {}, inputs = {} })

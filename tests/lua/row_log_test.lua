@@ -56,7 +56,7 @@ local function text_of(dir)
   return fs.read(dir .. "/completions.jsonl")
 end
 
--- The steps that a reader sees, and it sees each row of them.
+-- Returns the steps that a reader sees; it must see each of their rows.
 local function steps_of(dir)
   local list, count = {}, 0
   for _, row in history.rows(dir, "completions") do

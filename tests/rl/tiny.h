@@ -118,7 +118,7 @@ static inline void tiny_advantages(const Batch *b, double *a) {
   }
 }
 
-/* A rollout of the step, whose advantages become those of o. */
+/* Returns a rollout of the step, and makes its advantages the ones that o reads. */
 static inline Batch *tiny_batch(Tiny *t, uint32_t step, double *adv, UpdateOptions *o) {
   Batch *b = tiny_rollout(t, step);
   tiny_advantages(b, adv);

@@ -13,7 +13,7 @@ enum { MOST = 8, LARGE = 1 << 20 };
 
 static int rank, size;
 
-/* Rank r's piece: r + 3 bytes of it, and of rank 1, if there is one, none. */
+/* The bytes of rank r's piece; rank 1, if there is one, has none. */
 static size_t piece_of(int r) { return r == 1 ? 0 : (size_t)r + 3; }
 
 static void check_gather(void) {

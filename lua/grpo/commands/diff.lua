@@ -19,7 +19,7 @@ local command = {
   },
 }
 
--- A number in six digits, or in as many as tell it from the number that stands beside it.
+-- A number with six digits, or with more if it would look like the other one beside it.
 local function number_text(v, other)
   if type(v) ~= "number" then return "-" end
   local digits = 6

@@ -77,7 +77,7 @@ function checkpoint.write(tr, dir, run)
   error(err, 0)
 end
 
--- run: is told, once, that the file system has no symbolic links; nil: nobody is
+-- run: gets a note, once, if the file system has no symbolic links; nil: there is no note
 local function link(run_dir, name, target, run)
   local path = run_dir .. "/" .. name
   local ok, message, code = fs.link(target, path)

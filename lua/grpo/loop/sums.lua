@@ -43,7 +43,8 @@ end
 
 -- ---- files of which run.json has the sums ----------------------------------------------------
 
--- Adds those of a file, or of all files in a directory, to the table `list`; name: within the run.
+-- Adds the sums of a file, or of all files in a directory, to the table `list`; name: the path
+-- within the run.
 function sums.add(list, dir, name)
   local path = dir .. "/" .. name
   if not fs.isdir(path) then
@@ -55,7 +56,7 @@ function sums.add(list, dir, name)
   end
 end
 
--- Removes those of a directory; true if there were some.
+-- Removes the sums of a directory's files; returns whether there were any.
 function sums.remove(list, name)
   local found = false
   for file in sorted_pairs(list) do

@@ -33,9 +33,9 @@ local function sign(v)
 end
 
 -- Scores the completions of a step with `entries`: fills c.rewards, c.reward, c.advantage, and
--- c.flipped where the advantage's sign is another than the saved one's.  p: the schedules' argument
--- of that step; kind: of the stage.  With a critic there is no advantage to tell, for it needs the
--- model.
+-- c.flipped where the advantage's sign differs from the saved one's.  p: the argument of schedules
+-- at that step; kind: the kind of the stage.  With a critic no advantage is computed, because that
+-- needs the model.
 function rescore.step(cs, entries, config, p, kind)
   for _, entry in ipairs(entries) do
     if entry.token_fn then

@@ -76,7 +76,7 @@ static void widen_f16(size_t n, const uint16_t *x, real *y) {
   for (size_t i = 0; i < n; i += LANES) v_store(y + i, v_f16(x + i));
 }
 
-/* Prefetches what is unpacked next: as many steps behind these. */
+/* Prefetches what is unpacked next: the same number of steps, right after these. */
 static void widen_int8(int depth, const int8_t *q, const real *scale, real *y) {
   vec s[PER_GROUP];
   UNROLL for (int j = 0; j < PER_GROUP; j++) s[j] = v_load(scale + j * LANES);

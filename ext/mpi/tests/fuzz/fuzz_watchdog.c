@@ -41,14 +41,14 @@ typedef struct Trial {
   bool used[SIZE];
   double now, began;
   bool may_end; /* a rank has said so, or is gone */
-  bool lost;    /* words of one who has closed did not arrive, so that nobody knows who is there */
+  bool lost;    /* words of a closed side did not arrive, so it is not known who is there */
   int screen[2];
 } Trial;
 
 static const uint8_t ranks_word[BEAT_WORD] = "word of ranks..",
                      hubs_word[BEAT_WORD] = "word of the hub";
 
-/* Sockets with room for few words, so that one who does not read them is noticed. */
+/* Makes a socket hold few words, so that a side that does not read is noticed. */
 static void make_small(int fd) {
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){1}, sizeof(int));
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){1}, sizeof(int));

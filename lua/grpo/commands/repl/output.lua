@@ -1,5 +1,5 @@
--- The output of one request in an attached session: pieces, which are joined once, and at most so
--- many bytes.
+-- The output of one request in an attached session: pieces, which are joined once, up to a limit of
+-- their bytes.
 
 local Output = {}
 Output.__index = Output

@@ -79,8 +79,8 @@ local function found(name, search)
   end
 end
 
--- Paths whose text is another than the one that was looked at last.  After an attempt that failed
--- it need only have been saved again: what was wrong may have been elsewhere.
+-- Returns the paths of files whose text has changed since the last look.  After an attempt that
+-- failed, a file that was only saved again counts too: the mistake may have been in another file.
 function Files:changed()
   local set = {}
   for path, old in pairs(self.seen) do
@@ -99,7 +99,7 @@ function Files:changed()
   return sorted(set)
 end
 
--- Paths whose text, when it was looked at last, was another than the one that runs.
+-- Returns the paths of files whose text, at the last look, differed from the text that runs.
 function Files:stale()
   local set = {}
   for path, file in pairs(self.running) do

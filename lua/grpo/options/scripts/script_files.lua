@@ -43,7 +43,7 @@ function script_files.read(name)
   local text, message
   if copy and fs.exists(copy) then
     text, message = fs.read(copy)
-    -- The file on disk does not run, but a change of it from now on is a change.
+    -- the copy is used; but if the file on disk changes later, it is reloaded
     loaded_sources.take(name)
   else
     text, message = loaded_sources.take(name)
@@ -66,8 +66,8 @@ function script_files.names()
   return names
 end
 
--- Writes copies of them into `target` of a run's directory, unless they are there.  Returns the
--- names of the copies within `dir`.
+-- Writes copies of the loaded files into `target` of a run's directory, unless they are there.
+-- Returns the names of the copies within `dir`.
 function script_files.save(dir, target)
   local list = {}
   for name, text in sorted_pairs(texts) do
@@ -88,7 +88,7 @@ function script_files.not_copied()
   return names
 end
 
--- Names of files on disk whose text is another than that of their copy in `from`.
+-- Returns the names of files on disk whose text differs from that of their copy in `from`.
 function script_files.changed(from)
   local list = {}
   local function look(folder)

@@ -60,12 +60,12 @@ local function exchanges(numbers, n)
   return calls * (n - 1), calls
 end
 
--- s: { groups = of a step, fewest = groups of another one (nil: all have as many),
---   blocks = train.gradient_blocks, numbers = trained ones, tokens = sampled by all,
---   divided = seconds of one rank in sampling, rewards, reference, forward and backward, or
---   seconds_of = function(groups) that gives them for a rank with that number of groups,
---   optimizer = seconds of its step, updates = in a step, memory = bytes of one process,
---   moments = bytes of these, link = Gbit/s in each direction }
+-- s: { groups = number in a step, fewest = number in the smallest step (nil: all are alike),
+--   blocks = train.gradient_blocks, numbers = how many weights are trained, tokens = how many all
+--   ranks sample, divided = seconds of one rank in sampling, rewards, reference, forward and
+--   backward, or seconds_of = function(groups) that gives them for a rank with that number of
+--   groups, optimizer = seconds of the optimizer, updates = number in a step, memory = bytes of one
+--   process, moments = bytes of the moments, link = Gbit/s in each direction }
 -- Returns { compute =, wire =, seconds =, sent =, received =, memory = } of the rank with most.
 function rank_cost.of(s, n)
   local bytes, updates = 4.0 * s.numbers, s.updates or 1

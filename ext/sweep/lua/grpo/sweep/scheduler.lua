@@ -123,7 +123,7 @@ end
 
 -- ---- all of them -------------------------------------------------------------------------------
 
--- What a run of the sweep is when this call begins with it: is it to be run?
+-- Sets the state of a run of the sweep when this call begins; returns whether it is to be run.
 local function is_due(self, run)
   local state = self.o.sweep:state(run)
   if state == "failed" and self.o.retry then state = "unfinished" end
