@@ -145,7 +145,7 @@ static int l_sandbox(lua_State *L) {
   Buf *b = push_buf(L);
   if (process) {
     const ConfinedLimits l = {t.limits.seconds + GRACE, t.limits.memory + t.code_size + t.env_size,
-                            LARGEST_ANSWER};
+                              LARGEST_ANSWER};
     const Status status = confined_run(run_task, &t, &l, b);
     if (status) {
       charge_work(L, t.limits.instructions); /* we cannot know how many it used */

@@ -124,7 +124,7 @@ typedef struct Config {
   double rope_query_beta;
   double rope_mscale_all_dim; /* ROPE_YARN with latent attention; 0: none */
   int rope_original_max_position_embeddings;
-  int rope_nfactors; /* ROPE_LONG */
+  int rope_nfactors;            /* ROPE_LONG */
   double rope_attention_factor; /* 0: the usual one */
   double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */

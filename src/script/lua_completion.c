@@ -6,7 +6,7 @@
 #include "script/binding.h"
 
 typedef enum Elements {
-  WHOLE, /* the value itself is kept */
+  WHOLE,  /* the value itself is kept */
   LIST,   /* and, if it is a table, the elements of the list */
   FIELDS, /* or all its fields */
   MEMBERS /* a list that is the same in all completions of the group: kept by the first */
