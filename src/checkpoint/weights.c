@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -69,10 +70,23 @@ static bool starts_with(const char *s, const char *begin) {
 
 /* Parts of a checkpoint beside the decoder: for images, and heads that predict several tokens. */
 static bool is_beside(const char *name) {
-  static const char *const parts[] = {"vision_tower.", "multi_modal_projector.", "visual.", "mtp."};
+  static const char *const parts[] = {"vision_tower.", "multi_modal_projector.", "visual.",
+                                      "mtp.",          "audio_tower.",           "embed_vision.",
+                                      "embed_audio."};
   if (starts_with(name, "model.")) name += strlen("model.");
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (starts_with(name, parts[i])) return true;
+  return false;
+}
+
+/* Published files hold keys and values of layers that read those of others. */
+static bool is_unread(const Config *c, const char *name) {
+  static const char *const parts[] = {"k_proj.weight", "v_proj.weight", "k_norm.weight"};
+  const char *at = strstr(name, "layers.");
+  const int first = c->num_hidden_layers - c->num_kv_shared_layers;
+  if (!c->num_kv_shared_layers || !at || atoi(at + strlen("layers.")) < first) return false;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (ends_with(name, parts[i])) return true;
   return false;
 }
 
@@ -80,7 +94,7 @@ static bool is_beside(const char *name) {
  * stored again. */
 static bool ignored(const Config *c, const char *name) {
   if (c->tie_word_embeddings && ends_with(name, "lm_head.weight")) return true;
-  if (is_beside(name)) return true;
+  if (is_beside(name) || is_unread(c, name)) return true;
   return config_traits(c) & TRAIT_CONV1D
              ? ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")
              : ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attention.bias") ||

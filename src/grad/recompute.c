@@ -29,6 +29,12 @@ static Status run_again(const Recompute *r, const Node *nd) {
   return GRPO_OK;
 }
 
+/* The others' buffers lie outside of what is dropped afterwards, so no node may exchange them. */
+static void hold_buffers(const Node *nd, bool hold) {
+  for (int i = 1; i <= RECOMPUTE_OTHERS; i++)
+    if (wants_grad(nd->in[i])) nd->in[i]->grad_borrowed = !hold;
+}
+
 static Status backward(const Ctx *cx, Node *nd) {
   (void)cx;
   const Recompute *r = nd->attr.p;
@@ -37,7 +43,9 @@ static Status backward(const Ctx *cx, Node *nd) {
   const ArenaMark mark = arena_mark(&t->arena);
   real *const transient = t->transient;
   const size_t transient_n = t->transient_n;
+  hold_buffers(nd, true);
   const Status s = run_again(r, nd);
+  hold_buffers(nd, false);
   t->n = first;
   t->transient = transient;
   t->transient_n = transient_n;
@@ -45,7 +53,8 @@ static Status backward(const Ctx *cx, Node *nd) {
   return s;
 }
 
-static const OpDef op_recompute = {.name = "recompute", .nin = 1, .cpu = {.backward = backward}};
+static const OpDef op_recompute = {
+    .name = "recompute", .nin = 1 + RECOMPUTE_OTHERS, .cpu = {.backward = backward}};
 
 static Status run_unrecorded(Tape *t, const Recompute *r, Tensor *x, Tensor *out) {
   const ArenaMark mark = arena_mark(&t->arena);
@@ -61,7 +70,8 @@ static Status run_unrecorded(Tape *t, const Recompute *r, Tensor *x, Tensor *out
   return GRPO_OK;
 }
 
-Status tape_recompute(Tape *t, RecomputeFn fn, void *user, Tensor *x, Tensor **out) {
+Status tape_recompute(Tape *t, RecomputeFn fn, void *user, Tensor *x,
+                      Tensor *const others[RECOMPUTE_OTHERS], Tensor **out) {
   Recompute *r = arena_alloc(&t->arena, sizeof *r);
   Node *nd = arena_alloc(&t->arena, sizeof *nd);
   Tensor *y;
@@ -72,6 +82,7 @@ Status tape_recompute(Tape *t, RecomputeFn fn, void *user, Tensor *x, Tensor **o
   if (!t->off) {
     *nd = (Node){
         .op = &op_recompute, .kernel = &op_recompute.cpu, .attr = {.p = r}, .in = {x}, .out = y};
+    for (int i = 0; i < RECOMPUTE_OTHERS; i++) nd->in[i + 1] = others[i];
     y->needs_grad = true;
     try(tape_record(t, nd));
   }

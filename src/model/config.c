@@ -19,6 +19,8 @@ Traits config_traits(const Config *c) {
   if (c->parallel_residual) t |= TRAIT_PARALLEL;
   if (c->parallel_residual && c->family == FAMILY_STABLELM) t |= TRAIT_ONE_NORM;
   if (!c->tie_word_embeddings) t |= TRAIT_UNTIED;
+  if (c->keys_are_values) t |= TRAIT_KEYS_AS_VALUES;
+  if (c->per_layer_size) t |= TRAIT_PER_LAYER;
   if (c->q_lora_rank && t & TRAIT_LATENT) t |= TRAIT_LOW_QUERY;
   return t;
 }
@@ -46,7 +48,32 @@ int config_layer_experts(const Config *c, int layer) {
 }
 
 int config_window(const Config *c, int layer) {
-  return config_layer_kind(c, layer) == LAYER_WINDOWED ? c->sliding_window : 0;
+  const LayerKind kind = config_layer_kind(c, layer);
+  return kind == LAYER_WINDOWED || kind == LAYER_SHARING_WINDOW ? c->sliding_window : 0;
+}
+
+static bool has_keys(const Config *c, int layer) {
+  const LayerKind kind = config_layer_kind(c, layer);
+  return kind != LAYER_SHARING && kind != LAYER_SHARING_WINDOW;
+}
+
+int config_keys_layer(const Config *c, int layer) {
+  if (has_keys(c, layer)) return layer;
+  for (int i = layer - 1; i >= 0; i--)
+    if (has_keys(c, i) && config_window(c, i) == config_window(c, layer)) return i;
+  return layer;
+}
+
+bool config_is_shared(const Config *c, int layer) {
+  if (!c->num_kv_shared_layers || !has_keys(c, layer)) return false;
+  for (int i = layer + 1; i < c->num_hidden_layers; i++)
+    if (config_window(c, i) == config_window(c, layer)) return !has_keys(c, i);
+  return false;
+}
+
+int config_ffn_size(const Config *c, int layer) {
+  const bool wide = c->use_double_wide_mlp && !has_keys(c, layer);
+  return wide ? 2 * c->intermediate_size : c->intermediate_size;
 }
 
 static int head_dim(const Config *c, bool local) {
@@ -63,7 +90,8 @@ int config_kv_heads(const Config *c, int layer) {
 int config_rotary_dim(const Config *c, bool local) {
   const double part = c->partial_rotary_factor;
   if (config_traits(c) & TRAIT_LATENT) return c->qk_rope_head_dim;
-  return part > 0 ? (int)(head_dim(c, local) * part) : head_dim(c, local);
+  const bool all = part <= 0 || c->rope_scaling == ROPE_PROPORTIONAL;
+  return all ? head_dim(c, local) : (int)(head_dim(c, local) * part);
 }
 
 bool config_rotates(const Config *c) { return config_traits(c) & (TRAIT_ROPE | TRAIT_LATENT); }
@@ -80,7 +108,7 @@ bool config_layer_rotates(const Config *c, int layer) {
 }
 
 bool config_has_local_rope(const Config *c) {
-  return c->family == FAMILY_GEMMA3 || c->family == FAMILY_OLMO3;
+  return c->family == FAMILY_GEMMA3 || c->family == FAMILY_GEMMA4 || c->family == FAMILY_OLMO3;
 }
 
 Activation config_activation(const Config *c) {

@@ -67,15 +67,21 @@ typedef uint64_t Traits;
 #define TRAIT_SINKS          TRAIT(35) /* heads have a score without a value */
 #define TRAIT_ALTERNATING    TRAIT(36) /* experts [in, out], gate and up alternating; all biased */
 #define TRAIT_ROUTER_BIAS    TRAIT(34) /* scores are sigmoids; a bias changes the choice alone */
+#define TRAIT_VALUE_NORM     TRAIT(37) /* heads of values are normed, without a weight */
+#define TRAIT_KEYS_AS_VALUES TRAIT(38) /* full layers: values are keys before their norm */
+#define TRAIT_PER_LAYER      TRAIT(39) /* each layer has an input of its own, from a second table */
+#define TRAIT_LAYER_SCALE    TRAIT(40) /* a layer's result is multiplied by a fixed number */
 
-/* ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
+/* ROPE_PROPORTIONAL: whole heads rotate, but pairs from partial_rotary_factor on at frequency 0.
+ * ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
 typedef enum RopeScaling {
   ROPE_PLAIN,
   ROPE_LINEAR,
   ROPE_LLAMA3,
   ROPE_LONG,
   ROPE_YARN,
-  ROPE_ALPHA
+  ROPE_ALPHA,
+  ROPE_PROPORTIONAL
 } RopeScaling;
 
 typedef enum Activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_RELU, ACT_RELU2 } Activation;
@@ -87,12 +93,14 @@ typedef struct Config {
   int global_head_dim, global_kv_heads; /* of layers without a window; 0: as in the others */
   double norm_eps, initializer_range;
   bool tie_word_embeddings, attention_bias, o_bias, mlp_bias, parallel_residual;
-  double query_pre_attn_scalar;       /* 0: head_dim */
-  double attn_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
-  double embedding_scale;             /* 0: none */
-  double attention_scale;             /* of the scores; 0: 1 / sqrt(query_pre_attn_scalar) */
-  double residual_scale;              /* of every branch; 0: none */
-  double logit_scale, logit_divisor;  /* 0: none */
+  double query_pre_attn_scalar;              /* 0: head_dim */
+  double attn_softcap, logit_softcap;        /* x becomes cap tanh(x / cap); 0: none */
+  double embedding_scale;                    /* 0: none */
+  double attention_scale;                    /* of the scores; 0: 1 / sqrt(query_pre_attn_scalar) */
+  double residual_scale;                     /* of every branch; 0: none */
+  double logit_scale, logit_divisor;         /* 0: none */
+  bool keys_are_values, use_double_wide_mlp; /* this and the next two: Gemma 4 */
+  int num_kv_shared_layers, per_layer_size;
   int no_rope_layer_interval;
   /* gated DeltaNet */
   int full_attention_interval, linear_conv_kernel_dim, linear_num_key_heads;
@@ -149,6 +157,9 @@ int config_layer_experts(const Config *c, int layer); /* 0: the layer is dense *
 int config_window(const Config *c, int layer);        /* 0: the layer sees everything before it */
 int config_head_dim(const Config *c, int layer);
 int config_kv_heads(const Config *c, int layer);
+int config_ffn_size(const Config *c, int layer);
+int config_keys_layer(const Config *c, int layer); /* whose keys it reads: mostly its own */
+bool config_is_shared(const Config *c, int layer); /* do later layers read its keys and values? */
 /* The part of a head that is rotated.  local: in layers with a window. */
 int config_rotary_dim(const Config *c, bool local);
 bool config_rotates(const Config *c);       /* are there rotary positions? */

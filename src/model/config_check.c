@@ -32,15 +32,19 @@ static Status check_latent(const Config *c, const char *what) {
 static Status check_heads(const Config *c, const char *what) {
   const Traits traits = config_traits(c);
   if (traits & TRAIT_LATENT) return check_latent(c, what);
-  if (c->num_attention_heads % c->num_key_value_heads)
-    return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
-                what, c->num_attention_heads, c->num_key_value_heads);
+  for (int local = 0; local <= 1; local++) {
+    const int kv = local || !c->global_kv_heads ? c->num_key_value_heads : c->global_kv_heads;
+    const int rotary = config_rotary_dim(c, local);
+    if (c->num_attention_heads % kv)
+      return fail(GRPO_EFORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
+                  what, c->num_attention_heads, kv);
+    if (traits & TRAIT_ROPE && (rotary % 2 || !rotary))
+      return fail(GRPO_EFORMAT, "%s: %d channels of a head rotate, want an even number", what,
+                  rotary);
+  }
   if (DELTANETS >> c->family & 1 && c->linear_num_value_heads % c->linear_num_key_heads)
     return fail(GRPO_EFORMAT, "%s: linear_num_value_heads %d is not a multiple of %d key heads",
                 what, c->linear_num_value_heads, c->linear_num_key_heads);
-  if (traits & TRAIT_ROPE && (config_rotary_dim(c, false) % 2 || !config_rotary_dim(c, false)))
-    return fail(GRPO_EFORMAT, "%s: %d channels of a head rotate, want an even number", what,
-                config_rotary_dim(c, false));
   if (!(traits & TRAIT_CONV1D)) return GRPO_OK;
   if (c->num_key_value_heads != c->num_attention_heads)
     return fail(GRPO_EFORMAT, "%s: gpt2 has no grouped key/value heads", what);
@@ -67,10 +71,12 @@ Status config_check(const Config *c, const char *what) {
   try(check_heads(c, what));
   try(check_experts(c, what));
   const bool latent = config_traits(c) & TRAIT_LATENT;
-  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim : c->head_dim;
+  const int wider = c->global_head_dim > c->head_dim ? c->global_head_dim : c->head_dim;
+  const int head = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim : wider;
   double h = c->hidden_size, q = (double)c->num_attention_heads * head;
-  const int wide = c->intermediate_size + c->num_experts * c->moe_intermediate_size;
-  double layer = 4 * h * q + 3 * h * wide;
+  const int wide =
+      config_ffn_size(c, c->num_hidden_layers - 1) + c->num_experts * c->moe_intermediate_size;
+  double layer = 4 * h * q + 3 * h * wide + (double)c->vocab_size * c->per_layer_size;
   double all = layer * c->num_hidden_layers + 2 * h * c->vocab_size;
   if (all > 1e11 || (double)c->max_position_embeddings * h > 1e11)
     return fail(GRPO_ELIMIT, "%s: about %.3g parameters; this build stops at 1e11", what, all);

@@ -12,14 +12,15 @@
 
 /* Sets of families, as bits. */
 typedef uint64_t Families;
-#define IN(name)  ((Families)1 << FAMILY_##name)
-#define ALL       (~(Families)0)
-#define ROPED     (ALL & ~IN(GPT2) & ~IN(GPT2_MLA) & ~IN(OPT))
-#define LATENTS   (IN(GPT2_MLA) | DEEPSEEKS)
-#define DEEPSEEKS (IN(DEEPSEEK2) | IN(DEEPSEEK3))
-#define QWENS     (IN(QWEN2) | IN(QWEN3) | IN(QWEN3_MOE))
-#define GEMMAS    (IN(GEMMA2) | IN(GEMMA3))
-#define DELTANETS (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
+#define IN(name)   ((Families)1 << FAMILY_##name)
+#define ALL        (~(Families)0)
+#define ROPED      (ALL & ~IN(GPT2) & ~IN(GPT2_MLA) & ~IN(OPT))
+#define LATENTS    (IN(GPT2_MLA) | DEEPSEEKS)
+#define DEEPSEEKS  (IN(DEEPSEEK2) | IN(DEEPSEEK3))
+#define QWENS      (IN(QWEN2) | IN(QWEN3) | IN(QWEN3_MOE))
+#define OLD_GEMMAS (IN(GEMMA2) | IN(GEMMA3))
+#define GEMMAS     (OLD_GEMMAS | IN(GEMMA4))
+#define DELTANETS  (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
 #define MIXTURES                                                                                   \
   (IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS))
 /* intermediate_size is the width of an expert */
@@ -37,7 +38,8 @@ typedef uint64_t Families;
   (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | IN(PHI) | DELTANETS)
 /* Queries and keys are normed. */
 #define QK_NORMED                                                                                  \
-  (IN(QWEN3) | IN(QWEN3_MOE) | IN(GEMMA3) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) | STATEFUL)
+  (IN(QWEN3) | IN(QWEN3_MOE) | IN(GEMMA3) | IN(GEMMA4) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) |       \
+   STATEFUL)
 #define LAYERNORMED                                                                                \
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT) | IN(PHI))
 #define OLMOS (IN(OLMO2) | IN(OLMO3) | IN(OLMOE))

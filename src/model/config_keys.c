@@ -153,8 +153,8 @@ static const Neutral neutral[] = {
      "norm_type layer_norm_type"},
     {(ALL & ~ROPED) | LAYERNORMED, JSON_STRING, "layernorm layer_norm LayerNorm",
      "norm_type layer_norm_type"},
-    {GEMMAS, JSON_NUMBER, "1", "rms_norm_offset"},
-    {ALL & ~GEMMAS, JSON_NUMBER, "0", "rms_norm_offset"},
+    {OLD_GEMMAS, JSON_NUMBER, "1", "rms_norm_offset"},
+    {ALL & ~OLD_GEMMAS, JSON_NUMBER, "0", "rms_norm_offset"},
     /* biases */
     {IN(GPT2), JSON_BOOL, "true",
      "attention_bias qkv_bias attention_out_bias mlp_bias use_bias bias"},

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
@@ -60,7 +61,8 @@ static Status read_fields(Config *c, const Json *j, const char *what) {
   return GRPO_OK;
 }
 
-/* The factor of the embeddings, rounded to the number type that the model was trained in. */
+/* The factor of the embeddings, rounded to the number type that the model was trained in; not in
+ * Gemma 4. */
 static double scale_of_embeddings(const Config *c, const char *dtype) {
   const float root = (float)sqrt((double)c->hidden_size);
   if (dtype && strcmp(dtype, "bfloat16") == 0) return (double)bf16_to_f32(f32_to_bf16(root));
@@ -95,7 +97,7 @@ static Status derive(Config *c, const char *dtype, const char *what) {
     c->head_dim = c->hidden_size / c->num_attention_heads;
   }
   if (GEMMAS >> c->family & 1 && c->embedding_scale == 0)
-    c->embedding_scale = scale_of_embeddings(c, dtype);
+    c->embedding_scale = scale_of_embeddings(c, OLD_GEMMAS >> c->family & 1 ? dtype : NULL);
   return GRPO_OK;
 }
 
@@ -113,11 +115,12 @@ static const Refusal refusals[] = {
     {"reorder_and_upcast_attn", MUST_BE_FALSE, ALL},
     {"add_cross_attention", MUST_BE_FALSE, ALL},
     {"is_encoder_decoder", MUST_BE_FALSE, ALL},
-    {"use_bidirectional_attention", MUST_BE_FALSE, ALL},
+    {"use_bidirectional_attention", MUST_BE_FALSE, ALL & ~IN(GEMMA4)},
     {"scale_attn_weights", MUST_BE_TRUE, ALL},
-    {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~OLD_GEMMAS},
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS & ~IN(NANOCHAT)},
-    {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~GEMMAS},
+    {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~OLD_GEMMAS},
+    {"enable_moe_block", MUST_BE_FALSE, IN(GEMMA4)},
     {"attn_output_gate", MUST_BE_TRUE, DELTANETS},
     {"conv_bias", MUST_BE_FALSE, IN(LFM2)},
     {"block_use_swiglu", MUST_BE_TRUE, IN(LFM2)},
@@ -183,6 +186,21 @@ static Status check_width(const Config *c, const Json *j, const char *what) {
     return GRPO_OK;
   return fail(GRPO_EFORMAT, "%s: word_embed_proj_dim is supported only as hidden_size = %d", what,
               c->hidden_size);
+}
+
+/* Gemma 4's two tables have the same tokens, and "vision" is about images alone. */
+static Status check_gemma4(const Config *c, const Json *j, const char *what) {
+  const Json *v = json_get(j, "vocab_size_per_layer_input");
+  const Json *both = json_get(j, "use_bidirectional_attention");
+  if (c->family != FAMILY_GEMMA4) return GRPO_OK;
+  if (c->per_layer_size && !config_absent(v) && json_number(v) != c->vocab_size)
+    return fail(GRPO_EFORMAT, "%s: vocab_size_per_layer_input is supported only as vocab_size = %d",
+                what, c->vocab_size);
+  if (config_absent(both) || (json_type(both) == JSON_BOOL && !json_bool(both)) ||
+      (json_string(both) && strcmp(json_string(both), "vision") == 0))
+    return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: use_bidirectional_attention is supported only as null or \"vision\"", what);
 }
 
 static bool is_true(const Json *j, const char *key) {
@@ -339,6 +357,90 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
   return config_absent(types) ? GRPO_OK : read_layer_types(c, types, what);
 }
 
+/* The last num_kv_shared_layers layers read the keys and values of earlier ones. */
+static Status read_sharing(Config *c, const char *what) {
+  const int last = c->num_hidden_layers - 1, first = last + 1 - c->num_kv_shared_layers;
+  if (c->family == FAMILY_GEMMA4) c->layer_kind[last] = LAYER_FULL; /* whatever layer_types says */
+  for (int i = last; i >= first && i >= 0; i--)
+    c->layer_kind[i] = c->layer_kind[i] == LAYER_WINDOWED ? LAYER_SHARING_WINDOW : LAYER_SHARING;
+  for (int i = last; i >= first; i--)
+    if (i < 0 || config_keys_layer(c, i) == i)
+      return fail(
+          GRPO_EFORMAT,
+          "%s: num_kv_shared_layers = %d, but no earlier layer has the keys and values that "
+          "layer %d reads",
+          what, c->num_kv_shared_layers, i);
+  return GRPO_OK;
+}
+
+/* ---- heads of full layers -------------------------------------------------------- */
+
+typedef struct HeadSizes {
+  int head_dim, kv_heads;
+} HeadSizes;
+
+static Status read_head_sizes(const Json *layer, const char *what, HeadSizes *s) {
+  for (const Json *v = json_child(layer); v; v = json_next(v)) {
+    const char *key = json_key(v);
+    int *out = strcmp(key, "head_dim") == 0              ? &s->head_dim
+               : strcmp(key, "num_key_value_heads") == 0 ? &s->kv_heads
+                                                         : NULL;
+    if (!out)
+      return fail(GRPO_EFORMAT,
+                  "%s: per_layer_config: %.40s is not supported (head_dim and num_key_value_heads "
+                  "are)",
+                  what, key);
+    try(config_read_int(v, key, 1, 1024, what, out));
+  }
+  return GRPO_OK;
+}
+
+/* Full layers have common sizes, and so have those with a window: the ones of the whole model. */
+static Status take_head_sizes(Config *c, int layer, const HeadSizes *s, const char *what) {
+  const bool full = !config_window(c, layer);
+  if (full && !c->global_head_dim) {
+    c->global_head_dim = s->head_dim;
+    c->global_kv_heads = s->kv_heads;
+  }
+  if (s->head_dim == config_head_dim(c, layer) && s->kv_heads == config_kv_heads(c, layer) &&
+      (s->kv_heads == c->num_key_value_heads || c->keys_are_values))
+    return GRPO_OK;
+  return fail(GRPO_EFORMAT,
+              "%s: per_layer_config: layer %d has %d heads of %d, but full layers must be alike, "
+              "with a number of their own only where attention_k_eq_v is true, and layers with a "
+              "window as the other keys say",
+              what, layer, s->kv_heads, s->head_dim);
+}
+
+static Status read_per_layer_config(Config *c, const Json *list, const char *what) {
+  HeadSizes sizes[CONFIG_MAX_LAYERS];
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    sizes[i] = (HeadSizes){c->head_dim, c->num_key_value_heads};
+  for (const Json *v = json_child(list); v; v = json_next(v)) {
+    char *end;
+    const long layer = strtol(json_key(v), &end, 10);
+    if (end == json_key(v) || *end || layer < 0 || layer >= c->num_hidden_layers)
+      return fail(GRPO_EFORMAT, "%s: per_layer_config: there is no layer '%.40s'", what,
+                  json_key(v));
+    try(read_head_sizes(v, what, &sizes[layer]));
+  }
+  c->global_head_dim = c->global_kv_heads = 0;
+  for (int i = 0; i < c->num_hidden_layers; i++) try(take_head_sizes(c, i, &sizes[i], what));
+  return GRPO_OK;
+}
+
+/* Newer files say the sizes layer by layer, published ones by global_head_dim. */
+static Status read_full_heads(Config *c, const Json *j, const char *what) {
+  const Json *list = json_get(j, "per_layer_config");
+  if (c->family != FAMILY_GEMMA4) return GRPO_OK;
+  if (json_type(list) == JSON_OBJECT) return read_per_layer_config(c, list, what);
+  if (!config_absent(list))
+    return fail(GRPO_EFORMAT, "%s: per_layer_config must be an object or null", what);
+  if (!c->global_head_dim) c->global_head_dim = c->head_dim;
+  if (!c->global_kv_heads || !c->keys_are_values) c->global_kv_heads = c->num_key_value_heads;
+  return GRPO_OK;
+}
+
 /* ---- special tokens --------------------------------------------------------------- */
 
 /* Ids outside the vocabulary are placeholders of a template; they can never be sampled. */
@@ -395,7 +497,7 @@ static Status read_family(Config *c, const Json *j, const char *what) {
 
 /* The part that describes the decoder; files of multimodal models nest it. */
 static const Json *text_part(const Json *j) {
-  static const char *const nesting[] = {"gemma3", "mistral3", "qwen3_5", "qwen3_5_moe"};
+  static const char *const nesting[] = {"gemma3", "gemma4", "mistral3", "qwen3_5", "qwen3_5_moe"};
   const Json *type = json_get(j, "model_type"), *text = json_get(j, "text_config");
   const char *s = type ? json_string(type) : NULL;
   for (size_t i = 0; s && i < sizeof nesting / sizeof *nesting; i++)
@@ -423,7 +525,10 @@ Status config_read(Config *out, const Json *j, const char *what) {
   try(check_dense(&c, text, what));
   try(check_width(&c, text, what));
   try(derive(&c, dtype, what));
+  try(check_gemma4(&c, text, what));
   try(read_windows(&c, text, what));
+  try(read_sharing(&c, what));
+  try(read_full_heads(&c, text, what));
   try(config_read_rope(&c, text, what));
   try(read_special(&c, j, what));
   if (text != j) try(read_special(&c, text, what));

@@ -121,10 +121,11 @@ static Status read_scaling(Config *c, const Json *r, const Json *j, const char *
     return fail(GRPO_EFORMAT, "%s: rope_scaling must be an object or null", what);
   const Json *theta = json_get(r, "rope_theta"), *part = json_get(r, "partial_rotary_factor");
   const char *type = rope_type(r);
+  const bool proportional = c->family == FAMILY_GEMMA4 && type && strcmp(type, "proportional") == 0;
   if (!config_absent(theta))
     try(config_read_num(theta, "rope_theta", 1, 1e12, what, &c->rope_theta));
   if (!config_absent(part)) {
-    if (!(PARTLY_ROPED >> c->family & 1) && json_number(part) != 1)
+    if (!(PARTLY_ROPED >> c->family & 1) && !proportional && json_number(part) != 1)
       return fail(GRPO_EFORMAT, "%s: partial_rotary_factor is supported only as 1", what);
     try(config_read_num(part, "partial_rotary_factor", 1e-3, 1, what, &c->partial_rotary_factor));
   }
@@ -137,6 +138,10 @@ static Status read_scaling(Config *c, const Json *r, const Json *j, const char *
   if (type && (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)) {
     c->rope_scaling = ROPE_LONG;
     return read_long(c, r, j, what);
+  }
+  if (proportional) {
+    c->rope_scaling = ROPE_PROPORTIONAL;
+    return read_or(r, "factor", 1e-3, 1e6, 1, what, &c->rope_factor);
   }
   if (type && strcmp(type, "linear") == 0) c->rope_scaling = ROPE_LINEAR;
   if (type && strcmp(type, "llama3") == 0) c->rope_scaling = ROPE_LLAMA3;
@@ -166,8 +171,12 @@ static Status read_local(Config *c, const Json *r, const char *what) {
 
 Status config_read_rope(Config *c, const Json *j, const char *what) {
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
-  bool has_local = c->family == FAMILY_GEMMA3;
+  bool has_local = c->family == FAMILY_GEMMA3 || c->family == FAMILY_GEMMA4;
   c->rope_factor = 1;
+  if (c->family == FAMILY_GEMMA4 && config_absent(json_get(j, "rope_parameters"))) {
+    c->rope_scaling = ROPE_PROPORTIONAL;
+    c->partial_rotary_factor = 0.25;
+  }
   for (int i = 0; i < 2 && config_rotates(c); i++) {
     const Json *r = json_get(j, keys[i]);
     const Json *full = json_get(r, "full_attention"), *local = json_get(r, "sliding_attention");
@@ -245,6 +254,12 @@ static void put_scaling(Buf *b, const Config *c) {
   case ROPE_YARN:
     put_yarn(b, c);
     break;
+  case ROPE_PROPORTIONAL:
+    put_number(b, "{\"rope_type\": \"proportional\", \"partial_rotary_factor\": ",
+               c->partial_rotary_factor);
+    if (c->rope_factor != 1) put_number(b, ", \"factor\": ", c->rope_factor);
+    buf_putc(b, '}');
+    break;
   case ROPE_ALPHA:
     put_number(b, "{\"rope_type\": \"dynamic\", \"factor\": 1, \"alpha\": ", c->rope_factor);
     buf_putc(b, '}');
@@ -252,7 +267,7 @@ static void put_scaling(Buf *b, const Config *c) {
   }
 }
 
-/* Olmo3's windowed layers have a base of their own and no scaling. */
+/* Windowed layers of olmo3 and gemma4 have a base of their own and no scaling. */
 static void put_by_layer_type(Buf *b, const Config *c) {
   config_put_key(b, "rope_parameters");
   put_number(b, "{\"full_attention\": {\"rope_theta\": ", c->rope_theta);
@@ -268,7 +283,7 @@ static void put_by_layer_type(Buf *b, const Config *c) {
 }
 
 void config_put_rope(Buf *b, const Config *c) {
-  if (c->family == FAMILY_OLMO3) {
+  if (c->family == FAMILY_OLMO3 || c->family == FAMILY_GEMMA4) {
     put_by_layer_type(b, c);
     return;
   }

@@ -7,6 +7,8 @@
  */
 #include "model/forward.h"
 
+#include <math.h>
+
 #include "base/mem.h"
 #include "grad/recompute.h"
 #include "kern/elementwise.h"
@@ -14,8 +16,7 @@
 #include "model/lora.h"
 #include "model/model_struct.h"
 #include "model/panels.h"
-
-enum { STORE_REALS = 2048 }; /* keys, and as many values, that a chunk stores in the cache */
+#include "model/store_keys.h"
 
 /* ---- one layer ----------------------------------------------------------------------- */
 
@@ -35,21 +36,27 @@ typedef struct Pass {
   EmbeddingAttr embedding;
   const Lora *lora; /* NULL: none */
   bool in_place;    /* no gradients: branches are added to the residual stream in place */
+  Tensor *own;      /* [n, layers * per_layer_size] the layers' own inputs; NULL: none */
+  Tensor *kv[2][2]; /* keys and values that later layers read: full ones', those with a window */
 } Pass;
 
-/* The projection in `slot`; its bias is in the next slot. */
-static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
-  const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
-  const int in_out = (int)(l->in_out >> slot & 1);
+/* y = w x + b, and an adapter's part. */
+static Status project(Pass *p, const LoraModule *mod, Tensor *w, Tensor *b, int in_out, Tensor *x,
+                      Tensor **y) {
   if (mod) {
-    Tensor *lora_in[] = {x, l->t[slot], l->t[slot + 1], &mod->a->t, &mod->b->t};
+    Tensor *lora_in[] = {x, w, b, &mod->a->t, &mod->b->t};
     Attr lora = {.i = {in_out}};
     try(lora_attributes(p->t, p->lora, mod, p->rows->dropout, &lora));
     return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
   }
-  Tensor *in[] = {x, l->t[slot], l->t[slot + 1]};
   const Attr a = {.i = {in_out}};
-  return tape_apply(p->t, OP_linear, in, &a, y);
+  return tape_apply(p->t, OP_linear, (Tensor *[]){x, w, b}, &a, y);
+}
+
+/* The projection in `slot`; its bias is in the next slot. */
+static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
+  const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
+  return project(p, mod, l->t[slot], l->t[slot + 1], (int)(l->in_out >> slot & 1), x, y);
 }
 
 /* A norm's weight of ones, for families whose norms have none. */
@@ -186,17 +193,33 @@ static Status make_queries(Pass *p, const Layer *l, const AttnShape *s, Tensor *
   return slice(p, *q, 0, width, q);
 }
 
+/* Keys and values of a layer that has its own: kv[0] and kv[1]. */
+static Status make_keys(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *kv[2]) {
+  Tensor *w;
+  try(linear(p, l, L_K_W, h, &kv[0]));
+  kv[1] = kv[0];
+  if (l->t[L_V_W]) try(linear(p, l, L_V_W, h, &kv[1]));
+  if (config_traits(&p->m->config) & TRAIT_VALUE_NORM) {
+    try(ones(p, k->attention.shape.head_dim, &w));
+    try(norm(p, kv[1], w, NULL, &kv[1]));
+  }
+  return turn_heads(p, l->t[L_KNORM_W], &k->rope_k, &kv[0]);
+}
+
 /* Queries, keys and values: one tensor where one weight makes them (then qkv[1] is NULL), or
  * three. */
-static Status make_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *qkv[3],
+static Status make_qkv(Pass *p, int layer, const Heads *k, Tensor *h, Tensor *qkv[3],
                        Tensor **gate) {
+  const Layer *l = &p->m->layer[layer];
+  Tensor *const *shared = p->kv[config_window(&p->m->config, layer) > 0];
   qkv[1] = qkv[2] = *gate = NULL;
   if (l->t[L_QKV_W]) return packed_qkv(p, l, k, h, &qkv[0]);
   try(make_queries(p, l, &k->attention.shape, h, &qkv[0], gate));
-  try(linear(p, l, L_K_W, h, &qkv[1]));
-  try(linear(p, l, L_V_W, h, &qkv[2]));
-  try(turn_heads(p, l->t[L_QNORM_W], &k->rope_q, &qkv[0]));
-  return turn_heads(p, l->t[L_KNORM_W], &k->rope_k, &qkv[1]);
+  if (l->t[L_K_W])
+    try(make_keys(p, l, k, h, &qkv[1]));
+  else
+    qkv[1] = shared[0], qkv[2] = shared[1];
+  return turn_heads(p, l->t[L_QNORM_W], &k->rope_q, &qkv[0]);
 }
 
 /* The norm of the compressed states has its own eps, like that of transformers' DeepseekV2. */
@@ -221,64 +244,6 @@ static Status make_latent(Pass *p, const Layer *l, const Heads *k, Tensor *h, Te
   return tape_apply(p->t, OP_latent_key, (Tensor *[]){latent, both}, &a, &qk[1]);
 }
 
-/* Rows whose keys and values are stored in the cache, `run` rows a chunk. */
-typedef struct Store {
-  const Rows *rows;
-  const AttnShape *shape;
-  const real *k, *v;
-  int ld, run;
-} Store;
-
-/* A chunk that should end at `row` stores the rows of the span before the returned row; the next
- * chunk begins there, so that no two chunks write the same block. */
-static int cut_row(const AttnShape *s, const AttnSpan *a, int row) {
-  if (row <= a->row) return a->row;
-  const int first = kv_cut(s, a->own, a->own_at + row - a->row);
-  return a->row + (first - a->own_at < a->n ? first - a->own_at : a->n);
-}
-
-/* The number of rows of a span that a chunk stores, from row *first on. */
-static int rows_to_store(const Store *s, const AttnSpan *a, int chunk, int *first) {
-  const int from = chunk * s->run, to = from + s->run;
-  if (a->row + a->n <= from || a->row >= to) return 0;
-  *first = cut_row(s->shape, a, from);
-  return cut_row(s->shape, a, to) - *first;
-}
-
-static void store_span(const Store *s, const AttnSpan *a, int first, int n) {
-  const size_t at = (size_t)first * (size_t)s->ld;
-  if (a->prefix && a->own_at == 0 && first == a->row) kv_join(s->shape, a->prefix, a->own);
-  kv_store(s->shape, a->own, a->own_at + first - a->row, n, s->k + at, s->ld, s->v + at, s->ld);
-}
-
-static void store_chunk(void *arg, int chunk, int worker) {
-  (void)worker;
-  const Store *s = arg;
-  const AttnSpan *spans = s->rows->spans;
-  int first;
-  for (int i = 0; i < s->rows->nspans; i++)
-    if (rows_to_store(s, spans + i, chunk, &first) == 1)
-      kv_fetch(s->shape, spans[i].own, spans[i].own_at + first - spans[i].row);
-  for (int i = 0; i < s->rows->nspans; i++) {
-    const int n = rows_to_store(s, spans + i, chunk, &first);
-    if (n > 0) store_span(s, spans + i, first, n);
-  }
-}
-
-/* Decoding: stores the keys and values of the rows before the queries look at the cache. */
-static void store_keys(const Pass *p, const Heads *k, Tensor *const qkv[3]) {
-  const AttnShape *shape = &k->attention.shape;
-  const int q = shape->heads * shape->head_dim, kv = shape->kv_heads * shape->head_dim;
-  Store s = {p->rows, shape, NULL, NULL, kv, STORE_REALS / kv + 1};
-  if (qkv[1]) {
-    s.k = qkv[1]->data, s.v = shape->v_dim ? s.k : qkv[2]->data;
-  } else {
-    s.k = qkv[0]->data + q, s.v = s.k + kv;
-    s.ld = q + 2 * kv;
-  }
-  pool_run(p->t->cx.pool, (p->rows->n + s.run - 1) / s.run, store_chunk, &s);
-}
-
 static Status latent_attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   const Layer *l = &p->m->layer[layer];
   const Heads *k;
@@ -286,21 +251,48 @@ static Status latent_attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   try(new_heads(p, layer, &k));
   const Attr a = {.p = &k->attention}, latent = {.p = &k->latent};
   try(make_latent(p, l, k, h, qk));
-  if (!p->rows->pack) store_keys(p, k, qk);
+  if (!p->rows->pack)
+    store_keys(p->t->cx.pool, p->rows->nspans, p->rows->spans, &k->attention.shape, qk);
   try(tape_apply(p->t, OP_attention_latent, qk, &a, o));
   return tape_apply(p->t, OP_latent_value, (Tensor *[]){*o, l->t[L_KV_B_W]}, &latent, o);
 }
 
+/* Keys and values that later layers read stay: where nothing is kept for backward, as copies. */
+static Status share_keys(Pass *p, int layer, Tensor *const qkv[3]) {
+  Tensor **kept = p->kv[config_window(&p->m->config, layer) > 0];
+  if (!config_is_shared(&p->m->config, layer)) return GRPO_OK;
+  for (int i = 0; i < 2; i++) {
+    if (p->in_place)
+      vec_copy(&p->t->cx, qkv[i + 1]->n, qkv[i + 1]->data, kept[i]->data);
+    else
+      kept[i] = qkv[i + 1];
+  }
+  return GRPO_OK;
+}
+
+/* In decoding, segments of the layer that is `by` layers further. */
+static void move_layers(const Rows *r, int by) {
+  for (int i = 0; i < r->nspans; i++) {
+    if (r->spans[i].prefix) r->spans[i].prefix += by;
+    r->spans[i].own += by;
+  }
+}
+
 static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
+  const int back = config_keys_layer(&p->m->config, layer) - layer;
   const Heads *k;
   Tensor *qkv[4], *gate;
   try(new_heads(p, layer, &k));
   const Attr a = {.p = &k->attention};
-  try(make_qkv(p, &p->m->layer[layer], k, h, qkv, &gate));
-  if (!p->rows->pack) store_keys(p, k, qkv);
+  try(make_qkv(p, layer, k, h, qkv, &gate));
+  if (!p->rows->pack && !back)
+    store_keys(p->t->cx.pool, p->rows->nspans, p->rows->spans, &k->attention.shape, qkv);
+  try(share_keys(p, layer, qkv));
   qkv[3] = p->m->layer[layer].t[L_SINKS];
   const OpId op = qkv[3] ? OP_attention_sinks : qkv[1] ? OP_attention : OP_attention_packed;
+  move_layers(p->rows, back);
   try(tape_apply(p->t, op, qkv, &a, o));
+  move_layers(p->rows, -back);
   if (!gate) return GRPO_OK;
   try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
   return tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o);
@@ -411,6 +403,8 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
   case LAYER_FULL:
   case LAYER_WINDOWED:
   case LAYER_UNROTATED:
+  case LAYER_SHARING:
+  case LAYER_SHARING_WINDOW:
     return attention(p, layer, h, o);
   case LAYER_LATENT:
     return latent_attention(p, layer, h, o);
@@ -442,10 +436,10 @@ static Status mixer(Pass *p, int layer, Tensor *h, Tensor **y) {
 }
 
 static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]) {
-  const int f = p->m->config.intermediate_size;
   Tensor *both;
   if (l->t[L_GATE_UP_W]) {
     try(linear(p, l, L_GATE_UP_W, h, &both));
+    const int f = both->dim[1] / 2;
     return split(p, both, 2, (const int[]){f, f}, gate_up);
   }
   try(linear(p, l, L_GATE_W, h, &gate_up[0]));
@@ -551,6 +545,19 @@ static Status parallel_block(Pass *p, int layer, Tensor *x, Tensor **out) {
   return add(p, x, branch[0], out);
 }
 
+/* x + norm(W (gelu(G x) * the layer's own input)) */
+static Status add_own_input(Pass *p, int layer, Tensor *x, Tensor **y) {
+  const Layer *l = &p->m->layer[layer];
+  const int width = p->m->config.per_layer_size;
+  Tensor *in[2], *act, *branch;
+  try(linear(p, l, L_OWN_GATE_W, x, &in[0]));
+  try(slice(p, p->own, layer * width, width, &in[1]));
+  try(gated(p, in, &act));
+  try(linear(p, l, L_OWN_W, act, &branch));
+  try(norm(p, branch, l->t[L_POST3_W], NULL, &branch));
+  return add(p, x, branch, y);
+}
+
 static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
   const Layer *l = &p->m->layer[layer];
   Tensor *h, *branch, *mid;
@@ -560,7 +567,11 @@ static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
   try(add(p, x, branch, &mid));
   try(normed(p, l, L_NORM2_W, mid, &h));
   try(mlp(p, l, h, &branch));
-  return add(p, mid, branch, out);
+  try(add(p, mid, branch, out));
+  if (p->own) try(add_own_input(p, layer, *out, out));
+  if (!l->t[L_SCALE]) return GRPO_OK;
+  const Attr a = {.f = {mem_measuring() ? 1 : (double)l->t[L_SCALE]->data[0]}};
+  return tape_apply_over(p->t, OP_scale, (Tensor *[]){*out}, &a, 0, out);
 }
 
 /* ---- all layers -------------------------------------------------------------------------- */
@@ -598,13 +609,6 @@ static Status begin_pass(Model *m, Tape *t, const Rows *r, Pass **out) {
   return rotary_rows(&m->config, t, r, &p->rope_rows);
 }
 
-static void next_layer(const Rows *r) {
-  for (int i = 0; i < r->nspans; i++) {
-    if (r->spans[i].prefix) r->spans[i].prefix++;
-    r->spans[i].own++;
-  }
-}
-
 typedef struct LayerPass {
   Pass *pass;
   int layer;
@@ -616,12 +620,16 @@ static Status run_layer(void *user, Tape *t, Tensor *x, Tensor **y) {
   return block(lp->pass, lp->layer, x, y);
 }
 
-/* Gradient checkpointing: a layer keeps only its input. */
+/* Gradient checkpointing: a layer keeps only its input; one whose keys later layers read keeps
+ * all. */
 static Status checkpointed_layer(Pass *p, int layer, Tensor *x, Tensor **y) {
+  Tensor *const *kv = p->kv[config_window(&p->m->config, layer) > 0];
+  Tensor *const others[RECOMPUTE_OTHERS] = {p->own, kv[0], kv[1]};
+  if (config_is_shared(&p->m->config, layer)) return block(p, layer, x, y);
   LayerPass *lp = arena_alloc(&p->t->arena, sizeof *lp);
   if (!lp) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
   *lp = (LayerPass){p, layer};
-  return tape_recompute(p->t, run_layer, lp, x, y);
+  return tape_recompute(p->t, run_layer, lp, x, others, y);
 }
 
 static Status adapted_embedding(Pass *p, const LoraModule *mod, Attr *a, Tensor **x) {
@@ -642,6 +650,54 @@ static Status embed(Pass *p, Tensor **x) {
   return norm(p, *x, w, NULL, x);
 }
 
+/* The inputs of all layers: (norm(W x / sqrt(hidden)) + sqrt(width) table[id]) / sqrt(2). */
+static Status make_own_inputs(Pass *p, Tensor *x, Tensor **own) {
+  const Config *c = &p->m->config;
+  Tensor *const *w = p->m->t;
+  const LoraModule *mod = p->lora ? p->lora->at[c->num_hidden_layers * L_COUNT + M_OWN_W] : NULL;
+  EmbeddingAttr *table = arena_alloc(&p->t->arena, sizeof *table);
+  if (!table) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
+  *table = p->embedding;
+  table->scale = (real)sqrt(c->per_layer_size);
+  const Attr a = {.p = table};
+  Tensor *in[2];
+  try(project(p, mod, w[M_OWN_W], NULL, 0, x, &in[0]));
+  try(scaled(p, in[0], 1 / sqrt(c->hidden_size), &in[0]));
+  try(norm(p, in[0], w[M_OWN_NORM_W], NULL, &in[0]));
+  try(tape_apply(p->t, OP_embedding, (Tensor *[]){w[M_OWN_EMBED], NULL}, &a, &in[1]));
+  try(tape_apply_over(p->t, OP_add, in, NULL, 1, own));
+  return scaled(p, *own, sqrt(0.5), own);
+}
+
+/* They are wide, so nothing but the sum stays where nothing else is needed. */
+static Status embed_own(Pass *p, Tensor *x) {
+  const Config *c = &p->m->config;
+  const int dim[2] = {p->rows->n, c->num_hidden_layers * c->per_layer_size};
+  Tensor *kept = NULL, *own;
+  if (!p->m->t[M_OWN_EMBED]) return GRPO_OK;
+  if (p->in_place || p->lora) try(tape_tensor(p->t, 2, dim, &kept));
+  const ArenaMark mark = arena_mark(&p->t->arena);
+  try(make_own_inputs(p, x, &own));
+  p->own = own;
+  if (!kept || own->needs_grad) return GRPO_OK;
+  vec_copy(&p->t->cx, own->n, own->data, kept->data);
+  arena_release(&p->t->arena, mark);
+  p->own = kept;
+  return GRPO_OK;
+}
+
+/* Room for the keys and values that later layers read. */
+static Status room_for_shared(Pass *p) {
+  const Config *c = &p->m->config;
+  for (int i = 0; i < c->num_hidden_layers && p->in_place; i++) {
+    const int dim[2] = {p->rows->n, config_kv_heads(c, i) * config_head_dim(c, i)};
+    Tensor **kv = p->kv[config_window(c, i) > 0];
+    if (!config_is_shared(c, i)) continue;
+    for (int k = 0; k < 2; k++) try(tape_tensor(p->t, 2, dim, &kv[k]));
+  }
+  return GRPO_OK;
+}
+
 /* Without gradients the intermediate results of a layer are dropped at once; the residual stream is
  * updated in place. */
 static Status run_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
@@ -651,6 +707,8 @@ static Status run_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
   try(begin_pass(m, t, r, &p));
   p->in_place = !keep;
   try(embed(p, &x));
+  try(embed_own(p, x));
+  try(room_for_shared(p));
   for (int i = 0; i < m->config.num_hidden_layers; i++) {
     const ArenaMark mark = arena_mark(&t->arena);
     if (keep && m->checkpointing)
@@ -661,7 +719,7 @@ static Status run_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
       x = y;
     else
       arena_release(&t->arena, mark);
-    next_layer(r);
+    move_layers(r, 1);
   }
   *out = x;
   return GRPO_OK;

@@ -59,6 +59,8 @@ LayerCache layer_cache(const Config *c, int layer, Compute compute, const Kernel
   case LAYER_DELTA:
   case LAYER_CONV:
     return (LayerCache){.state = layer_state(c, config_layer_kind(c, layer))};
+  case LAYER_SHARING: /* another layer's serve */
+  case LAYER_SHARING_WINDOW:
   case LAYER_KINDS:
     break;
   }

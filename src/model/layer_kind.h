@@ -12,7 +12,8 @@
 #include "kern/kv.h"
 #include "model/config.h"
 
-/* A layer caches keys and values of every token of a sequence, or one state for all of them. */
+/* A layer caches keys and values of every token of a sequence, or one state for all of them, or
+ * nothing where it reads the keys of another. */
 typedef struct LayerCache {
   AttnShape shape; /* of the keys and values; zeros: there are none */
   size_t state;    /* reals of the state; 0: there is none */

@@ -39,6 +39,8 @@ typedef enum Dim {
   ALL_HEADS,
   DELTA_ALL, /* TRAIT_PACKED_DELTA's q, k, v and z, and b and a */
   DELTA_BA,
+  PER_LAYER, /* a layer's own input */
+  PER_LAYERS,
   ONE
 } Dim;
 /* EXPERT: the slot is an ExpertPart, and * in the name the number of an expert. */
@@ -59,6 +61,8 @@ enum { MAX_DIMS = 3 };
 enum {
   ANY = 0,
   SELF = 1 << LAYER_FULL | 1 << LAYER_WINDOWED | 1 << LAYER_UNROTATED,
+  WINDOW = 1 << LAYER_WINDOWED,
+  ATTENTION = SELF | 1 << LAYER_SHARING | 1 << LAYER_SHARING_WINDOW,
   LOW = 1 << LAYER_LATENT, /* attention by a latent of low rank */
   DELTA = 1 << LAYER_DELTA,
   CONV = 1 << LAYER_CONV,
@@ -128,6 +132,27 @@ static const ParamRow gpt2_end[] = {
 /* Every other family; NAME rows of config.def say where one has other names. */
 static const ParamRow llama_begin[] = {
     {M_EMBED, "model.embed_tokens.weight", {VOCAB, HIDDEN}, 0, ANY, 0, 0},
+    {M_OWN_EMBED,
+     "model.embed_tokens_per_layer.weight",
+     {VOCAB, PER_LAYERS},
+     0,
+     ANY,
+     TRAIT_PER_LAYER,
+     0},
+    {M_OWN_W,
+     "model.per_layer_model_projection.weight",
+     {PER_LAYERS, HIDDEN},
+     0,
+     ANY,
+     TRAIT_PER_LAYER,
+     0},
+    {M_OWN_NORM_W,
+     "model.per_layer_projection_norm.weight",
+     {PER_LAYER},
+     NORM,
+     ANY,
+     TRAIT_PER_LAYER,
+     0},
     {M_POSITION, "model.embed_positions.weight", {POSITIONS, HIDDEN}, 0, ANY, TRAIT_LEARNED, 0},
     {0},
 };
@@ -189,19 +214,33 @@ static const ParamRow llama_layer[] = {
      "self_attn.q_proj.weight",
      {HEADS, HIDDEN},
      0,
-     SELF,
+     ATTENTION,
      0,
      TRAIT_PACKED | TRAIT_OUTPUT_GATE},
-    {L_Q_W, "self_attn.q_proj.weight", {QUERY_GATE, HIDDEN}, 0, SELF, TRAIT_OUTPUT_GATE, 0},
-    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
+    {L_Q_W, "self_attn.q_proj.weight", {QUERY_GATE, HIDDEN}, 0, ATTENTION, TRAIT_OUTPUT_GATE, 0},
+    {L_Q_B, "self_attn.q_proj.bias", {HEADS}, BIAS, ATTENTION, TRAIT_QKV_BIAS, TRAIT_PACKED},
     {L_K_W, "self_attn.k_proj.weight", {KV, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
     {L_K_B, "self_attn.k_proj.bias", {KV}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
-    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, SELF, 0, TRAIT_PACKED},
-    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, SELF, TRAIT_QKV_BIAS, TRAIT_PACKED},
-    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, SELF, 0, 0},
+    {L_V_W,
+     "self_attn.v_proj.weight",
+     {KV, HIDDEN},
+     0,
+     SELF,
+     0,
+     TRAIT_PACKED | TRAIT_KEYS_AS_VALUES},
+    {L_V_B,
+     "self_attn.v_proj.bias",
+     {KV},
+     BIAS,
+     SELF,
+     TRAIT_QKV_BIAS,
+     TRAIT_PACKED | TRAIT_KEYS_AS_VALUES},
+    {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, WINDOW, TRAIT_KEYS_AS_VALUES, 0},
+    {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, WINDOW, TRAIT_KEYS_AS_VALUES | TRAIT_QKV_BIAS, 0},
+    {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, ATTENTION, 0, 0},
     {L_O_W, "self_attn.o_proj.weight", {HIDDEN, VALUES}, 0, LOW, 0, 0},
-    {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, SELF | LOW, TRAIT_O_BIAS, 0},
-    {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
+    {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, ATTENTION | LOW, TRAIT_O_BIAS, 0},
+    {L_QNORM_W, "self_attn.q_norm.weight", {HEAD}, NORM, ATTENTION, TRAIT_QK_NORM, 0},
     {L_KNORM_W, "self_attn.k_norm.weight", {HEAD}, NORM, SELF, TRAIT_QK_NORM, 0},
     {L_QNORM_W, "self_attn.q_norm.weight", {HEADS}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
     {L_KNORM_W, "self_attn.k_norm.weight", {KV}, NORM, SELF, TRAIT_WIDE_QK_NORM, 0},
@@ -303,6 +342,10 @@ static const ParamRow llama_layer[] = {
      TRAIT_POST_NORMS,
      TRAIT_NO_PRE_NORMS},
     {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
+    {L_OWN_GATE_W, "per_layer_input_gate.weight", {PER_LAYER, HIDDEN}, 0, ANY, TRAIT_PER_LAYER, 0},
+    {L_OWN_W, "per_layer_projection.weight", {HIDDEN, PER_LAYER}, 0, ANY, TRAIT_PER_LAYER, 0},
+    {L_POST3_W, "post_per_layer_input_norm.weight", {HIDDEN}, NORM, ANY, TRAIT_PER_LAYER, 0},
+    {L_SCALE, "layer_scalar", {ONE}, NORM | BUFFER, ANY, TRAIT_LAYER_SCALE, 0},
     {0},
 };
 static const ParamRow llama_end[] = {
@@ -327,6 +370,7 @@ enum { NAME_MAX_BYTES = PARAM_NAME_BYTES };
 static int size_of(const Config *c, int layer, Dim d) {
   const int head = layer < 0 ? 0 : config_head_dim(c, layer);
   const int kv_heads = layer < 0 ? 0 : config_kv_heads(c, layer);
+  const int ffn = layer < 0 ? 0 : config_ffn_size(c, layer);
   switch (d) {
   case VOCAB:
     return c->vocab_size;
@@ -343,9 +387,9 @@ static int size_of(const Config *c, int layer, Dim d) {
   case HEAD:
     return head;
   case FFN:
-    return c->intermediate_size;
+    return ffn;
   case GATE_UP:
-    return 2 * c->intermediate_size;
+    return 2 * ffn;
   case QUERIES:
     return c->num_attention_heads * (c->qk_nope_head_dim + c->qk_rope_head_dim);
   case Q_RANK:
@@ -386,6 +430,10 @@ static int size_of(const Config *c, int layer, Dim d) {
     return size_of(c, layer, DELTA_QKV) + size_of(c, layer, DELTA_VALUES);
   case DELTA_BA:
     return 2 * c->linear_num_value_heads;
+  case PER_LAYER:
+    return c->per_layer_size;
+  case PER_LAYERS:
+    return c->num_hidden_layers * c->per_layer_size;
   case ONE:
     return 1;
   case NONE:
@@ -507,8 +555,8 @@ bool layout_is_matrix(const Model *m, int i) {
 
 bool layout_is_projection(const Model *m, int i) {
   const Tensor *t = &m->param[i].t;
-  return layout_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_HEAD] &&
-         !m->param[i].is_router;
+  return layout_is_matrix(m, i) && t != m->t[M_EMBED] && t != m->t[M_OWN_EMBED] &&
+         t != m->t[M_HEAD] && !m->param[i].is_router;
 }
 
 Status layout_params(Model *m) {

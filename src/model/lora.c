@@ -33,7 +33,9 @@ static bool find_slot(const Model *m, const Tensor *t, Target *c) {
         c->slot = s;
         return true;
       }
-  return false;
+  c->layer = m->config.num_hidden_layers; /* slots of the model follow those of its layers */
+  c->slot = M_OWN_W;
+  return t == m->t[M_OWN_W];
 }
 
 /* Parameter i as a target; the number after the last stands for a tied output projection.  false:
@@ -51,8 +53,8 @@ static bool target_of(Model *m, int i, Target *c) {
   c->base = &m->param[i];
   const Tensor *t = &c->base->t;
   const size_t len = strlen(c->base->name), suffix = strlen(".weight");
-  if (t->ndim != 2 || t == m->t[M_POSITION] || len <= suffix || len >= LORA_NAME_BYTES ||
-      c->base->is_expert || c->base->is_router)
+  if (t->ndim != 2 || t == m->t[M_POSITION] || t == m->t[M_OWN_EMBED] || len <= suffix ||
+      len >= LORA_NAME_BYTES || c->base->is_expert || c->base->is_router)
     return false;
   memcpy(c->path, c->base->name, len - suffix);
   if (find_slot(m, t, c)) return true;
@@ -177,7 +179,7 @@ static Status build(const Attach *a) {
   if (!a->l->config) return fail(GRPO_ENOMEM, "%s", a->plan->where);
   try(count_modules(a, &n));
   if (!n) return none_found(a->m, a->plan->where);
-  try(lora_weights_tables(a->l, n, a->m->config.num_hidden_layers * L_COUNT));
+  try(lora_weights_tables(a->l, n, a->m->config.num_hidden_layers * L_COUNT + M_COUNT));
   return add_modules(a);
 }
 

@@ -22,7 +22,7 @@ typedef struct Lora {
   int nmodules;
   LoraModule *module; /* [nmodules] */
   int nslots;
-  LoraModule **at; /* [nslots = num_hidden_layers * L_COUNT]; NULL where there is none */
+  LoraModule **at; /* [nslots = num_hidden_layers * L_COUNT + M_COUNT]; NULL: none */
   LoraModule *embedding, *head;
   int nparams;      /* 2 nmodules */
   Param *param;     /* A, B, A, B, ... */

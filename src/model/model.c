@@ -272,7 +272,9 @@ static uint64_t count(const Model *m, bool trainable) {
   }
   return n;
 }
-bool model_trains(const Model *m, int i) { return m->lora ? i >= m->nparams : !m->shared; }
+bool model_trains(const Model *m, int i) {
+  return m->lora ? i >= m->nparams : !m->shared && !m->param[i].is_buffer;
+}
 uint64_t model_count(const Model *m) { return count(m, false); }
 /* A view sees the parameters of its owner, but cannot train them. */
 uint64_t model_count_trainable(const Model *m) { return m->trainable ? count(m, true) : 0; }

@@ -59,11 +59,20 @@ typedef enum LayerSlot {
   L_DOWN_W,
   L_DOWN_B,
   L_POST2_W,
+  L_OWN_GATE_W, /* the layer's own input: it is gated, projected by L_OWN_W and normed */
+  L_OWN_GATE_B,
+  L_OWN_W,
+  L_OWN_B,
+  L_POST3_W,
+  L_SCALE,
   L_COUNT
 } LayerSlot;
 typedef enum ModelSlot {
   M_EMBED,
   M_POSITION,
+  M_OWN_EMBED, /* the layers' own inputs: a table, a projection of the embedding, and its norm */
+  M_OWN_W,
+  M_OWN_NORM_W,
   M_NORM_W,
   M_NORM_B,
   M_HEAD,

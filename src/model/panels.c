@@ -4,7 +4,7 @@
 
 /* An embedding has panels only where it is the output projection too. */
 bool panels_has(const Model *m, const Tensor *t) {
-  return !t->quant && t->ndim == 2 && t != m->t[M_POSITION] &&
+  return !t->quant && t->ndim == 2 && t != m->t[M_POSITION] && t != m->t[M_OWN_EMBED] &&
          (t != m->t[M_EMBED] || t == m->t[M_HEAD]);
 }
 

@@ -32,6 +32,11 @@ static double yarn_frequency(const Config *c, int i, double f) {
   return f * (1 - ramp) + f / c->rope_factor * ramp;
 }
 
+/* Proportional: the pairs of a whole head that turn. */
+static int turning_pairs(const Config *c) {
+  return (int)(c->partial_rotary_factor * config_rotary_dim(c, false) / 2);
+}
+
 static double scaled_frequency(const Config *c, bool is_long, int i, double f) {
   switch (c->rope_scaling) {
   case ROPE_LINEAR:
@@ -42,6 +47,8 @@ static double scaled_frequency(const Config *c, bool is_long, int i, double f) {
     return f / (is_long ? c->rope_long : c->rope_short)[i];
   case ROPE_YARN:
     return yarn_frequency(c, i, f);
+  case ROPE_PROPORTIONAL:
+    return i < turning_pairs(c) ? f / c->rope_factor : 0;
   case ROPE_ALPHA:
   case ROPE_PLAIN:
     break;

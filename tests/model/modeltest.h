@@ -146,6 +146,19 @@ static const char *const tiny_qwen3_next =
 static const char *const tiny_lfm2 =
     TINY("lfm2", "2,\"block_multiple_of\":8,\"full_attn_idxs\":[1]");
 
+/* Heads of 12 in full layers and of 8 in others; the last two layers read the keys of
+ * 1 and 2.  The large eps keeps scores small, as trained norms of heads do. */
+static const char *const tiny_gemma4 =
+    "{\"model_type\":\"gemma4_text\",\"vocab_size\":101,\"hidden_size\":48,"
+    "\"num_hidden_layers\":5,\"intermediate_size\":40,\"num_attention_heads\":4,"
+    "\"max_position_embeddings\":96,\"initializer_range\":0.2,\"num_key_value_heads\":2,"
+    "\"head_dim\":8,\"global_head_dim\":12,\"num_global_key_value_heads\":1,"
+    "\"attention_k_eq_v\":true,\"rms_norm_eps\":1,\"num_kv_shared_layers\":2,\"use_double_wide_"
+    "mlp\":true,"
+    "\"hidden_size_per_layer_input\":8,\"sliding_window\":9,\"final_logit_softcapping\":3,"
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+    "\"sliding_attention\",\"full_attention\"]}";
+
 /* Models with latent attention. */
 static const char *const latent_shapes[] = {
     "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
@@ -167,13 +180,14 @@ enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
  * with a state, which see no later tokens, or are
  * mixtures, whose results jump where a token takes another expert. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 19, SMALL_SHAPES = 25 };
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 20, SMALL_SHAPES = 26 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,     &tiny_llama,     &biased_llama,    &tiny_qwen2,    &tiny_qwen3,
-    &tiny_mistral,  &tiny_gemma2,    &tiny_gemma3,     &tiny_phi3,     &tiny_gpt2_mla,
-    &tiny_deepseek, &tiny_olmo3,     &tiny_cohere2,    &tiny_hunyuan,  &tiny_granite,
-    &tiny_nemotron, &tiny_gpt_neox,  &tiny_opt,        &tiny_nanochat, &tiny_qwen3_5,
-    &tiny_lfm2,     &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,  &tiny_deepseek_v3};
+    &tiny_gpt2,       &tiny_llama,    &biased_llama,   &tiny_qwen2,      &tiny_qwen3,
+    &tiny_mistral,    &tiny_gemma2,   &tiny_gemma3,    &tiny_phi3,       &tiny_gpt2_mla,
+    &tiny_deepseek,   &tiny_olmo3,    &tiny_cohere2,   &tiny_hunyuan,    &tiny_granite,
+    &tiny_nemotron,   &tiny_gpt_neox, &tiny_opt,       &tiny_nanochat,   &tiny_gemma4,
+    &tiny_qwen3_5,    &tiny_lfm2,     &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,
+    &tiny_deepseek_v3};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {
