@@ -28,7 +28,7 @@ for line in io.lines(runs .. "/seconds") do
       r["eval/accuracy"]))
   end
   check(tonumber(seconds) < 300, "seed %s: %s seconds, under 300", seed, seconds)
-  check(peak < 600e6, "seed %s: peak memory %.0f MB, under 600", seed, peak / 1e6)
+  check(peak < 750e6, "seed %s: peak memory %.0f MB, under 750", seed, peak / 1e6)
   check(after["eval/pass@1"] >= 0.85, "seed %s: pass@1 after GRPO %.3f, at least 0.85", seed,
     after["eval/pass@1"])
   check(after["eval/pass@1"] - sft["eval/pass@1"] >= 0.35,
