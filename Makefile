@@ -450,6 +450,9 @@ $(BUILD)/bench/grpo-profile: $(BUILD)/bench/obj/profile.o $(BENCH_OBJS) $(EXT_OB
 .PHONY: bench
 bench: grpo $(BENCH_PROGRAM)
 
+$(BUILD)/bench/context: bench/context.c $(BUILD)/bench/obj/rates.o $(call libs_upto,rl)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -Ibench -o $@ $(filter %.c %.o,$^) -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)
 $(BUILD)/bench/%: bench/%.c $(call libs_upto,rl)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(LIBS)

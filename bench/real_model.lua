@@ -12,10 +12,11 @@ local a = grpo.args
 local function number(name, default) return math.tointeger(tonumber(a[name] or default)) end
 
 local prompt, group, new = number("prompt", 64), number("group", 4), number("new", 16)
-local begin = core.clock()
+local begin, cores = core.clock(), 0
 
 return grpo.experiment {
   name = "real_model",
+  compute = a.compute,
   model = { path = a.model, dtype = "auto", quantize = a.quantize,
     lora = { rank = number("rank", 8), alpha = 32, targets = "all-linear" },
     gradient_checkpointing = a.checkpointing == "true" },
@@ -25,8 +26,13 @@ return grpo.experiment {
   train = { steps = number("steps", 1), prompts_per_step = 1, kl = 0.02, lr = 1e-5 },
   log = { completions = 0, tensorboard = false },
   hooks = {
-    on_start = function() print(("load and set up: %.1f s"):format(core.clock() - begin)) end,
+    on_start = function()
+      print(("load and set up: %.1f s"):format(core.clock() - begin))
+      cores = os.clock()
+    end,
     on_step = function(m)
+      print(("processor time of the step: %.1f s"):format(os.clock() - cores))
+      cores = os.clock()
       print(("step %.1f s: generate %.1f, train %.1f; %.1f tokens/s generated; loss %.3g")
         :format(m.step_time,
         m["time/generate"], m["time/train"], m["tokens_per_second/generate"], m.loss))
