@@ -7,15 +7,20 @@
 #include "base/by_name.h"
 #include "base/mem.h"
 #include "checkpoint/bnb.h"
+#include "checkpoint/mxfp4.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "os/file.h"
 
 enum { INDEX_MAX = 256 << 20 };
 
+typedef char Name[BNB_NAME_BYTES];
+
 typedef struct Shards {
   Safetensors *file;
   size_t count;
+  Name *weight; /* [weights] names of weights in MXFP4, whose tensors have others */
+  size_t weights;
 } Shards;
 
 /* ---- opening ------------------------------------------------------------------------ */
@@ -163,10 +168,20 @@ static const StTensor *tensor_of(const Shards *s, const SourceTensor *t) {
   return &file_of(s, t)->tensor[t->place & 0xffffffffu];
 }
 
-static Status add_tensor(WeightSource *out, const Shards *s, size_t file, size_t k) {
+static Status add_mxfp4(Shards *s, const StTensor *blocks, SourceTensor *x) {
+  Name scales, *name = &s->weight[s->weights++];
+  try(mxfp4_name(blocks->name, "_scales", scales, sizeof scales));
+  try(mxfp4_name(blocks->name, "", *name, sizeof *name));
+  try(mxfp4_describe(blocks, find(s, scales), x));
+  x->name = *name;
+  return GRPO_OK;
+}
+
+static Status add_tensor(WeightSource *out, Shards *s, size_t file, size_t k) {
   const StTensor *t = &s->file[file].tensor[k];
+  const Mxfp4Part part = mxfp4_part(t->name);
   char state[BNB_NAME_BYTES];
-  if (bnb_is_part(t->name, find, s)) return GRPO_OK;
+  if (bnb_is_part(t->name, find, s) || part == MXFP4_SCALES) return GRPO_OK;
   SourceTensor *x = &out->tensor[out->count++];
   *x = (SourceTensor){.name = t->name,
                       .file = s->file[file].path,
@@ -175,15 +190,22 @@ static Status add_tensor(WeightSource *out, const Shards *s, size_t file, size_t
                       .ndim = t->ndim,
                       .place = (uint64_t)file << 32 | k};
   memcpy(x->dim, t->dim, sizeof x->dim);
+  if (part == MXFP4_BLOCKS) return add_mxfp4(s, t, x);
   if (t->type != ST_U8 ||
       snprintf(state, sizeof state, "%s.absmax", t->name) >= (int)sizeof state || !find(s, state))
     return GRPO_OK;
   return bnb_describe(t, x->file, find, s, x);
 }
 
-static Status list_tensors(WeightSource *out, const Shards *s) {
-  size_t n = 0;
-  for (size_t i = 0; i < s->count; i++) n += s->file[i].count;
+static Status list_tensors(WeightSource *out, Shards *s) {
+  size_t n = 0, mxfp4 = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    n += s->file[i].count;
+    for (size_t k = 0; k < s->file[i].count; k++)
+      mxfp4 += mxfp4_part(s->file[i].tensor[k].name) == MXFP4_BLOCKS;
+  }
+  s->weight = mem_alloc((mxfp4 + 1) * sizeof *s->weight);
+  if (!s->weight) return fail(GRPO_ENOMEM, "no memory for the names of %zu weights", mxfp4);
   out->tensor = mem_alloc(n * sizeof *out->tensor);
   if (!out->tensor) return fail(GRPO_ENOMEM, "no memory for a table of %zu tensors", n);
   for (size_t i = 0; i < s->count; i++)
@@ -196,6 +218,7 @@ static Status list_tensors(WeightSource *out, const Shards *s) {
 static Status read_values(const WeightSource *src, const SourceTensor *t, uint64_t from, uint64_t n,
                           float *out) {
   if (t->type == SOURCE_NF4) return bnb_read(&t->nf4, from, n, out);
+  if (t->type == SOURCE_MXFP4) return mxfp4_read(t, from, n, out);
   return st_read(tensor_of(src->impl, t), from, n, out);
 }
 
@@ -203,6 +226,7 @@ static void close_shards(WeightSource *src) {
   Shards *s = src->impl;
   for (size_t i = 0; i < s->count; i++) safetensors_close(&s->file[i]);
   mem_free(s->file);
+  mem_free(s->weight);
   mem_free(s);
 }
 

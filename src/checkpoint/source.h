@@ -23,6 +23,7 @@ typedef enum SourceType {
   SOURCE_F16,
   SOURCE_BF16,
   SOURCE_NF4,    /* as bitsandbytes packs it; its parts are in `nf4` */
+  SOURCE_MXFP4,  /* as gpt-oss packs it; `nf4` has its codes (packed) and scales (absmax) */
   SOURCE_BLOCKS, /* another block format; only whole rows are read */
   SOURCE_OTHER   /* not a type of weights; it cannot be read */
 } SourceType;

@@ -232,10 +232,10 @@ static Status match_all(const Model *m, const WeightSource *s, const char *dir,
 /* The type that a weight of the source has in a model; block formats other than NF4 become
  * float32. */
 static QuantType stored_type(const SourceTensor *t) {
-  return t->type == SOURCE_F16    ? QUANT_F16
-         : t->type == SOURCE_BF16 ? QUANT_BF16
-         : t->type == SOURCE_NF4  ? QUANT_NF4
-                                  : QUANT_F32;
+  return t->type == SOURCE_F16                               ? QUANT_F16
+         : t->type == SOURCE_BF16 || t->type == SOURCE_MXFP4 ? QUANT_BF16
+         : t->type == SOURCE_NF4                             ? QUANT_NF4
+                                                             : QUANT_F32;
 }
 
 static Status make_parameters(Model *m, const SourceTensor *const *found) {

@@ -208,12 +208,13 @@ static bool is_true(const Json *j, const char *key) {
   return v && json_bool(v);
 }
 
-/* quantization_config: only bitsandbytes' NF4 is supported. */
-static Status check_quantization(const Json *q, const char *what) {
+/* quantization_config: only bitsandbytes' NF4 is supported, and MXFP4 of gpt-oss. */
+static Status check_quantization(const Config *c, const Json *q, const char *what) {
   if (!q || json_type(q) == JSON_NULL) return GRPO_OK;
   const char *method = json_string(json_get(q, "quant_method"));
   if (json_type(q) != JSON_OBJECT)
     return fail(GRPO_EFORMAT, "%s: quantization_config must be an object or null", what);
+  if (method && strcmp(method, "mxfp4") == 0 && c->family == FAMILY_GPT_OSS) return GRPO_OK;
   if ((method && strcmp(method, "bitsandbytes") != 0) ||
       (!method && !is_true(q, "load_in_4bit") && !is_true(q, "load_in_8bit")))
     return fail(GRPO_EFORMAT,
@@ -518,7 +519,7 @@ Status config_read(Config *out, const Json *j, const char *what) {
   const char *dtype = dtype_of(text) ? dtype_of(text) : dtype_of(j);
   try(read_family(&c, text, what));
   try(check_refusals(&c, j, what));
-  try(check_quantization(json_get(j, "quantization_config"), what));
+  try(check_quantization(&c, json_get(j, "quantization_config"), what));
   try(check_refusals(&c, text, what));
   try(check_activation(&c, text, what));
   try(read_fields(&c, text, what));
