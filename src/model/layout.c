@@ -366,6 +366,46 @@ static const Table llama_table = {llama_begin, llama_layer, llama_end, "model.la
 
 enum { NAME_MAX_BYTES = PARAM_NAME_BYTES };
 
+/* Of layers with a state, of mixtures and of inputs by layer. */
+static int special_size(const Config *c, Dim d) {
+  switch (d) {
+  case DELTA_QKV:
+    return layer_conv_shape(c, LAYER_DELTA).channels;
+  case DELTA_HEADS:
+    return c->linear_num_value_heads;
+  case DELTA_HEAD:
+    return c->linear_value_head_dim;
+  case DELTA_VALUES:
+    return c->linear_num_value_heads * c->linear_value_head_dim;
+  case CONV_TAPS:
+    return c->linear_conv_kernel_dim;
+  case CONV_IN:
+    return 3 * c->hidden_size;
+  case EXPERTS:
+    return c->num_experts;
+  case EXPERT_FFN:
+    return c->moe_intermediate_size;
+  case EXPERT_GATE_UP:
+    return 2 * c->moe_intermediate_size;
+  case ALL_HEADS:
+    return c->num_attention_heads;
+  case SHARED_FFN:
+    return c->shared_expert_intermediate_size;
+  case DELTA_ALL:
+    return special_size(c, DELTA_QKV) + special_size(c, DELTA_VALUES);
+  case DELTA_BA:
+    return 2 * c->linear_num_value_heads;
+  case PER_LAYER:
+    return c->per_layer_size;
+  case PER_LAYERS:
+    return c->num_hidden_layers * c->per_layer_size;
+  case ONE:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
 /* layer -1: of no layer */
 static int size_of(const Config *c, int layer, Dim d) {
   const int head = layer < 0 ? 0 : config_head_dim(c, layer);
@@ -404,42 +444,9 @@ static int size_of(const Config *c, int layer, Dim d) {
     return c->num_attention_heads * c->v_head_dim;
   case QUERY_GATE:
     return 2 * c->num_attention_heads * head;
-  case DELTA_QKV:
-    return layer_conv_shape(c, LAYER_DELTA).channels;
-  case DELTA_HEADS:
-    return c->linear_num_value_heads;
-  case DELTA_HEAD:
-    return c->linear_value_head_dim;
-  case DELTA_VALUES:
-    return c->linear_num_value_heads * c->linear_value_head_dim;
-  case CONV_TAPS:
-    return c->linear_conv_kernel_dim;
-  case CONV_IN:
-    return 3 * c->hidden_size;
-  case EXPERTS:
-    return c->num_experts;
-  case EXPERT_FFN:
-    return c->moe_intermediate_size;
-  case EXPERT_GATE_UP:
-    return 2 * c->moe_intermediate_size;
-  case ALL_HEADS:
-    return c->num_attention_heads;
-  case SHARED_FFN:
-    return c->shared_expert_intermediate_size;
-  case DELTA_ALL:
-    return size_of(c, layer, DELTA_QKV) + size_of(c, layer, DELTA_VALUES);
-  case DELTA_BA:
-    return 2 * c->linear_num_value_heads;
-  case PER_LAYER:
-    return c->per_layer_size;
-  case PER_LAYERS:
-    return c->num_hidden_layers * c->per_layer_size;
-  case ONE:
-    return 1;
-  case NONE:
-    break;
+  default:
+    return special_size(c, d);
   }
-  return 0;
 }
 
 static unsigned kinds_of(const Config *c, int layer) {

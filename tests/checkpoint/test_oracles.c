@@ -1,41 +1,14 @@
-/* The oracles' checkpoints: forward, greedy decoding, GRPO losses and gradients.
+/* The oracles' checkpoints: GRPO losses and gradients, and those of adapters.
  *
  * In bf16 the same against the same float32 figures, at tolerances somewhat above what was found on
  * every path: logits 1.1e-2 of their norm, log-probabilities 0.081, entropies 0.073, gradients
  * 3.2e-2 of a tensor's norm (5.6e-2 for biases of keys, whose gradients all but cancel: softmax
  * does not see them without rotation), 1.1e-2 on average. */
 #include "checkpoint/peft.h"
-#include "checkpoint/weights.h"
 #include "grad/policy.h"
 #include "kern/elementwise.h"
-#include "model/decode.h"
 #include "model/forward.h"
-#include "model/modeltest.h"
-
-/* Folders of oracles/models2, which have fewer variants. */
-/* clang-format off */
-static const char *const newer_names[] = {
-    "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
-    "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
-    "gpt_neox", "phi", "phi4_mini", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
-    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3", "gpt_oss", "gemma4_e"
-};
-/* clang-format on */
-enum { NEWER = sizeof newer_names / sizeof *newer_names };
-
-static bool is_newer(const char *name) {
-  for (int i = 0; i < NEWER; i++)
-    if (strcmp(name, newer_names[i]) == 0) return true;
-  return false;
-}
-
-/* Files of multimodal models have names of the outer model. */
-static Param *find_param(Model *m, const char *name) {
-  static const char outer[] = "language_model.", inner[] = "model.language_model.";
-  if (strncmp(name, outer, strlen(outer)) == 0) name += strlen(outer);
-  if (strncmp(name, inner, strlen(inner)) == 0) name = test_path("model.%s", name + strlen(inner));
-  return model_find(m, name);
-}
+#include "oracletest.h"
 
 /* A tensor of a file: one parameter, or those of all experts one after another. */
 typedef struct Stack {
@@ -62,150 +35,6 @@ static double squares(const Stack *s) {
 
 static const char *nested_name(const char *name) {
   return test_path("model.language_model.%s", name + strlen("model."));
-}
-
-static Model *load(const char *name, Pool *pool) {
-  Model *m = NULL;
-  OK(weights_load_compute(&m, pool, test_oracle_path(name, "checkpoint"), STORE_F32, test_compute));
-  return m;
-}
-
-static Json *read(const char *name, const char *file) {
-  Json *j = NULL;
-  OK(json_read_file(test_oracle_path(name, file), 0, &j));
-  return j;
-}
-
-/* The tolerance in the mode of the test. */
-static double within(double f32, double bf16) { return test_compute == COMPUTE_BF16 ? bf16 : f32; }
-
-static bool near_scalar(double a, double b) {
-  return fabs(a - b) <= within(1e-4, 4e-2) * fmax(fabs(b), 0.3);
-}
-
-/* |x - want| / |want| */
-static double relative_error(const real *x, const real *want, size_t n) {
-  double diff = 0, norm = 0;
-  for (size_t i = 0; i < n; i++) {
-    const double d = (double)x[i] - (double)want[i];
-    diff += d * d;
-    norm += (double)want[i] * (double)want[i];
-  }
-  return sqrt(diff / norm);
-}
-
-/* ---- forward.json --------------------------------------------------------------------- */
-
-/* A plain sequence as a pack: a prompt of one token and the rest as its completion. */
-static Status pack_plain(Arena *a, const Config *c, Ints ids, Pack *p) {
-  const int32_t *rest = ids.at + 1;
-  const int len = ids.n - 1;
-  const PackGroup g = {ids.at, 1, 1, &rest, &len, 0, 0};
-  return pack_groups(a, c, 1, &g, p);
-}
-
-static void check_logits(Model *m, Tape *t, Ints ids, const StTensor *want, const char *name) {
-  const PackSpan span = {0, ids.n, -1};
-  int32_t pos[512];
-  for (int i = 0; i < ids.n; i++) pos[i] = i;
-  const Pack p = {.nrows = ids.n, .ids = ids.at, .pos = pos, .nspans = 1, .spans = &span};
-  Tensor *logits;
-  REQUIRE(forward_logits(m, t, &p, &logits));
-  CHECK(logits->n == want->n);
-  real *w = malloc(want->n * sizeof *w);
-  st_read(want, 0, want->n, w);
-  const double d = test_compute == COMPUTE_BF16 ? relative_error(logits->data, w, want->n)
-                                                : worst_difference(logits->data, w, want->n);
-  if (!(d <= within(5e-5, 1.5e-2)))
-    test_fail(__FILE__, __LINE__, "%s: logits differ by %g", name, d);
-  free(w);
-}
-
-static void check_forward(const char *name) {
-  if (!test_oracle(name)) return;
-  Model *m = load(name, NULL);
-  Json *j = read(name, "forward.json");
-  Safetensors f;
-  Tape t;
-  OK(tape_init(&t, NULL));
-  REQUIRE(safetensors_open(&f, test_oracle_path(name, "forward.safetensors")));
-  const Json *lp = json_child(json_get(j, "next_token_logprobs"));
-  const Json *en = json_child(json_get(j, "entropies"));
-  int i = 0;
-  for (const Json *s = json_child(json_get(j, "input_ids")); s; s = json_next(s), i++) {
-    Ints ids = ints_of(s);
-    Reals want_lp = reals_of(lp), want_en = reals_of(en);
-    Pack p;
-    Tensor *h, *out;
-    const StTensor *want = safetensors_find(&f, test_path("logits.%d", i));
-    CHECK(want != NULL || (i > 0 && is_newer(name)));
-    if (want) check_logits(m, &t, ids, want, name);
-    REQUIRE(pack_plain(&t.arena, model_config(m), ids, &p));
-    REQUIRE(forward_hidden(m, &t, &p, &h));
-    REQUIRE(forward_logp(m, &t, &p, h, 1, NULL, NULL, &out));
-    CHECK(p.nout == want_lp.n);
-    const double lp_tolerance = within(5e-5, 8e-2), en_tolerance = within(5e-5, 6e-2);
-    CHECK_NEAR(worst_difference(out->data, want_lp.at, (size_t)p.nout), 0, lp_tolerance);
-    CHECK_NEAR(worst_difference(out->data + p.nout, want_en.at, (size_t)p.nout), 0, en_tolerance);
-    free(ids.at), free(want_lp.at), free(want_en.at);
-    lp = json_next(lp), en = json_next(en);
-    tape_reset(&t);
-  }
-  CHECK(i == 3);
-  tape_free(&t);
-  safetensors_close(&f);
-  json_free(j);
-  model_release(m);
-}
-
-TEST_BOTH(logits_log_probabilities_and_entropies_are_the_reference_s) {
-  NEEDS_ORACLES;
-  for (int i = 0; i < ORACLES; i++) check_forward(oracle_names[i]);
-}
-
-/* All three sequences at once; none ends early, so end tokens are switched off. */
-static void check_greedy(const char *name) {
-  if (!test_oracle(name)) return;
-  Model *m = load(name, NULL);
-  Json *j = read(name, "forward.json");
-  Request r[3];
-  Completion out[3] = {0};
-  Ints ids[3], want[3];
-  Decoder *d;
-  Sampling s;
-  int i = 0;
-  ((Config *)model_config(m))->num_eos = 0;
-  const Json *g = json_child(json_get(j, "greedy"));
-  for (const Json *e = json_child(json_get(j, "input_ids")); e; e = json_next(e), i++) {
-    ids[i] = ints_of(e);
-    want[i] = ints_of(json_get(g, "new_tokens"));
-    r[i] = (Request){ids[i].at, ids[i].n, 1, {0}, NULL, 0};
-    out[i].ids = malloc(8 * sizeof(int32_t));
-    out[i].logp = malloc(8 * sizeof(float));
-    g = json_next(g);
-  }
-  sampling_init(&s);
-  s.temperature = 0;
-  s.max_new_tokens = 8;
-  const int longest = model_config(m)->max_position_embeddings < 80 ? 64 : 80;
-  REQUIRE(decoder_new(&d, m, NULL, &(DecoderLimits){2, 3, longest, 8}));
-  REQUIRE(decoder_run(d, 3, r, &s, out, NULL));
-  for (i = 0; i < 3; i++) {
-    CHECK(out[i].len == 8 && out[i].finish == FINISH_LENGTH);
-    for (int k = 0; k < 8; k++)
-      if (out[i].ids[k] != want[i].at[k])
-        test_fail(__FILE__, __LINE__, "%s: sequence %d, token %d is %d, want %d", name, i, k,
-                  out[i].ids[k], want[i].at[k]);
-    free(ids[i].at), free(want[i].at), free(out[i].ids), free(out[i].logp);
-  }
-  decoder_free(d);
-  json_free(j);
-  model_release(m);
-}
-
-TEST(greedy_continuations_are_the_reference_s) {
-  NEEDS_ORACLES;
-  for (int i = 0; i < ORACLES; i++) check_greedy(oracle_names[i]);
 }
 
 /* ---- grpo_problem.json ------------------------------------------------------------------ */
@@ -653,11 +482,9 @@ VARIANTS(windowed_mistral, "mistral_window")
 VARIANTS(gemma2, "gemma2")
 VARIANTS(gemma3, "gemma3_text_bf16")
 
-TEST(newer_families_have_the_reference_s_logits_losses_and_gradients) {
+TEST(newer_families_have_the_reference_s_losses_and_gradients) {
   NEEDS_ORACLES;
   for (int i = 0; i < NEWER; i++) {
-    check_forward(newer_names[i]);
-    check_greedy(newer_names[i]);
     check_problem(newer_names[i], 1, "expected");
     check_variants(newer_names[i]);
   }
@@ -719,75 +546,6 @@ static void check_adapter(const char *name) {
   json_free(j);
   model_release(m);
 }
-
-/* ---- routes.json: which experts the tokens of the first sequence take --------------------- */
-
-typedef struct Routes {
-  const Json *experts, *weights; /* [layers that route, tokens, top_k]: the next layer's */
-  const char *name;
-} Routes;
-
-/* The file has experts in the order of their weights, we in that of the choice, which a bias may
- * change. */
-static int find_expert(const real *y, int top_k, double expert) {
-  for (int i = 0; i < top_k; i++)
-    if ((double)y[top_k + i] == expert) return i;
-  return -1;
-}
-
-static Status compare_route(void *user, const Tape *t, const Node *nd, int at, bool backward) {
-  Routes *r = user;
-  (void)t, (void)at, (void)backward;
-  if (strcmp(nd->op->name, "route") != 0) return GRPO_OK;
-  const int top_k = nd->out->dim[1] / 2;
-  const real *y = nd->out->data;
-  const Json *e = json_child(r->experts), *w = json_child(r->weights);
-  for (int token = 0; token < nd->out->dim[0]; token++, y += 2 * top_k) {
-    Reals experts = reals_of(e), weights = reals_of(w);
-    CHECK(experts.n == top_k && weights.n == top_k);
-    for (int i = 0; i < top_k; i++) {
-      const int k = find_expert(y, top_k, experts.at[i]);
-      if (k < 0 || !(fabs(y[k] - weights.at[i]) <= 2e-5))
-        test_fail(__FILE__, __LINE__, "%s: token %d takes expert %g with %g, want %g", r->name,
-                  token, experts.at[i], k < 0 ? 0 : (double)y[k], weights.at[i]);
-    }
-    free(experts.at), free(weights.at);
-    e = json_next(e), w = json_next(w);
-  }
-  CHECK(!e || !json_next(e)); /* the last token predicts nothing and is not in the pack */
-  r->experts = json_next(r->experts), r->weights = json_next(r->weights);
-  return GRPO_OK;
-}
-
-static void check_routes(const char *name) {
-  if (!test_oracle(name)) return;
-  Model *m = load(name, NULL);
-  Json *j = read(name, "routes.json"), *texts = read(name, "forward.json");
-  Routes r = {json_child(json_get(j, "experts")), json_child(json_get(j, "weights")), name};
-  Ints ids = ints_of(json_child(json_get(texts, "input_ids")));
-  Tape t;
-  Pack p;
-  Tensor *h;
-  OK(tape_init(&t, NULL));
-  t.look = compare_route;
-  t.look_user = &r;
-  REQUIRE(pack_plain(&t.arena, model_config(m), ids, &p));
-  REQUIRE(forward_hidden(m, &t, &p, &h));
-  CHECK(!r.experts && !r.weights);
-  free(ids.at);
-  tape_free(&t);
-  json_free(j);
-  json_free(texts);
-  model_release(m);
-}
-
-TEST(tokens_take_the_reference_s_experts) {
-  static const char *const names[] = {"qwen3_moe",  "olmoe",       "qwen3_5_moe",
-                                      "qwen3_next", "deepseek_v3", "gpt_oss"};
-  NEEDS_ORACLES;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_routes(names[i]);
-}
-
 TEST(adapters_have_the_reference_s_losses_and_gradients) {
   NEEDS_ORACLES;
   for (int i = 0; i < ORACLES; i++) check_adapter(oracle_names[i]);
