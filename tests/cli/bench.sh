@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The programs of bench/: what they refuse, and the shape of what they print; never how long anything takes.
+# grpo bench and the programs of bench/: what they refuse, and the shape of what they print; never how long anything takes.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 export GRPO
@@ -35,6 +35,38 @@ mkdir alone && cp "$(readlink -f "$GRPO")" alone/grpo
 refuses "bench: not part of a program that stands alone" "bench is not part of this program; run 'make bench'" \
   alone/grpo bench --workload smoke
 
+# ---- grpo bench ----
+says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \
+  "$GRPO" bench --workload smoke --runs 1 --sharing on --reuse off --compute f32 --weights f32,nf4 --json
+result "bench --json: its rows" "$("$GRPO" repl <<'LUA' 2>&1
+local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")
+local row = report.workloads[1].rows[1]
+for _, name in ipairs { "compute", "weights", "shared_prompt", "reuse_rollout", "best", "worst", "core_seconds", "peak_bytes",
+  "ratio", "best_ratio", "core_ratio", "median_ratio" } do
+  if row[name] == nil then print("a row without " .. name) end
+end
+for _, phase in ipairs { "generate", "reference", "reward", "forward", "backward", "optimizer", "step" } do
+  if not (row.seconds[phase] and row.floor[phase]) then print("a row without " .. phase) end
+end
+if #report.workloads[1].rows ~= 1 then print "one row was asked for" end
+if #report.decode.rows ~= 4 then print "two forms of two numbers of sequences were asked for" end
+for _, name in ipairs { "rows", "blas", "f32", "nf4_ratio", "bf16_bf16" } do
+  if not report.matrices[1][name] then print("matrices without " .. name) end
+end
+if not (report.machine.rates.bf16 > 0 and report.kernels[1].bf16_forward > 0) then print "no rate of bf16" end
+LUA
+)"
+says "bench --write-expected: a ratio by compute mode" 0 '' "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 \
+  --compute f32 --json --write-expected ratios.json
+result "bench --write-expected: the file" "$(tr -d '\n ' <ratios.json | grep -qE '"f32":\{"smoke":[0-9.]+\}.*"tolerance":0\.25' || show ratios.json)"
+"$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 --compute f32 --json --check ratios.json >out 2>err
+result "bench --check: compares" "$(grep -qE '^smoke f32: .* expected [0-9.]+, at most [0-9.]+: (fine|WORSE)$' err || show err)"
+echo '{"tolerance": 0.2, "none": {}}' >expected.json
+says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
+  "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 --compute f32 --json --check expected.json
+result "bench --check says so" "$(grep -q 'no ratios for' err || show err)"
+
+# ---- the programs ----
 helps scaling "$bench/scaling"
 refuses "scaling: an unknown word" "scaling: unknown word 'quick'; see" "$bench/scaling" quick
 refuses "scaling: an unknown sweep" "scaling: --only: got 'depth', want some of rows, " "$bench/scaling" --only rows,depth

@@ -3,17 +3,6 @@
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/lib/tiny.bash"
 
-# says NAME STATUS PATTERN COMMAND... : exit status, and a line of stdout that matches
-says() {
-  local name=$1 want=$2 pattern=$3 status problem=''; shift 3
-  "$@" >out 2>err </dev/null; status=$?
-  [ $status = "$want" ] || problem+="exit status $status, want $want"$'\n'
-  grep -qE "$pattern" out || problem+="nothing on stdout matches: $pattern"$'\n'
-  result "$name" "${problem:+$problem
-stdout: $(head -n 30 out)
-stderr: $(head -n 10 err)}"
-}
-
 # ---- help ----------------------------------------------------------------------------------------------------------------
 says "help lists the commands" 0 '^  run  ' "$GRPO" help
 says "--help is help" 0 '^usage: grpo COMMAND' "$GRPO" --help
@@ -31,35 +20,6 @@ result "nothing there is less than nothing" "$(none ' -[0-9]' out)"
 for what in 'f32, reused: [0-9.]+ x the floor' 'f32, not shared: [0-9.]+ x the floor' 'bf16 +int8 +2 +([0-9]+|-) ' 'floor bf16 +[0-9.]+ ' 'rows +OpenBLAS +f32 +bf16 +int8'; do
   result "bench shows: $what" "$(grep -qE "^  +$what" out || show out)"
 done
-says "bench --json: one object" 0 '^\{"decode": .*"workloads": \[\{.*"best": .*"floor": .*\}$' \
-  "$GRPO" bench --workload smoke --runs 1 --sharing on --reuse off --compute f32 --weights f32,nf4 --json
-result "bench --json: its rows" "$("$GRPO" repl <<'LUA' 2>&1
-local report = require("grpo.core").json_decode(assert(io.open "out"):read "a")
-local row = report.workloads[1].rows[1]
-for _, name in ipairs { "compute", "weights", "shared_prompt", "reuse_rollout", "best", "worst", "core_seconds", "peak_bytes",
-  "ratio", "best_ratio", "core_ratio", "median_ratio" } do
-  if row[name] == nil then print("a row without " .. name) end
-end
-for _, phase in ipairs { "generate", "reference", "reward", "forward", "backward", "optimizer", "step" } do
-  if not (row.seconds[phase] and row.floor[phase]) then print("a row without " .. phase) end
-end
-if #report.workloads[1].rows ~= 1 then print "one row was asked for" end
-if #report.decode.rows ~= 4 then print "two forms of two numbers of sequences were asked for" end
-for _, name in ipairs { "rows", "blas", "f32", "nf4_ratio", "bf16_bf16" } do
-  if not report.matrices[1][name] then print("matrices without " .. name) end
-end
-if not (report.machine.rates.bf16 > 0 and report.kernels[1].bf16_forward > 0) then print "no rate of bf16" end
-LUA
-)"
-says "bench --write-expected: a ratio by compute mode" 0 '' "$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 \
-  --compute f32 --json --write-expected ratios.json
-result "bench --write-expected: the file" "$(tr -d '\n ' <ratios.json | grep -qE '"f32":\{"smoke":[0-9.]+\}.*"tolerance":0\.25' || show ratios.json)"
-"$GRPO" bench --workload smoke --runs 1 --sharing on --weights f32 --compute f32 --json --check ratios.json >out 2>err
-result "bench --check: compares" "$(grep -qE '^smoke f32: .* expected [0-9.]+, at most [0-9.]+: (fine|WORSE)$' err || show err)"
-echo '{"tolerance": 0.2, "none": {}}' >expected.json
-says "bench --check: other kernels have nothing to compare with" 0 '"kernels": ' \
-  "$GRPO" bench --workload smoke --runs 1 --json --check expected.json
-result "bench --check says so" "$(grep -q 'no ratios for' err || show err)"
 for kernels in generic blas avx2; do
   grep -q "$kernels" <(echo generic blas; cat /proc/cpuinfo) || continue
   says "GRPO_CPU=$kernels" 0 "kernels: $kernels;" env GRPO_CPU=$kernels "$GRPO" --version

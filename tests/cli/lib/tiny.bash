@@ -28,6 +28,17 @@ check() {
 $output"; fi
 }
 
+# says NAME STATUS PATTERN COMMAND... : exit status, and a line of stdout that matches
+says() {
+  local name=$1 want=$2 pattern=$3 status problem=''; shift 3
+  "$@" >out 2>err </dev/null; status=$?
+  [ $status = "$want" ] || problem+="exit status $status, want $want"$'\n'
+  grep -qE "$pattern" out || problem+="nothing on stdout matches: $pattern"$'\n'
+  result "$name" "${problem:+$problem
+stdout: $(head -n 30 out)
+stderr: $(head -n 10 err)}"
+}
+
 # experiment FILE [OTHER [REWARDS [DATA]]] : sums of digits for a model of some thousand weights.  The arguments
 # are Lua: further fields of the experiment, entries of `rewards`, fields of `data`.
 experiment() {
