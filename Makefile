@@ -302,11 +302,21 @@ $(HUB_SERVER): tests/hub_server.c $(call libs_upto,formats)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) -o $@ $< -Wl,--start-group $(call libs_upto,formats) -Wl,--end-group $(LIBS)
 
-# tests/api sees what a host sees: the header and the shared library.
+# tests/api, and tests/api of an extension, see what a host sees: the header and the shared library.
 API_TESTS := $(call test_progs,api)
-$(BUILD)/tests/api/%: tests/api/%.c $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
+API_TEST_NEEDS := $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
+API_TEST = $(HOST_C) -D_GNU_SOURCE -Itests -Itests/api -o $@ $< $(BUILD)/tests/testing.o -L$(BUILD) -lgrpo \
+  -Wl,-rpath,'$$ORIGIN/../..' $(LDFLAGS) -lm
+$(BUILD)/tests/api/%: tests/api/%.c $(API_TEST_NEEDS)
 	@mkdir -p $(@D)
-	$(Q)$(HOST_C) -D_GNU_SOURCE -Itests -o $@ $< $(BUILD)/tests/testing.o -L$(BUILD) -lgrpo -Wl,-rpath,'$$ORIGIN/../..' $(LDFLAGS) -lm
+	$(Q)$(API_TEST)
+define ext_api_rule
+API_TESTS += $(patsubst ext/$(1)/tests/api/%.c,$(BUILD)/tests/api/$(1)-%,$(wildcard ext/$(1)/tests/api/test_*.c))
+$(BUILD)/tests/api/$(1)-%: ext/$(1)/tests/api/%.c $(API_TEST_NEEDS)
+	@mkdir -p $$(@D)
+	$$(Q)$$(API_TEST)
+endef
+$(foreach e,$(EXT),$(eval $(call ext_api_rule,$(e))))
 .PHONY: test-api
 test-api: $(API_TESTS)
 	@tools/run-tests "$(BUILD)" --c-only $(API_TESTS)

@@ -15,7 +15,7 @@ local function new_model(config, options)
 end
 
 local function load_tokenizer(path)
-  local place = require("grpo.data.hub").place(path)
+  local place = require("grpo.data.places").place(path)
   local tokenizer = core.tokenizer_load(place)
   files_read.add_tokenizer(place)
   return tokenizer
@@ -63,7 +63,6 @@ local later = {
   calc = function() return require "grpo.base.calc" end,
   sorted_pairs = function() return require "grpo.base.sorted" end,
   reward_model = function() return require("grpo.models.reward_model").load end,
-  hub = function() return { snapshot = require("grpo.data.hub").snapshot } end,
   trainer = function() return require("grpo.loop.trainer").new end,
   template = function() return require("grpo.jinja").compile end,
   experiment = function()

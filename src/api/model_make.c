@@ -8,7 +8,7 @@
 #include "checkpoint/peft_base.h"
 #include "checkpoint/run_checkpoint.h"
 #include "checkpoint/weights.h"
-#include "formats/hub_cache.h"
+#include "formats/named_place.h"
 #include "formats/json.h"
 #include "model/config_check.h"
 #include "model/config_read.h"
@@ -85,13 +85,13 @@ Status model_settings_take(const grpo_model_options *o, ModelSettings *out) {
 /* ---- load ------------------------------------------------------------------------- */
 
 Status model_directory(const char *path, Buf *found) {
-  char commit[HUB_COMMIT_BYTES];
+  char version[NAMED_PLACE_VERSION];
   buf_printf(found, "%s/run.json", path);
   try(buf_status(found));
   const bool run = file_exists(found->data);
   buf_clear(found);
   if (run) return run_checkpoint_newest(path, found);
-  return hub_cache_place(path, true, found, commit);
+  return named_place_find(path, true, found, version);
 }
 
 typedef struct Loading {

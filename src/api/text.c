@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "checkpoint/run_checkpoint.h"
-#include "formats/hub_cache.h"
+#include "formats/named_place.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
 
@@ -23,10 +23,10 @@ static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {
 static Status load(grpo_context *c, const char *path, grpo_tokenizer **out) {
   Tokenizer *t = NULL;
   Buf place = {0};
-  char commit[HUB_COMMIT_BYTES];
+  char version[NAMED_PLACE_VERSION];
   try(need(path, "path"));
   try(need(out, "out"));
-  Status s = hub_cache_place(path, false, &place, commit);
+  Status s = named_place_find(path, false, &place, version);
   if (s == GRPO_OK) s = run_checkpoint_check(place.data, CHECKPOINT_TOKENIZER);
   if (s == GRPO_OK) s = tokenizer_load(&t, place.data);
   buf_free(&place);

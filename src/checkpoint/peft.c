@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "checkpoint/peft_config.h"
 #include "checkpoint/run_checkpoint.h"
-#include "formats/hub_cache.h"
+#include "formats/named_place.h"
 #include "formats/safetensors.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
@@ -241,9 +241,9 @@ static const char *const written[][2] = {
     {"use_rslora", "false"},
 };
 
-/* A base_name of the Hub may have a revision, which is a field of its own. */
+/* A base_name may have a revision behind "@", which is a field of its own. */
 static Status put_config(Buf *b, const Lora *l, const Json *j, const char *base_name) {
-  const char *at = base_name && hub_is_name(base_name) ? strchr(base_name, '@') : NULL;
+  const char *at = base_name && named_place_is_name(base_name) ? strchr(base_name, '@') : NULL;
   buf_putc(b, '{');
   for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
     const char *key = written[i][0];

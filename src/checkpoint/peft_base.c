@@ -1,6 +1,6 @@
 #include "checkpoint/peft_base.h"
 
-#include "formats/hub_cache.h"
+#include "formats/named_place.h"
 #include "formats/json.h"
 #include "os/file.h"
 
@@ -12,13 +12,13 @@ bool peft_is_adapter(const char *dir) {
   return file_join(path, dir, "config.json") == GRPO_OK && !file_exists(path);
 }
 
-/* Appends the snapshot of a name of the Hub; its revision may be NULL. */
-static Status find_snapshot(const char *name, const char *revision, Buf *path) {
-  char commit[HUB_COMMIT_BYTES];
+/* Appends where a name lies; its revision may be NULL. */
+static Status find_named(const char *name, const char *revision, Buf *path) {
+  char version[NAMED_PLACE_VERSION];
   Buf full = {0};
   buf_printf(&full, "%s%s%s", name, revision ? "@" : "", revision ? revision : "");
   Status s = buf_status(&full);
-  if (s == GRPO_OK) s = hub_cache_place(full.data, true, path, commit);
+  if (s == GRPO_OK) s = named_place_find(full.data, true, path, version);
   buf_free(&full);
   return s;
 }
@@ -33,8 +33,8 @@ static Status find_base(const char *dir, const char *config, const Json *j, Buf 
   try(file_join(beside, dir, name));
   const bool relative = *name != '/';
   const char *found = relative && file_exists(beside) ? beside : name;
-  if (!file_exists(found) && hub_is_name(name)) {
-    const Status s = find_snapshot(name, json_string(json_get(j, "revision")), path);
+  if (!file_exists(found) && named_place_is_name(name)) {
+    const Status s = find_named(name, json_string(json_get(j, "revision")), path);
     return s ? err_context(s, "%s: the base model", config) : GRPO_OK;
   }
   if (!file_exists(found))

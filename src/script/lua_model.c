@@ -6,8 +6,8 @@
 #include "checkpoint/run_checkpoint.h"
 #include "checkpoint/save.h"
 #include "checkpoint/weights.h"
-#include "formats/hub_cache.h"
 #include "formats/model_format.h"
+#include "formats/named_place.h"
 #include "kern/dispatch.h"
 #include "model/config_check.h"
 #include "model/config_read.h"
@@ -136,13 +136,13 @@ static void set_tokenizer(lua_State *L, int options, const char *where) {
 }
 
 const char *push_model_dir(lua_State *L, const char *path) {
-  char commit[HUB_COMMIT_BYTES];
+  char version[NAMED_PLACE_VERSION];
   lua_pushfstring(L, "%s/run.json", path);
   bool run = file_exists(lua_tostring(L, -1));
   lua_pop(L, 1);
   Buf *dir = push_buf(L);
   const Status s =
-      run ? run_checkpoint_newest(path, dir) : hub_cache_place(path, true, dir, commit);
+      run ? run_checkpoint_newest(path, dir) : named_place_find(path, true, dir, version);
   want_ok(L, s);
   return dir->data;
 }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "checkpoint/run_checkpoint.h"
-#include "formats/hub_cache.h"
+#include "formats/named_place.h"
 #include "script/binding.h"
 #include "script/environment.h"
 #include "script/lua_tokenizer.h"
@@ -60,9 +60,9 @@ static int made(lua_State *L, TokenizerSlot *slot, Status s, Tokenizer *const *t
 
 static int l_load(lua_State *L) {
   Tokenizer *t = NULL;
-  char commit[HUB_COMMIT_BYTES];
+  char version[NAMED_PLACE_VERSION];
   Buf *place = push_buf(L);
-  want_ok(L, hub_cache_place(check_string(L, 1, NULL), false, place, commit));
+  want_ok(L, named_place_find(check_string(L, 1, NULL), false, place, version));
   const char *path = place->data;
   TokenizerSlot *slot = push_slot(L);
   want_ok(L, run_checkpoint_check(path, CHECKPOINT_TOKENIZER));

@@ -16,6 +16,16 @@
 --                       quantize = { "q8_0" } }, ... }
 --     files that grpo export writes for a model or for an adapter alone, with what its help says
 --     that these are, and the types of --quantize; C reads and writes them (formats/model_format.h)
+--   places = { { load = function() -> module }, ... }
+--     finds models, adapters, tokenizers and datasets by names in place of their paths
+--     (data/places.lua), as C does (formats/named_place.h).  The module:
+--       is_name(text), name_in(text) -> the name in an address, or nil
+--       place(path, whole) -> where a model or tokenizer lies, its version if it has a name
+--       snapshot(name, { kind = "model" | "dataset", revision = }) -> directory, version
+--       repository(name) -> where it would lie, whatever version
+--       used = { [name] = version } of those that were found; pin(used) takes these from now on,
+--       and check(used) raises where one is not there
+--       listed(path) -> a file as a run lists it, wherever the names lie; file(listed) -> its path
 --   decompressors = { { decompress = function(data, what) -> data }, ... }
 --     takes the contents of a file of data, and gives them back as they are if they are not
 --     compressed in its way

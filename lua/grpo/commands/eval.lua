@@ -7,6 +7,7 @@ local files_read = require "grpo.base.files_read"
 local flags = require "grpo.commands.flags"
 local history = require "grpo.runs.history"
 local inputs = require "grpo.runs.inputs"
+local places = require "grpo.data.places"
 local row_check = require "grpo.loop.row_check"
 local rundir = require "grpo.runs.directory"
 local script = require "grpo.loop.script"
@@ -83,10 +84,10 @@ local function refuse_model(what, is)
     .. "model.path=%s", what, is, what)
 end
 
--- Is it the name of a model that the Hub's cache has?
+-- Is it the name of a model that is there?
 local function is_cached(name)
-  return name:find("/", 1, true) and not core.fs.exists(name) and core.hub_is_name(name)
-    and pcall(core.hub_find, name)
+  return name:find("/", 1, true) and not core.fs.exists(name) and places.is_name(name)
+    and pcall(places.snapshot, name)
 end
 
 -- The trainer of what is to be evaluated.

@@ -4,7 +4,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local generation_options = require "grpo.models.generation_options"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local origins = require "grpo.options.origins"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
@@ -51,8 +51,8 @@ local function check_reference(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
   if type(path) ~= "string" or options.among(path, reference_names.list) then return end
   if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
-  if core.hub_is_name(path) and path:find("/", 1, true) then
-    local ok, err = pcall(hub.place, path, true) -- which notes its commit for the run
+  if places.is_name(path) and path:find("/", 1, true) then
+    local ok, err = pcall(places.place, path, true) -- which notes its commit for the run
     if ok then return end
     errors.raise_at(origins.position(config, "reference"), err.code or "ENOENT", "reference: %s",
       err.message or tostring(err))

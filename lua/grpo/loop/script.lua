@@ -3,7 +3,7 @@
 local context = require "grpo.options.scripts.context"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local events = require "grpo.loop.events"
 local experiment = require "grpo.options.experiment"
 local install_dir = require "grpo.base.install_dir"
@@ -260,7 +260,7 @@ end
 function script.of_run(dir, info, more)
   more = more or {}
   sums.verify(dir, info, "source/")
-  hub.pin(info.hub)
+  places.pin(info.hub)
   local overrides = {}
   for _, words in ipairs { info.overrides or {}, events.words(dir, more.at),
     more.overrides or {} } do

@@ -44,19 +44,9 @@ function Template:render(vars) end
 ---@return grpo.Template
 function grpo.template(source) end
 
-grpo.hub = {}
-
----The directory of what lies in the Hugging Face cache under a name such as "openai/gsm8k", perhaps
----followed by "@" and a revision, and its commit; nothing is downloaded (grpo pull does that).
----@param name string
----@param opts? { kind?: "model"|"dataset", revision?: string } default "model", "main"
----@return string directory
----@return string commit
-function grpo.hub.snapshot(name, opts) end
-
 grpo.tokenizer = {}
 
----@param path string directory, tokenizer.json or a name of the Hub (grpo.hub)
+---@param path string directory, tokenizer.json or a name that an extension finds
 ---@return grpo.Tokenizer
 function grpo.tokenizer.load(path) end
 
@@ -76,7 +66,7 @@ function grpo.tokenizer.train(texts, opts) end
 
 grpo.model = {}
 
----@param path string a model, run (its newest checkpoint), checkpoint or adapter directory, a GGUF file or a name of the Hub (grpo.hub)
+---@param path string a model, run (its newest checkpoint), checkpoint or adapter directory, a GGUF file or a name that an extension finds
 ---@param opts? { dtype?: "f32"|"auto"|"bf16", quantize?: "nf4"|"int8", compute?: "f32"|"bf16",
 ---tokenizer?: grpo.Tokenizer|string, adapter?: string, base?: string } dtype: default f32; compute:
 ---default auto; adapter: a PEFT folder; base: used instead of the model that an adapter names

@@ -25,9 +25,9 @@
 ---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo", ... }, or of a kind that an extension adds, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
----@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)
+---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name that an extension finds
 ---@field config? string|table a table, or a file of settings, that describes a model to create with random weights
----@field tokenizer? string|grpo.Tokenizer tokenizer object, path, name of the Hub or of an encoding of tiktoken (cl100k_base); default: the one beside the weights
+---@field tokenizer? string|grpo.Tokenizer tokenizer object, path, name as of model.path, or of an encoding of tiktoken (cl100k_base); default: the one beside the weights
 ---@field dtype? "f32"|"bf16"|"auto" storage of the frozen weights beside an adapter; auto: as in the checkpoint (default "auto")
 ---@field quantize? "nf4"|"int8" storage of the frozen projections in 4 or 8 bits; needs an adapter
 ---@field lora? grpo.Options.model.lora train a low-rank adapter (LoRA) instead of all weights

@@ -3,7 +3,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local files_read = require "grpo.base.files_read"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local model_paths = require "grpo.models.paths"
 local text_formats = require "grpo.base.text_formats"
 
@@ -32,7 +32,7 @@ local function read_config(path)
 end
 
 local function tokenizer_of(option, path)
-  if type(option) == "string" then return core.tokenizer_load(hub.place(option)) end
+  if type(option) == "string" then return core.tokenizer_load(places.place(option)) end
   if option ~= nil then return option end
   if path then return nil end -- then the tokenizer beside the weights is used
   errors.raise("EARG", "model.tokenizer: missing; a model made from model.config needs one, "
@@ -73,8 +73,8 @@ function loading.open(path, options)
   local place = model_paths.find(path, load_options.base)
   local grow = load_options.grow
   load_options.base, load_options.grow = nil, nil
-  load_options.tokenizer = hub.place(load_options.tokenizer)
-  load_options.adapter = hub.place(load_options.adapter, true)
+  load_options.tokenizer = places.place(load_options.tokenizer)
+  load_options.adapter = places.place(load_options.adapter, true)
   if place.adapter and load_options.adapter then
     errors.raise("EARG", "model.load.adapter: %s is an adapter already; leave out one", path)
   end
@@ -142,7 +142,7 @@ function loading.new(config, options)
   local tokenizer = type(options) == "table" and options.tokenizer
   if type(config) == "string" then config = read_config(config) end
   if type(tokenizer) == "string" then
-    tokenizer = core.tokenizer_load(hub.place(tokenizer))
+    tokenizer = core.tokenizer_load(places.place(tokenizer))
     options = copy_of(options)
     options.tokenizer = tokenizer
   end

@@ -1,9 +1,9 @@
 -- Resolves a path to a model: a model directory, a run or checkpoint, an adapter with its base, a
--- .gguf file, or a name of the Hugging Face Hub whose files are in its cache.
+-- .gguf file, or a name (data/places.lua).
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local nearest = require "grpo.options".nearest
 
 local fs = core.fs
@@ -32,19 +32,19 @@ local function base_of(dir)
   local beside = dir .. "/" .. name
   if not is_absolute(name) and fs.exists(beside) then return beside end
   if fs.exists(name) then return name end
-  if core.hub_is_name(name) then
+  if places.is_name(name) then
     local revision = config.revision
     local full = type(revision) == "string" and name .. "@" .. revision or name
-    local ok, place, commit = pcall(hub.place, full, true)
+    local ok, place, commit = pcall(places.place, full, true)
     if commit then return place, name .. "@" .. commit end
-    if not ok and fs.isdir(core.hub_repo(name)) then -- of which something is missing
+    if not ok and fs.isdir(places.repository(name)) then -- of which something is missing
       errors.raise(place.code or "ENOENT", "%s/adapter_config.json: the base model %s",
         dir, tostring(place))
     end
     errors.raise("ENOENT", "%s/adapter_config.json: the base model %s is not there (looked for it "
       .. "in %s, in the current directory and in %s); bring it with 'grpo pull %s', name another "
       .. "(--base DIR, where a command takes it), or change base_model_name_or_path",
-      dir, name, dir, core.hub_repo(name), full)
+      dir, name, dir, places.repository(name), full)
   end
   errors.raise("ENOENT",
     "%s/adapter_config.json: the base model %s is not there (looked for it %s); put it there, "
@@ -60,12 +60,12 @@ local function of_run(path)
   return fs.exists("runs/" .. path .. "/run.json") and "runs/" .. path or path
 end
 
--- Returns the snapshot that a name stands for and "NAME@COMMIT", else `path`.  For a name that is
--- not in the cache, a run of a similar name is suggested first.
-local function of_hub(path, whole)
+-- Returns where a name's files lie and "NAME@VERSION", else `path`.  For a name that is not
+-- there, a run of a similar name is suggested first.
+local function of_name(path, whole)
   if type(path) ~= "string" or fs.exists(path) then return path end
-  if not core.hub_is_name(path) and not hub.name_in(path) then return path end
-  local ok, place, commit = pcall(hub.place, path, whole)
+  if not places.is_name(path) and not places.name_in(path) then return path end
+  local ok, place, commit = pcall(places.place, path, whole)
   if ok then return place, commit and path:match("^[^@]*") .. "@" .. commit end
   model_paths.suggest_run(path)
   error(place, 0)
@@ -96,18 +96,18 @@ end
 
 -- Tells whether a path to a model or a run leads to an adapter.
 function model_paths.leads_to_adapter(path)
-  path = of_hub(of_run(path))
+  path = of_name(of_run(path))
   local newest = fs.exists(path .. "/run.json") and core.checkpoint_newest(path)
   return model_paths.is_adapter(newest or path)
 end
 
 -- Resolves a path (a run may be given by its name in runs/) to { path = the directory or file to
 -- load, adapter = its directory or nil, run = the run's directory or nil, name = "NAME@COMMIT" of
--- the complete model if it is a snapshot of the Hub's cache }.  base: a model to use instead of the
+-- the complete model if a name stood for it }.  base: a model to use instead of the
 -- one that the adapter names.
 function model_paths.find(path, base)
   local place = {}
-  path, place.name = of_hub(of_run(path), true)
+  path, place.name = of_name(of_run(path), true)
   if not fs.exists(path) then model_paths.suggest_run(path) end
   place.path = path
   if fs.exists(path .. "/run.json") then
@@ -116,7 +116,7 @@ function model_paths.find(path, base)
   if model_paths.is_adapter(place.path) then
     place.adapter = place.path
     if base then
-      place.path, place.name = of_hub(base, true)
+      place.path, place.name = of_name(base, true)
     else
       place.path, place.name = base_of(place.path)
     end

@@ -4,7 +4,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local files_read = require "grpo.base.files_read"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local model_paths = require "grpo.models.paths"
 local options = require "grpo.options"
 
@@ -43,7 +43,7 @@ end
 
 local function tokenizer_of(path, tokenizer)
   if type(tokenizer) == "string" then
-    local place = hub.place(tokenizer)
+    local place = places.place(tokenizer)
     files_read.add_tokenizer(place)
     return core.tokenizer_load(place)
   end
@@ -111,7 +111,7 @@ function reward_model.load(path, opts)
     error(("reward_model: path: got %s, want the directory of a model"):format(path == nil and "nil"
       or "a " .. type(path)), 2)
   end
-  path = hub.place(path, true)
+  path = places.place(path, true)
   local classifier = core.classifier_load(path,
     { dtype = o.dtype, quantize = o.quantize, compute = o.compute })
   files_read.add_model(path)

@@ -63,11 +63,11 @@ add {
 
   { "model.path", "string",
     "a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf "
-    .. "file, or a name of the Hugging Face Hub that lies in its cache (docs/hub.md)" },
+    .. "file, or a name that an extension finds" },
   { "model.config", "string|table",
     "a table, or a file of settings, that describes a model to create with random weights" },
   { "model.tokenizer", "string|any",
-    "tokenizer object, path, name of the Hub or of an encoding of tiktoken (cl100k_base); "
+    "tokenizer object, path, name as of model.path, or of an encoding of tiktoken (cl100k_base); "
     .. "default: the one beside the weights" },
   { "model.dtype", "enum",
     "storage of the frozen weights beside an adapter; auto: as in the checkpoint",

@@ -9,7 +9,7 @@ local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
 local errors = require "grpo.base.errors"
 local extensions = require "grpo.base.extensions"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local inputs = require "grpo.runs.inputs"
 local lines = require "grpo.runs.lines"
 local row_log = require "grpo.runs.row_log"
@@ -173,7 +173,7 @@ local function fill(run, name, info)
   run.info = { format = 1, version = core.version().version, name = name, script = info.script,
     args = info.args,
     overrides = info.overrides, compute = info.compute,
-    hub = next(hub.used) and hub.used or nil, started = core.wall(), pid = core.getpid(),
+    hub = next(places.used) and places.used or nil, started = core.wall(), pid = core.getpid(),
     host = core.hostname(), directory = fs.realpath("."), sums = {},
     rows = info.rows, steps = info.steps, host_rewards = info.host_rewards }
   for _, written in ipairs { "config.json", "env.json", "inputs.json", "source" } do

@@ -6,7 +6,7 @@ local core = require "grpo.core"
 local model_card = require "grpo.runs.card"
 local errors = require "grpo.base.errors"
 local extensions = require "grpo.base.extensions"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local loading = require "grpo.models.loading"
 local model_paths = require "grpo.models.paths"
 local model_run = require "grpo.runs.model_run"
@@ -32,7 +32,7 @@ local function source_of(path, base)
     source.base = source.place.path
   elseif source.run then
     local from = model_run.option(source.run, "model.path")
-    local ok, place = pcall(hub.place, from)
+    local ok, place = pcall(places.place, from)
     from = ok and place or from
     source.base = type(from) == "string" and fs.exists(from) and from or nil
     source.base_name = type(from) == "string" and not source.base and from:match("[^/]+/*$") or nil

@@ -2,7 +2,7 @@
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local schema = require "grpo.loop.schema"
 local sorted_pairs = require "grpo.base.sorted"
 
@@ -15,7 +15,7 @@ function inputs.list(paths)
   for path in sorted_pairs(paths) do
     local crc, size
     if not fs.isdir(path) then crc, size = fs.checksum(path) end
-    list[#list + 1] = { path = hub.listed(path), size = crc and size, crc32c = crc }
+    list[#list + 1] = { path = places.listed(path), size = crc and size, crc32c = crc }
   end
   return list
 end
@@ -25,7 +25,7 @@ end
 function inputs.changed(dir)
   local list = {}
   for _, item in ipairs(schema.read(dir .. "/inputs.json", schema.shapes.inputs) or {}) do
-    local path = hub.file(item.path)
+    local path = places.file(item.path)
     local crc, size, code
     if not fs.isdir(path) then crc, size, code = fs.checksum(path) end
     if code == "ENOMEM" then errors.raise_plain(code, "%s", size) end

@@ -10,7 +10,7 @@ local display = require "grpo.base.display"
 local events = require "grpo.loop.events"
 local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
-local hub = require "grpo.data.hub"
+local places = require "grpo.data.places"
 local inputs = require "grpo.runs.inputs"
 local model_paths = require "grpo.models.paths"
 local preflight = require "grpo.loop.preflight"
@@ -102,7 +102,7 @@ local function inputs_of(e)
     end
   end
   if type(e.config.model.tokenizer) == "string" then
-    files_read.add_tokenizer((hub.place(e.config.model.tokenizer)))
+    files_read.add_tokenizer((places.place(e.config.model.tokenizer)))
   end
   return files_read.paths
 end
@@ -165,7 +165,7 @@ local function open_directory(request)
   end
   local directory = rundir.open(dir, request.force)
   events.check(directory, request.force)
-  hub.check(directory.info.hub)
+  places.check(directory.info.hub)
   local files, changed = inputs.changed(dir), {}
   if not request.force then inputs.refuse_elsewhere(dir, directory.info, files, "resume it") end
   directory.forced = {}

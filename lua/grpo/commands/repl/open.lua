@@ -5,6 +5,7 @@ local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local history = require "grpo.runs.history"
 local loading = require "grpo.models.loading"
+local places = require "grpo.data.places"
 local rundir = require "grpo.runs.directory"
 local script = require "grpo.loop.script"
 local services = require "grpo.runs.services"
@@ -69,7 +70,7 @@ function repl_open.open(env, o)
   if o.flags.compute then o.overrides[#o.overrides + 1] = "compute=" .. o.flags.compute end
   local dir, from = run_of(what)
   if dir then return open_run(env, dir, from, o), dir end
-  if fs.isdir(what) or what:find("%.gguf$") or core.hub_is_name(what) and not fs.exists(what)
+  if fs.isdir(what) or what:find("%.gguf$") or places.is_name(what) and not fs.exists(what)
       and what:find("/", 1, true) then
     env.m = loading.open(what, { compute = o.flags.compute })
     env.tok = env.m.tokenizer

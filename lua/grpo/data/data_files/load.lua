@@ -5,6 +5,7 @@ local errors = require "grpo.base.errors"
 local foreign = require "grpo.data.data_files.foreign"
 local globs = require "grpo.data.data_files.globs"
 local options = require "grpo.options"
+local places = require "grpo.data.places"
 local splits = require "grpo.data.data_files.splits"
 
 local load = {}
@@ -170,7 +171,7 @@ function load.resolve(name, o, format_of)
     return format, files, name, from, to
   end
   if one and not globs.is_pattern(name) and not core.fs.exists(name) and not format_of(name) then
-    local dir = require("grpo.data.hub").snapshot(name, { kind = "dataset", revision = o.revision })
+    local dir = places.snapshot(name, { kind = "dataset", revision = o.revision })
     local format, files = of_directory(dir, name, o, format_of,
       ("; bring them with: grpo pull --dataset %s"):format(name))
     return format, files, name, from, to

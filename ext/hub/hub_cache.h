@@ -10,8 +10,8 @@
  *
  * and datasets--ORG--REPO likewise.  Nothing here uses the network.
  */
-#ifndef GRPO_FORMATS_HUB_CACHE_H
-#define GRPO_FORMATS_HUB_CACHE_H
+#ifndef GRPO_HUB_HUB_CACHE_H
+#define GRPO_HUB_HUB_CACHE_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "formats/hub_cache.h"
+#include "hub/hub_cache.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 /* lua_hub.c - core.hub_*: what lies in the Hugging Face cache. */
-#include "formats/hub_cache.h"
+#include "hub/hub_cache.h"
 #include "script/binding.h"
+#include "script/parts.h"
 
 static HubKind check_kind(lua_State *L, int arg) {
   static const char *const kinds[] = {"model", "dataset", NULL};
@@ -56,7 +57,7 @@ static int l_hub_place(lua_State *L) {
   return 2;
 }
 
-CORE_PART(hub) {
+EXTENSION_PART(hub) {
   static const luaL_Reg functions[] = {FN(hub_is_name), FN(hub_cache), FN(hub_repo),
                                        FN(hub_find),    FN(hub_place), {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

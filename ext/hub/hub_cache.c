@@ -1,10 +1,12 @@
-#include "formats/hub_cache.h"
+#include "hub/hub_cache.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/extension.h"
 #include "formats/json.h"
+#include "formats/named_place.h"
 #include "os/file.h"
 
 enum { LONGEST_PART = 96, LONGEST_REVISION = 256, LONGEST_INDEX = 64 << 20, COMMIT = 40 };
@@ -309,4 +311,9 @@ Status hub_cache_place(const char *path, bool whole, Buf *place, char *commit) {
     return find_place(path, whole, place, commit);
   buf_puts(place, path);
   return buf_status(place);
+}
+
+EXTENSION(hub_names) {
+  static NamedPlace row = {.is_name = hub_is_name, .find = hub_cache_place};
+  named_place_add(&row);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Models by their names on the Hugging Face Hub, found in its cache.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
-. "$(dirname "$0")/lib/tiny.bash"
+. "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
 
 # shellcheck source=tests/cli/lib/seven.bash
 . "$root/tests/cli/lib/seven.bash"

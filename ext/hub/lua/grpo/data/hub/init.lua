@@ -1,11 +1,10 @@
 -- grpo.hub: models and datasets by their names on the Hugging Face Hub, as they lie in its cache
--- (src/formats/hub_cache.h).  `grpo pull` brings them; nothing here uses the network.
+-- (hub_cache.h).  `grpo pull` brings them; nothing here uses the network.
 --
 -- A branch such as main may later stand for another commit.  So a run writes down which commit each
 -- name stood for, and whoever continues it pins the names to these.
 
 local core = require "grpo.core"
-local encodings = require "grpo.data.hub.encodings"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
 local sorted_pairs = require "grpo.base.sorted"
@@ -13,7 +12,7 @@ local sorted_pairs = require "grpo.base.sorted"
 local fs = core.fs
 
 -- used: from each name that was found (a dataset's begins with "dataset ") to its commit.
-local hub = { used = {} }
+local hub = { used = {}, is_name = core.hub_is_name, repository = core.hub_repo }
 local pins = {}
 
 local function key_of(name, kind)
@@ -69,14 +68,9 @@ function hub.name_in(text)
   return name and core.hub_is_name(name) and name or nil
 end
 
--- Returns where a model, a tokenizer or an adapter lies, and its commit if that is a snapshot: a
--- path on the disk is returned as it is, and the name of an encoding of tiktoken as the file of its
--- ranks.  whole: the snapshot must be a complete model or adapter.  Something else than a text is
--- returned too.
+-- Returns where a model, a tokenizer or an adapter lies, and its commit if that is a snapshot.
+-- whole: the snapshot must be a complete model or adapter.
 function hub.place(path, whole)
-  if type(path) ~= "string" or fs.exists(path) then return path end
-  local ranks = encodings.place(path)
-  if ranks then return ranks end
   local inner = hub.name_in(path)
   if inner then
     errors.raise("ENOENT", "%s: an address is not opened; write %s", path, inner)
