@@ -211,8 +211,8 @@ static void count_note(void *notes, LogLevel level, const char *message) {
 }
 
 TEST(tensors_beside_the_decoder_are_left_out_with_a_note) {
-  static const char *const names[] = {"model.visual.a", "mtp.b", "vision_tower.c"};
-  for (int i = 0; i < 3; i++) {
+  static const char *const names[] = {"model.visual.a", "mtp.b", "vision_tower.c", "audio_tower.d"};
+  for (int i = 0; i < 4; i++) {
     const char *dir = test_path("%s/beside", test_tmp());
     Model *m = small_model(tiny_llama, NULL, 5), *back = NULL;
     int notes = 0;
@@ -222,6 +222,25 @@ TEST(tensors_beside_the_decoder_are_left_out_with_a_note) {
     OK(weights_load(&back, NULL, dir, STORE_F32));
     log_set_sink(NULL, NULL);
     CHECK(notes == 1 && back && same_weights(m, back));
+    model_release(m);
+    model_release(back);
+  }
+}
+
+TEST(keys_of_layers_that_read_those_of_others_are_left_out) {
+  static const char *const names[] = {"model.layers.3.self_attn.k_proj.weight",
+                                      "model.layers.4.self_attn.k_norm.weight",
+                                      "model.layers.1.self_attn.v_proj.weight"};
+  for (int i = 0; i < 3; i++) {
+    const char *dir = test_path("%s/unread", test_tmp());
+    Model *m = small_model(tiny_gemma4, NULL, 5), *back = NULL;
+    OK(save_model(m, dir, WEIGHT_F32, 0));
+    write_edited(m, dir, (Edit){.extra = names[i]});
+    if (i < 2)
+      OK(weights_load(&back, NULL, dir, STORE_F32));
+    else
+      REFUSED(weights_load(&back, NULL, dir, STORE_F32), GRPO_EFORMAT, "does not belong");
+    CHECK(i == 2 || (back && same_weights(m, back)));
     model_release(m);
     model_release(back);
   }

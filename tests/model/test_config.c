@@ -46,6 +46,30 @@ TEST(families_differ_in_their_defaults) {
   CHECK(config_rotary_dim(&c, false) == 64 && config_traits(&c) & TRAIT_OUTPUT_GATE);
 }
 
+TEST(gemma4_says_the_heads_of_full_layers_in_two_ways) {
+  static const char *const ways[] = {
+      "\"global_head_dim\":16,\"num_global_key_value_heads\":1",
+      "\"per_layer_config\":{\"1\":{\"head_dim\":16,\"num_key_value_heads\":1},"
+      "\"3\":{\"head_dim\":16,\"num_key_value_heads\":1}}"};
+  for (int i = 0; i < 2; i++) {
+    Config c;
+    REQUIRE(
+        parse(test_path("{\"model_type\":\"gemma4_text\",\"num_hidden_layers\":4,\"head_dim\":8,"
+                        "\"num_key_value_heads\":2,\"num_kv_shared_layers\":2,"
+                        "\"attention_k_eq_v\":true,\"use_double_wide_mlp\":true,"
+                        "\"layer_types\":[\"sliding_attention\",\"full_attention\","
+                        "\"sliding_attention\",\"full_attention\"],%s}",
+                        ways[i]),
+              &c));
+    CHECK(config_head_dim(&c, 1) == 16 && config_kv_heads(&c, 1) == 1 && c.attention_scale == 1);
+    CHECK(config_head_dim(&c, 2) == 8 && config_kv_heads(&c, 2) == 2);
+    CHECK(config_keys_layer(&c, 2) == 0 && config_keys_layer(&c, 3) == 1);
+    CHECK(config_is_shared(&c, 0) && config_is_shared(&c, 1) && !config_is_shared(&c, 2));
+    CHECK(config_ffn_size(&c, 1) == 9216 && config_ffn_size(&c, 2) == 18432);
+    CHECK(c.rope_scaling == ROPE_PROPORTIONAL && config_rotary_dim(&c, false) == 16);
+  }
+}
+
 TEST(lfm2_says_its_width_and_its_layers_in_two_ways) {
   Config c;
   REQUIRE(parse("{\"model_type\":\"lfm2\",\"block_ff_dim\":12288,\"num_hidden_layers\":4,"
@@ -313,6 +337,7 @@ TEST(a_value_is_fine_only_where_the_family_computes_it) {
   }
 }
 
+#define GEMMA4 "{\"model_type\":\"gemma4_text\",\"num_hidden_layers\":6,"
 static const char *const refused[][2] = {
     {"{}", "model_type is missing"},
     {"[]", "not a JSON object"},
@@ -404,6 +429,17 @@ static const char *const refused[][2] = {
     {"{\"model_type\":\"qwen3_moe\",\"mlp_only_layers\":[-1]}", "mlp_only_layers = -1"},
     {"{\"model_type\":\"olmoe\",\"clip_qkv\":8}", "clip_qkv"},
     {"{\"model_type\":\"gpt_oss\",\"swiglu_limit\":0}", "swiglu_limit must be a number"},
+    {GEMMA4 "\"use_bidirectional_attention\":\"all\"}", "use_bidirectional_attention is supported"},
+    {GEMMA4 "\"vocab_size_per_layer_input\":9}", "supported only as vocab_size"},
+    {GEMMA4 "\"enable_moe_block\":true}", "enable_moe_block"},
+    {GEMMA4 "\"query_pre_attn_scalar\":8}", "query_pre_attn_scalar"},
+    {GEMMA4 "\"num_kv_shared_layers\":6}", "no earlier layer has the keys"},
+    {GEMMA4 "\"num_kv_shared_layers\":1}", "no earlier layer has the keys"},
+    {GEMMA4 "\"per_layer_config\":[1]}", "must be an object or null"},
+    {GEMMA4 "\"per_layer_config\":{\"6\":{}}}", "no layer '6'"},
+    {GEMMA4 "\"per_layer_config\":{\"5\":{\"window\":1}}}", "window is not supported"},
+    {GEMMA4 "\"per_layer_config\":{\"0\":{\"head_dim\":8}}}", "layer 0 has 4 heads of 8"},
+    {"{\"model_type\":\"gemma3n_text\"}", "'gemma3n_text' is not supported"},
     {"{\"model_type\":\"deepseek_v2\",\"n_routed_experts\":null,\"sliding_window\":8}",
      "sliding_window is not supported"},
     {"{\"model_type\":\"gpt2_mla\",\"qk_nope_head_dim\":0}", "qk_nope_head_dim = 0 is outside"},
