@@ -296,7 +296,7 @@ $(BUILD)/tests/lua/%.o: tests/lua/%.c | need
 $(LUA_PARTS): $(BUILD)/tests/lua/engine_parts.o $(call libs_upto,rl)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $< -Wl,--start-group $(call libs_upto,rl) -Wl,--end-group $(MODULE_LIBS)
 
-# A server for tests/cli/pull.sh that speaks the Hub's protocol.
+# A server for tests: it speaks the protocol of the Hub (ext/hub), and judges texts (tests/cli/how_to.sh).
 HUB_SERVER := $(BUILD)/tests/hub_server
 $(HUB_SERVER): tests/hub_server.c $(call libs_upto,formats)
 	@mkdir -p $(@D)
