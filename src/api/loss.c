@@ -31,7 +31,7 @@ grpo_status grpo_loss_options_init(grpo_loss_options *o, size_t size) {
   return options_init(o, size, &d, sizeof d);
 }
 
-/* The names of these fields in grpo.h, one of which differs. */
+/* The names that these options have as fields in grpo.h; only the last one differs. */
 #define WORD_importance   importance
 #define WORD_kl_estimator kl_estimator
 #define WORD_sampler_mode sampler_correction

@@ -247,8 +247,8 @@ static void multiply(const Bf16Product *q, int r0, int rows, int panel, int p0,
 }
 
 /* A thread takes chunks that follow one another, and they should share little with those of another
- * thread: each thread has its own rows, or its own panels of a weight that is much wider and had
- * better be read once. */
+ * thread.  So each thread has its own rows; or, if the weight is much wider and should be read only
+ * once, its own panels. */
 static bool by_rows(const Bf16Product *q) { return shares_rows(q->m, q->n); }
 static int row_chunk(const Bf16Product *q, int chunk) {
   return by_rows(q) ? chunk / q->col_chunks : chunk % q->row_chunks;

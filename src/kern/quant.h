@@ -40,8 +40,8 @@ typedef struct QuantWeight {
   float *scale;        /* QUANT_INT8: [n]; QUANT_NF4: [ceil(blocks / NF4_NEST)] absmax_scale */
   uint8_t *absmax;     /* QUANT_NF4: [blocks] codes of absmax_map */
   float offset;        /* QUANT_NF4 */
-  float *plain_absmax; /* QUANT_NF4 [blocks]: while it is filled, and for good without double
-                          quantisation; else NULL */
+  float *plain_absmax; /* QUANT_NF4 [blocks], until quant_done; kept without double quantisation;
+                          else NULL */
 } QuantWeight;
 
 size_t quant_bytes(QuantType type, int n, int k); /* that quant_new takes and keeps */
@@ -71,11 +71,11 @@ void quant_gather(const Ctx *cx, const QuantWeight *m, int count, const int32_t 
  * a multiple of 8, and out has room for depth rounded up to one.  bf16: `at` is even. */
 void quant_unpack(const KernelClass *cpu, const QuantWeight *m, int group, int at, int depth,
                   real *out);
-/* For products.  quant_scales: the scales of a group's outputs, 0 beyond the last, scale[b * ld +
- * i] for inner steps at + 64 b .., b < blocks (`at` is a multiple of 64; INT8: all blocks are
- * alike).  quant_values: where a step's values are; quant_steps: the same for QUANT_F32, whose
- * steps are *ld apart.  quant_stride: from one group to the next in elements, for NF4 in 32-bit
- * numbers. */
+/* For products.  quant_scales fills scale[b * ld + i] with the scale of output i of a group (0
+ * beyond the last output) for inner steps at + 64 b .., b < blocks; `at` is a multiple of 64; INT8:
+ * all blocks are alike.  quant_values returns where a step's values are; quant_steps does so for
+ * QUANT_F32, whose steps are *ld apart.  quant_stride returns the distance from one group to the
+ * next in elements, for NF4 in 32-bit numbers. */
 void quant_scales(const KernelClass *cpu, const QuantWeight *m, int group, int at, int blocks,
                   real *scale, ptrdiff_t ld);
 void quant_fetch_scales(const QuantWeight *m, int group, int groups); /* prefetches some groups' */

@@ -18,8 +18,8 @@ Status decoder_caches(Decoder *d) {
   return cache_new(&d->completions, layer, layers, l->max_sequences, l->max_new_tokens, -1);
 }
 
-/* Adds a span of n rows, the last keys of a sequence that is as long as it can be: of a prompt, or
- * of a completion behind its prompt. */
+/* Adds a span of n rows, which are the last keys of the longest prompt, or of the longest
+ * completion of such a prompt. */
 static void add_longest(Decoder *d, int slot, bool prompt, int n) {
   const int before = d->limits.max_prompt_tokens, most = d->limits.max_new_tokens;
   const int keys = prompt ? before : most;

@@ -4,8 +4,9 @@
 
 #include "model/model.h"
 
-/* A frozen copy: it has no gradients.  With an adapter A and B are copied and the base, which is
- * frozen then, is shared; so are quantised weights, which never change. */
+/* Makes a frozen copy, which has no gradients.  Of a model with an adapter only the adapter's A and
+ * B are copied.  Its base, which is frozen, is shared, as quantised weights are, which never
+ * change. */
 Status model_copy(Model **out, const Model *m);
 /* EARG when the weights of `to` are quantised; those of `from` may be. */
 Status model_copy_weights(Model *to, const Model *from);

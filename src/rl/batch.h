@@ -52,9 +52,9 @@ typedef enum BatchSlot { BATCH_SAMPLE, BATCH_EVAL, BATCH_SLOTS } BatchSlot;
 /* Optional arrays of a batch. */
 typedef enum BatchParts { BATCH_REF = 1, BATCH_TURNS = 2 } BatchParts;
 
-/* Makes room for at least so much; growing takes new memory and drops what the batch held. */
+/* Makes room for at least these numbers; growing takes new memory and drops what the batch held. */
 Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts);
-/* From now on the completions of this group record the tokens that filters leave, or do not. */
+/* Says whether the completions of this group record, from now on, the tokens that filters leave. */
 Status batch_record_masks(Batch *b, int slot, bool record);
 void batch_free(Batch *b);
 

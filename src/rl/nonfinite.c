@@ -51,7 +51,7 @@ static const char *param_name(const Nonfinite *n, const Node *nd) {
   return name;
 }
 
-/* Is a parameter of the node not finite itself?  Its name, else NULL. */
+/* Returns the name of a parameter of the node that is not finite itself; NULL: all are finite. */
 static const char *spoilt_param(const Nonfinite *n, const Node *nd) {
   for (int i = 0; i < nd->op->nin; i++) {
     const Param *p = nd->in[i] ? param_of(n, nd->in[i]) : NULL;
@@ -234,7 +234,7 @@ bool nonfinite_tokens(Nonfinite *n, const Unit *unit, const real *x, const real 
 
 /* ---- sampling ----------------------------------------------------------------------- */
 
-/* The forward of the rows that the decoder has computed; a last token is never a row. */
+/* Repeats the forward of the rows that the decoder has computed; a last token is never a row. */
 static Status forward_completion(Engine *e, const Batch *b, const Unit *unit) {
   Tensor *hidden, *out;
   Pack p;

@@ -9,8 +9,8 @@
 
 /* ---- the map of scales from its definition ------------------------------------------- */
 
-/* torch.linspace(0.1, 1, n) in float: from the nearer end; whole runs of 16 are made by eights, a
- * start and steps added to it, and starts are fused. */
+/* torch.linspace(0.1, 1, n) in float.  A value is computed from the nearer end.  Whole runs of 16
+ * are computed by eights: a start, which is a fused multiply-add, and steps added to it. */
 static void linspace(int n, float *out) {
   const float a = 0.1f, b = 1, step = (b - a) / (float)(n - 1);
   for (int i = 0; i < n; i++) {
@@ -69,8 +69,8 @@ static QuantWeight *filled(int n, int k, const float *w) {
   return m;
 }
 
-/* Two blocks, absmax 4 and 2: their mean is 3, the differences +-1 are 1.0 and, the map having no
- * -1, its lowest entry. */
+/* Two blocks, absmax 4 and 2.  Their mean is 3.  The difference 1 has the code of 1.0, and -1 that
+ * of the map's lowest entry, because the map has no -1. */
 TEST(a_block_is_codes_times_its_largest_value) {
   Ctx cx = {.arena = &arena};
   float w[128], got[128];

@@ -132,7 +132,7 @@ TEST(layers_behind_the_decoder_are_left_out_with_a_note) {
   model_release(m), model_release(back);
 }
 
-/* The metadata of a DeltaNet that say something else for one key. */
+/* Reads the metadata of a DeltaNet in which one key has another value. */
 static Status read_lie(const char *key, uint32_t number, int sections) {
   const GgufArch *a = gguf_arch_of("qwen3_5_text");
   Config c;

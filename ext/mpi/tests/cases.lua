@@ -1,5 +1,5 @@
--- The experiment that tools/check-ranks runs on several ranks.  CASE names a kind of training, of a
--- model some of whose matrices are cut between ranks (more than 16,384 numbers), and some are not.
+-- The experiment that tools/check-ranks runs on several ranks.  CASE names a kind of training.
+-- Matrices of the model with more than 16,384 numbers are cut between ranks, others are not.
 -- BASE: a checkpoint, for cases with an adapter; TEXT: a file, for masked training.
 
 local grpo = require "grpo"

@@ -19,7 +19,7 @@ local function of_type(name)
   return function(v) return type(v) == name end
 end
 
-local LAST_TIME = 253402300800 -- when the year 10000 begins: a date of the program's is before
+local LAST_TIME = 253402300800 -- when the year 10000 begins; times that grpo writes are earlier
 
 -- { the wanted value, in words; the test }
 local kinds = {
@@ -39,8 +39,8 @@ local kinds = {
 
 -- ---- shapes ------------------------------------------------------------------------------------
 
--- { wanted =, test =, optional = } and, of what holds others, names and their fields, lists, or
--- each, a shape
+-- A shape is { wanted =, test =, optional = }.  The shape of an object or a list also has `names`,
+-- and `fields` (a shape by name) or `each` (one shape for all).
 local function shape_of(kind)
   if type(kind) == "table" then return kind end
   local name, mark = kind:match("^(%a+)(%??)$")
@@ -76,7 +76,7 @@ end
 
 local options = map(object { origin = "text?" }, true)
 
--- One whose `format` says which version's it is.
+-- An object with a field `format`, which tells versions of the file apart.
 local function versioned(format, fields)
   local shape = object(fields)
   shape.format = format

@@ -9,8 +9,8 @@ function eval_names.has_completions(config)
   return config.eval.metric ~= nil or #config.reward_entries > 0
 end
 
--- Is the likelihood of targets measured?  It is in stages that learn from targets, and in those
--- that sample: the targets are the answers that they should give.
+-- Is the likelihood of targets measured?  It is in stages that learn from targets, and in stages
+-- that sample, where a target is the answer that the model should give.
 function eval_names.has_likelihood(kind, config)
   return config.data.target ~= nil and (steps[kind].learns_targets or steps[kind].samples)
 end

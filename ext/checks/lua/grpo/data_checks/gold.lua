@@ -12,9 +12,9 @@ local gold = {}
 
 local SECONDS = 10 -- for all rows of a dataset
 
--- Returns { visit = function(i, row, prompt, text), as scan.rows takes it, tried = rows, slow = not
--- all were tried, failures = { [entry] = { count=, first=, message= } }, nothing = the same, of
--- rows for which an entry gives nil }.
+-- Returns { visit = function(i, row, prompt, text), as scan.rows takes it, tried = number of rows,
+-- slow = whether the time was too short for all rows, failures = { [entry] = { count=, first=,
+-- message= } }, nothing = the same for rows for which an entry gives nil }.
 function gold.watch(config, tokenizer)
   local entries, spent = {}, 0.0
   for _, entry in ipairs(config.reward_entries) do
