@@ -121,6 +121,7 @@ local families = {
     delta_bound },
   { "lfm2", config("lfm2", { num_hidden_layers = 4, full_attn_idxs = { 2, 3 },
     block_auto_adjust_ff_dim = false, block_ff_dim = 96, tie_word_embeddings = true }) },
+  { "arcee", config("arcee") },
   { "phi", config("phi", { num_key_value_heads = 4, head_dim = nil }), gelu_bound },
   { "gpt2", { model_type = "gpt2", vocab_size = 258, n_embd = 64, n_layer = 2, n_head = 4,
   n_positions = 128,

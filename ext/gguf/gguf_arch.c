@@ -241,6 +241,7 @@ static const GgufArch archs[] = {
     {"stablelm", "stablelm", LAYERS, plain_model, qwen_layer, GGUF_UNTIED},
     {"nemotron", "nemotron", LAYERS, plus_one_model, nemotron_layer, GGUF_UNTIED},
     {"cohere2", "cohere2", LAYERS, plain_model, qwen_layer, GGUF_TIED | PERIOD},
+    {"arcee", "arcee", LAYERS, plain_model, llama_layer, 0},
     {"phi2", "phi", LAYERS, phi_model, phi_layer, GGUF_UNTIED},
     {"qwen35", "qwen3_5_text", LAYERS, plus_one_model, delta_layer, 0},
     {"lfm2", "lfm2", LAYERS, lfm2_model, lfm2_layer, 0},

@@ -44,9 +44,10 @@ typedef uint64_t Families;
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT) | IN(PHI))
 #define OLMOS (IN(OLMO2) | IN(OLMO3) | IN(OLMOE))
 #define BIASED                                                                                     \
-  (IN(LLAMA) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | IN(GRANITE) | OLMOS | IN(SEED_OSS) | \
-   IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) |             \
-   IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT) | IN(QWEN3_MOE) | IN(GPT_OSS))
+  (IN(LLAMA) | IN(ARCEE) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | IN(GRANITE) | OLMOS |    \
+   IN(SEED_OSS) | IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) |             \
+   IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT) | IN(QWEN3_MOE) |          \
+   IN(GPT_OSS))
 
 typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
 

@@ -71,6 +71,7 @@ static const struct {
     {"nemotron", "{\"model_type\":\"nemotron\"," COMMON GROUPED ",\"mlp_bias\":true}"},
     {"cohere2", "{\"model_type\":\"cohere2\"," COMMON ",\"num_key_value_heads\":2,"
                 "\"sliding_window\":6,\"sliding_window_pattern\":2,\"logit_scale\":0.7}"},
+    {"arcee", "{\"model_type\":\"arcee\"," COMMON GROUPED "}"},
     {"phi", "{\"model_type\":\"phi\"," COMMON "}"},
     {"gpt_neox", "{\"model_type\":\"gpt_neox\"," COMMON ",\"rotary_pct\":0.5}"},
     {"qwen3_5", "{\"model_type\":\"qwen3_5_text\"," COMMON GROUPED ",\"num_hidden_layers\":5,"
@@ -224,7 +225,7 @@ static void check_adapter_file(const char *shape, const LoraOptions *o, int nmod
 
 TEST(an_adapter_alone_is_what_merging_adds) {
   static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14, 14,
-                                14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 8,  38, 19};
+                                14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 12, 8,  38, 19};
   static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
   for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);

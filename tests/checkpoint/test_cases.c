@@ -1,5 +1,5 @@
-/* The family nanochat is compared with tests/cases/nanochat, because oracles/ has none of it;
- * tests/oracles/nanochat.py wrote these figures with transformers. */
+/* The families of tests/cases/families, of which oracles/ has none: tests/oracles/families.py wrote
+ * these figures with transformers. */
 #include "checkpoint/weights.h"
 #include "formats/json.h"
 #include "model/forward.h"
@@ -27,12 +27,13 @@ static void run(Model *m, Tape *t, const Ints *ids, const Reals *want) {
   OK(tape_backward_from(t, out, seed));
 }
 
-TEST(nanochat_has_the_reference_s_log_probabilities_and_gradients) {
+static void check_case(const char *family) {
+  const char *dir = test_path("tests/cases/families/%s", family);
   Model *m = NULL;
   Json *j = NULL;
   Tape t;
-  OK(json_read_file("tests/cases/nanochat/expected.json", 0, &j));
-  OK(weights_load(&m, NULL, "tests/cases/nanochat", STORE_F32));
+  OK(json_read_file(test_path("%s/expected.json", dir), 0, &j));
+  OK(weights_load(&m, NULL, dir, STORE_F32));
   Ints ids = ints_of(json_get(j, "ids"));
   Reals logps = reals_of(json_get(j, "logps"));
   OK(tape_init(&t, NULL));
@@ -49,4 +50,9 @@ TEST(nanochat_has_the_reference_s_log_probabilities_and_gradients) {
   tape_free(&t);
   model_release(m);
   json_free(j);
+}
+
+TEST(families_have_the_reference_s_log_probabilities_and_gradients) {
+  check_case("nanochat");
+  check_case("arcee");
 }
