@@ -423,6 +423,8 @@ static Status read_per_layer_config(Config *c, const Json *list, const char *wha
     if (end == json_key(v) || *end || layer < 0 || layer >= c->num_hidden_layers)
       return fail(GRPO_EFORMAT, "%s: per_layer_config: there is no layer '%.40s'", what,
                   json_key(v));
+    if (json_type(v) != JSON_OBJECT)
+      return fail(GRPO_EFORMAT, "%s: per_layer_config: layer '%ld' must be an object", what, layer);
     try(read_head_sizes(v, what, &sizes[layer]));
   }
   c->global_head_dim = c->global_kv_heads = 0;

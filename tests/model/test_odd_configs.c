@@ -76,6 +76,9 @@ static const struct Case {
     {"smollm3", "'no_rope_layers':[2]", "no_rope_layers = 2"},
     {"smollm3", "'num_hidden_layers':2,'no_rope_layers':[1,1]", NULL},
     {"lfm2", "'full_attn_idxs':[-1]", "full_attn_idxs = -1"},
+    {"gemma4_text", "'per_layer_config':{'5':['head_dim']}", "layer '5' must be an object"},
+    {"gemma4_text", "'per_layer_config':{'5':null}", "layer '5' must be an object"},
+    {"gemma4_text", "'per_layer_config':{'99':{}}", "there is no layer '99'"},
     /* rope */
     {"hunyuan_v1_dense", "'rope_scaling':{'type':'dynamic','factor':2}", "without alpha"},
     {"hunyuan_v1_dense", "'rope_scaling':{'type':'dynamic','alpha':'x'}", "alpha must be a number"},
