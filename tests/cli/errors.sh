@@ -305,7 +305,7 @@ refused 'an evaluation without held-out rows' 2 '.*data\.eval: missing; .*' "$GR
 refused 'an evaluation of a model without questions' 2 'eval: spoilt is neither a run nor .*; .* give a script: .*' "$GRPO" eval spoilt
 refused 'chat without a model' 2 "chat: MODEL is missing; see 'grpo help chat'" "$GRPO" chat
 refused 'chat with a model that is not there' 3 '.*nomodel.*' "$GRPO" chat nomodel
-mkdir -p adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "elsewhere/base" }' >adapter/adapter_config.json
+mkdir -p adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "some/where/else" }' >adapter/adapter_config.json
 cat >nowhere.lua <<'LUA'
 local grpo = require "grpo"
 return grpo.experiment { data = { train = grpo.data.jsonl("nowhere.jsonl") } }
@@ -320,7 +320,7 @@ rm -rf lua
 for command in 'generate adapter x' 'chat adapter'; do
   # shellcheck disable=SC2086  # the words are meant to be split
   refused "${command%% *} with an adapter whose base is not there" 3 \
-    'adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter, in the current directory and in .*/models--elsewhere--base\); bring it with .*' \
+    'adapter/adapter_config\.json: the base model some/where/else is not there \(looked for it in adapter and in the current directory\); put it there, name another .*' \
     "$GRPO" $command
 done
 refused 'a base for a model that is none' 2 'made/good-001/latest: is a complete model, not an adapter; .*' \

@@ -27,6 +27,13 @@ in_cache() {
 says "a name that is nowhere: where it looked, and the command" 3 \
   "^grpo: org/digits: is not a path here, .* $HF_HUB_CACHE/models--org--digits is not there; 'grpo pull org/digits' brings it$" \
   "$GRPO" generate org/digits '1+1='
+mkdir adapter && echo '{ "peft_type": "LORA", "base_model_name_or_path": "elsewhere/base" }' >adapter/adapter_config.json
+for command in 'generate adapter x' 'chat adapter'; do
+  # shellcheck disable=SC2086  # the words are meant to be split
+  says "${command%% *} with an adapter whose base is not there" 3 \
+    "^grpo: adapter/adapter_config\.json: the base model elsewhere/base is not there \(looked for it in adapter, in the current directory and in .*/models--elsewhere--base\); bring it with .*" \
+    "$GRPO" $command
+done
 in_cache org/digits $first seven
 is "generate by name" 7 "$("$GRPO" generate org/digits '1+1=' --temperature 0 --max-new-tokens 4)"
 is "chat by name" 7 "$(echo '1+1=' | "$GRPO" chat org/digits --temperature 0 --max-new-tokens 4 2>/dev/null)"
