@@ -130,6 +130,23 @@ describe("a model", function()
     assert.error_matches(function() bare:score({ { 1 } }, { "a" }) end,
       "completions%[1%]: a string needs a tokenizer")
   end)
+  it("scores with the factors of longrope that sampling had", function()
+    local model = grpo.model.new({ model_type = "phi3", vocab_size = 20, hidden_size = 16,
+      intermediate_size = 8, num_hidden_layers = 1, num_attention_heads = 2,
+      max_position_embeddings = 64, original_max_position_embeddings = 8, initializer_range = 0.4,
+      rope_scaling = { type = "longrope", short_factor = { 1, 1, 1, 1 },
+        long_factor = { 1, 3, 5, 7 } } })
+    local prompt, short, long = { 3, 1, 4 }, { 1, 5 }, { 9, 2, 6, 5, 3, 5 }
+    local function score(list, options)
+      local same = {}
+      for i = 1, #list do same[i] = prompt end
+      return model:score(same, list, options).logp:totable()
+    end
+    local alone, as_sampled = score({ short }), score({ short }, { max_new_tokens = 6 })
+    assert.is_false(alone[1] == as_sampled[1])
+    assert.same(as_sampled[2], score({ short, long }, { max_new_tokens = 6 })[2])
+    assert.error_matches(function() score({ short, long }) end, "give max_new_tokens")
+  end)
   it("passes gradients back into its parameters", function()
     local model = new(3)
     local params = {}
