@@ -89,6 +89,7 @@ void config_write(Buf *b, const Config *c) {
   if (config_rotates(c)) config_put_rope(b, c);
   if (c->family == FAMILY_GEMMA4) put_int(b, "vocab_size_per_layer_input", c->vocab_size);
   if (config_traits(c) & TRAIT_CONV1D) put_int(b, "n_ctx", c->max_position_embeddings);
+  if (DEEPSEEKS >> c->family & 1) put_int(b, "num_key_value_heads", c->num_attention_heads);
   config_put_key(b, family->activation_key);
   buf_printf(b, "\"%s\"", family->activation);
   put_token(b, "bos_token_id", c->bos_token_id);
