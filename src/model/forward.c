@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "grad/recompute.h"
 #include "kern/elementwise.h"
+#include "model/forward_mlp.h"
+#include "model/forward_state.h"
 #include "model/layer_kind.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
@@ -27,70 +29,6 @@ typedef struct Heads {
   LatentAttr latent;
 } Heads;
 
-/* A forward in progress; attributes outlive it in the tape's arena. */
-typedef struct Pass {
-  Model *m;
-  Tape *t;
-  const Rows *rows;
-  const int32_t *rope_rows; /* of the tables of rotary positions */
-  EmbeddingAttr embedding;
-  const Lora *lora; /* NULL: none */
-  bool in_place;    /* no gradients: branches are added to the residual stream in place */
-  Tensor *own;      /* [n, layers * per_layer_size] the layers' own inputs; NULL: none */
-  Tensor *kv[2][2]; /* keys and values that later layers read: full ones', those with a window */
-} Pass;
-
-/* y = w x + b, and an adapter's part. */
-static Status project(Pass *p, const LoraModule *mod, Tensor *w, Tensor *b, int in_out, Tensor *x,
-                      Tensor **y) {
-  if (mod) {
-    Tensor *lora_in[] = {x, w, b, &mod->a->t, &mod->b->t};
-    Attr lora = {.i = {in_out}};
-    try(lora_attributes(p->t, p->lora, mod, p->rows->dropout, &lora));
-    return tape_apply(p->t, OP_lora_linear, lora_in, &lora, y);
-  }
-  const Attr a = {.i = {in_out}};
-  return tape_apply(p->t, OP_linear, (Tensor *[]){x, w, b}, &a, y);
-}
-
-/* The projection in `slot`; its bias is in the next slot. */
-static Status linear(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
-  const LoraModule *mod = p->lora ? p->lora->at[(l - p->m->layer) * L_COUNT + slot] : NULL;
-  return project(p, mod, l->t[slot], l->t[slot + 1], (int)(l->in_out >> slot & 1), x, y);
-}
-
-/* A norm's weight of ones, for families whose norms have none. */
-static Status ones(Pass *p, int n, Tensor **w) {
-  real *data = arena_alloc(&p->t->arena, (size_t)n * sizeof *data);
-  *w = arena_alloc(&p->t->arena, sizeof **w);
-  if (!data || !*w) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
-  for (int i = 0; i < n && !mem_measuring(); i++) data[i] = 1;
-  **w = tensor_view(data, 1, &n);
-  return GRPO_OK;
-}
-
-static Status norm(Pass *p, Tensor *x, Tensor *w, Tensor *b, Tensor **y) {
-  const Traits traits = config_traits(&p->m->config);
-  Tensor *in[] = {x, w, b};
-  const Attr a = {.f = {p->m->config.norm_eps}, .i = {(traits & TRAIT_PLUS_ONE) != 0}};
-  const bool layer = traits & (TRAIT_CONV1D | TRAIT_LAYERNORM);
-  return tape_apply(p->t, layer ? OP_layernorm : OP_rmsnorm, in, &a, y);
-}
-
-/* y = factor x; 0 and 1: y is x.  A product or a norm made x. */
-static Status scaled(Pass *p, Tensor *x, double factor, Tensor **y) {
-  const Attr a = {.f = {factor}};
-  *y = x;
-  return factor == 0 || factor == 1 ? GRPO_OK
-                                    : tape_apply_over(p->t, OP_scale, (Tensor *[]){x}, &a, 0, y);
-}
-
-static Status slice(Pass *p, Tensor *x, int from, int n, Tensor **y) {
-  Tensor *in[] = {x};
-  const Attr a = {.i = {1, from, n}};
-  return tape_apply(p->t, OP_narrow, in, &a, y);
-}
-
 static Status rope(Pass *p, Tensor *x, const RopeAttr *r, Tensor **y) {
   Tensor *in[] = {x};
   const Attr a = {.p = r};
@@ -103,12 +41,6 @@ static Status add(Pass *p, Tensor *x, Tensor *branch, Tensor **y) {
   if (!p->in_place) return tape_apply_over(p->t, OP_add, in, NULL, 1, y);
   vec_acc(&p->t->cx, x->n, branch->data, x->data);
   *y = x;
-  return GRPO_OK;
-}
-
-/* Cuts the columns of x into n tensors of these widths. */
-static Status split(Pass *p, Tensor *x, int n, const int *width, Tensor **y) {
-  for (int i = 0, at = 0; i < n; at += width[i++]) try(slice(p, x, at, width[i], &y[i]));
   return GRPO_OK;
 }
 
@@ -166,7 +98,7 @@ static Status unpack_heads(Pass *p, const AttnShape *s, int n, Tensor *x, Tensor
 }
 
 static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor **qkv) {
-  try(linear(p, l, L_QKV_W, h, qkv));
+  try(pass_linear(p, l, L_QKV_W, h, qkv));
   if (config_traits(&p->m->config) & TRAIT_PACKED_BY_HEAD)
     try(unpack_heads(p, &k->attention.shape, 3, *qkv, qkv));
   return k->rope_packed.cs ? rope(p, *qkv, &k->rope_packed, qkv) : GRPO_OK;
@@ -175,10 +107,10 @@ static Status packed_qkv(Pass *p, const Layer *l, const Heads *k, Tensor *h, Ten
 /* A head's norm and its rotation, in the family's order. */
 static Status turn_heads(Pass *p, Tensor *w, const RopeAttr *r, Tensor **x) {
   const Traits traits = config_traits(&p->m->config);
-  if (traits & TRAIT_BARE_NORMS) try(ones(p, r->head_dim, &w));
-  if (w && !(traits & TRAIT_QK_NORM_LAST)) try(norm(p, *x, w, NULL, x));
+  if (traits & TRAIT_BARE_NORMS) try(pass_ones(p, r->head_dim, &w));
+  if (w && !(traits & TRAIT_QK_NORM_LAST)) try(pass_norm(p, *x, w, NULL, x));
   if (r->cs) try(rope(p, *x, r, x));
-  return w && traits & TRAIT_QK_NORM_LAST ? norm(p, *x, w, NULL, x) : GRPO_OK;
+  return w && traits & TRAIT_QK_NORM_LAST ? pass_norm(p, *x, w, NULL, x) : GRPO_OK;
 }
 
 /* Queries, and the gate of attention's result where q_proj makes one. */
@@ -186,22 +118,22 @@ static Status make_queries(Pass *p, const Layer *l, const AttnShape *s, Tensor *
                            Tensor **gate) {
   const int width = s->heads * s->head_dim;
   *gate = NULL;
-  try(linear(p, l, L_Q_W, h, q));
+  try(pass_linear(p, l, L_Q_W, h, q));
   if (!(config_traits(&p->m->config) & TRAIT_OUTPUT_GATE)) return GRPO_OK;
   try(unpack_heads(p, s, 2, *q, q));
-  try(slice(p, *q, width, width, gate));
-  return slice(p, *q, 0, width, q);
+  try(pass_slice(p, *q, width, width, gate));
+  return pass_slice(p, *q, 0, width, q);
 }
 
 /* Keys and values of a layer that has its own: kv[0] and kv[1]. */
 static Status make_keys(Pass *p, const Layer *l, const Heads *k, Tensor *h, Tensor *kv[2]) {
   Tensor *w;
-  try(linear(p, l, L_K_W, h, &kv[0]));
+  try(pass_linear(p, l, L_K_W, h, &kv[0]));
   kv[1] = kv[0];
-  if (l->t[L_V_W]) try(linear(p, l, L_V_W, h, &kv[1]));
+  if (l->t[L_V_W]) try(pass_linear(p, l, L_V_W, h, &kv[1]));
   if (config_traits(&p->m->config) & TRAIT_VALUE_NORM) {
-    try(ones(p, k->attention.shape.head_dim, &w));
-    try(norm(p, kv[1], w, NULL, &kv[1]));
+    try(pass_ones(p, k->attention.shape.head_dim, &w));
+    try(pass_norm(p, kv[1], w, NULL, &kv[1]));
   }
   return turn_heads(p, l->t[L_KNORM_W], &k->rope_k, &kv[0]);
 }
@@ -233,13 +165,13 @@ static Status make_latent(Pass *p, const Layer *l, const Heads *k, Tensor *h, Te
   const Attr a = {.p = &k->latent};
   Tensor *q = h, *both, *latent;
   if (l->t[L_Q_A_W]) {
-    try(linear(p, l, L_Q_A_W, h, &q));
+    try(pass_linear(p, l, L_Q_A_W, h, &q));
     try(latent_norm(p, q, l->t[L_QNORM_W], &q));
   }
-  try(linear(p, l, L_Q_W, q, &q));
+  try(pass_linear(p, l, L_Q_W, q, &q));
   try(tape_apply(p->t, OP_latent_query, (Tensor *[]){q, l->t[L_KV_B_W]}, &a, &qk[0]));
-  try(linear(p, l, L_KV_A_W, h, &both));
-  try(slice(p, both, 0, k->latent.shape.rank, &latent));
+  try(pass_linear(p, l, L_KV_A_W, h, &both));
+  try(pass_slice(p, both, 0, k->latent.shape.rank, &latent));
   try(latent_norm(p, latent, l->t[L_KNORM_W], &latent));
   return tape_apply(p->t, OP_latent_key, (Tensor *[]){latent, both}, &a, &qk[1]);
 }
@@ -298,105 +230,6 @@ static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   return tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o);
 }
 
-/* Attributes of a layer with a state, in the tape's arena. */
-typedef struct Recurrence {
-  ConvAttr conv;
-  DeltaAttr delta;
-} Recurrence;
-
-static Status new_recurrence(Pass *p, LayerKind kind, const Recurrence **out) {
-  const Config *c = &p->m->config;
-  const Rows *r = p->rows;
-  const SequenceRows rows = {r->npack, r->pack, r->nspans, r->spans};
-  Recurrence *n = arena_alloc(&p->t->arena, sizeof *n);
-  if (!n) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
-  if (r->bidirectional)
-    return fail(GRPO_EARG,
-                "model: layers with a state see no later tokens, so %s models cannot "
-                "fill in masks",
-                config_model_type(c));
-  n->delta = (DeltaAttr){.shape = layer_delta_shape(c), .rows = rows};
-  n->conv = (ConvAttr){.shape = layer_conv_shape(c, kind), .rows = rows};
-  if (kind == LAYER_DELTA) n->conv.state_at = delta_state(&n->delta.shape);
-  *out = n;
-  return GRPO_OK;
-}
-
-/* LFM2's gated convolution: c conv(b u). */
-static Status short_conv(Pass *p, int layer, Tensor *h, Tensor **o) {
-  const Layer *l = &p->m->layer[layer];
-  const int width = p->m->config.hidden_size;
-  const Recurrence *n;
-  Tensor *all, *x[3];
-  try(new_recurrence(p, LAYER_CONV, &n));
-  const Attr conv = {.p = &n->conv};
-  try(linear(p, l, L_QKV_W, h, &all));
-  try(split(p, all, 3, (const int[]){width, width, width}, x));
-  try(tape_apply(p->t, OP_mul, (Tensor *[]){x[0], x[2]}, NULL, o));
-  try(tape_apply(p->t, OP_causal_conv, (Tensor *[]){*o, l->t[L_CONV_W]}, &conv, o));
-  return tape_apply(p->t, OP_mul, (Tensor *[]){x[1], *o}, NULL, o);
-}
-
-/* Cuts x [tokens, n (sum of widths)], whose parts stand head by head, into parts [tokens, n
- * width]. */
-static Status split_heads(Pass *p, int n, Tensor *x, int parts, const int *width, Tensor **y) {
-  const int rows = x->dim[0];
-  const Attr apart = {.i = {3, rows, n, x->dim[1] / n}};
-  try(tape_apply(p->t, OP_reshape, (Tensor *[]){x}, &apart, &x));
-  for (int i = 0, at = 0; i < parts; at += width[i++]) {
-    const Attr cut = {.i = {2, at, width[i]}}, flat = {.i = {2, rows, n * width[i]}};
-    try(tape_apply(p->t, OP_narrow, (Tensor *[]){x}, &cut, &y[i]));
-    try(tape_apply(p->t, OP_reshape, (Tensor *[]){y[i]}, &flat, &y[i]));
-  }
-  return GRPO_OK;
-}
-
-/* x: q, k, v; b and a: what makes beta and the decay. */
-typedef struct DeltaParts {
-  Tensor *x, *z, *b, *a;
-} DeltaParts;
-
-/* For layers in which one weight makes q, k, v and z, and another one b and a, both by key head. */
-static Status packed_delta_parts(Pass *p, const Layer *l, const DeltaShape *s, Tensor *h,
-                                 DeltaParts *d) {
-  const int n = s->key_heads, share = s->value_heads / n, v = share * s->value_dim;
-  const Attr side_by_side = {.i = {1}};
-  Tensor *part[4], *ba[2];
-  try(linear(p, l, L_QKV_W, h, &d->x));
-  try(split_heads(p, n, d->x, 4, (const int[]){s->key_dim, s->key_dim, v, v}, part));
-  try(tape_apply(p->t, OP_concat, part, &side_by_side, &d->x));
-  try(tape_apply(p->t, OP_concat, (Tensor *[]){d->x, part[2]}, &side_by_side, &d->x));
-  d->z = part[3];
-  try(linear(p, l, L_BETA_W, h, &d->b));
-  try(split_heads(p, n, d->b, 2, (const int[]){share, share}, ba));
-  d->b = ba[0], d->a = ba[1];
-  return GRPO_OK;
-}
-
-static Status delta_parts(Pass *p, const Layer *l, const DeltaShape *s, Tensor *h, DeltaParts *d) {
-  if (!l->t[L_Z_W]) return packed_delta_parts(p, l, s, h, d);
-  try(linear(p, l, L_QKV_W, h, &d->x));
-  try(linear(p, l, L_Z_W, h, &d->z));
-  try(linear(p, l, L_BETA_W, h, &d->b));
-  return linear(p, l, L_DECAY_W, h, &d->a);
-}
-
-static Status delta_net(Pass *p, int layer, Tensor *h, Tensor **o) {
-  const Layer *l = &p->m->layer[layer];
-  const Attr norm_attr = {.f = {p->m->config.norm_eps}};
-  const Recurrence *n;
-  DeltaParts d;
-  try(new_recurrence(p, LAYER_DELTA, &n));
-  const Attr conv = {.p = &n->conv}, delta = {.p = &n->delta};
-  try(delta_parts(p, l, &n->delta.shape, h, &d));
-  try(tape_apply(p->t, OP_causal_conv, (Tensor *[]){d.x, l->t[L_CONV_W]}, &conv, &d.x));
-  try(tape_apply(p->t, OP_delta_rule, (Tensor *[]){d.x, d.a, d.b, l->t[L_A_LOG], l->t[L_DT_BIAS]},
-                 &delta, o));
-  try(tape_apply(p->t, OP_rmsnorm, (Tensor *[]){*o, l->t[L_DELTA_NORM_W]}, &norm_attr, o));
-  return (p->in_place ? tape_apply : tape_apply_transient)(p->t, OP_swiglu, (Tensor *[]){d.z, *o},
-                                                           NULL, o);
-}
-
 /* Each row of the result is made of the rows of h up to it, as the layer's kind has it. */
 static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
   switch (config_layer_kind(&p->m->config, layer)) {
@@ -409,9 +242,9 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
   case LAYER_LATENT:
     return latent_attention(p, layer, h, o);
   case LAYER_DELTA:
-    return delta_net(p, layer, h, o);
+    return pass_delta_net(p, layer, h, o);
   case LAYER_CONV:
-    return short_conv(p, layer, h, o);
+    return pass_short_conv(p, layer, h, o);
   case LAYER_KINDS:
     break;
   }
@@ -422,114 +255,18 @@ static Status mix(Pass *p, int layer, Tensor *h, Tensor **o) {
 static Status normed(Pass *p, const Layer *l, LayerSlot slot, Tensor *x, Tensor **y) {
   Tensor *w = l->t[slot];
   *y = x;
-  if (config_traits(&p->m->config) & TRAIT_BARE_NORMS) try(ones(p, p->m->config.hidden_size, &w));
-  return w ? norm(p, x, w, l->t[slot + 1], y) : GRPO_OK;
+  if (config_traits(&p->m->config) & TRAIT_BARE_NORMS)
+    try(pass_ones(p, p->m->config.hidden_size, &w));
+  return w ? pass_norm(p, x, w, l->t[slot + 1], y) : GRPO_OK;
 }
 
 static Status mixer(Pass *p, int layer, Tensor *h, Tensor **y) {
   const Layer *l = &p->m->layer[layer];
   Tensor *o;
   try(mix(p, layer, h, &o));
-  try(linear(p, l, L_O_W, o, y));
-  if (l->t[L_POST1_W]) try(norm(p, *y, l->t[L_POST1_W], NULL, y));
-  return scaled(p, *y, p->m->config.residual_scale, y);
-}
-
-static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]) {
-  Tensor *both;
-  if (l->t[L_GATE_UP_W]) {
-    try(linear(p, l, L_GATE_UP_W, h, &both));
-    const int f = both->dim[1] / 2;
-    return split(p, both, 2, (const int[]){f, f}, gate_up);
-  }
-  try(linear(p, l, L_GATE_W, h, &gate_up[0]));
-  return linear(p, l, L_UP_W, h, &gate_up[1]);
-}
-
-/* Only gate and up are kept for backward, which computes their product again. */
-static Status gated(Pass *p, Tensor *const in[2], Tensor **act) {
-  const OpId op = config_traits(&p->m->config) & TRAIT_GELU ? OP_geglu : OP_swiglu;
-  return (p->in_place ? tape_apply : tape_apply_transient)(p->t, op, in, NULL, act);
-}
-
-static Status activated(Pass *p, Tensor *x, Tensor **act) {
-  static const Act acts[] = {
-      [ACT_GELU] = ACTIVATE_GELU, [ACT_RELU] = ACTIVATE_RELU, [ACT_RELU2] = ACTIVATE_RELU2};
-  const Activation kind = config_activation(&p->m->config);
-  if (kind == ACT_GELU_TANH) return tape_apply(p->t, OP_gelu, (Tensor *[]){x}, NULL, act);
-  const Attr a = {.i = {acts[kind]}};
-  return tape_apply(p->t, OP_activate, (Tensor *[]){x}, &a, act);
-}
-
-/* A feed-forward layer, or in a mixture the expert that every token takes. */
-static Status dense(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
-  Tensor *in[2], *act;
-  if (config_traits(&p->m->config) & TRAIT_GATED) {
-    try(gate_and_up(p, l, h, in));
-    try(gated(p, in, &act));
-  } else {
-    try(linear(p, l, L_UP_W, h, &in[0]));
-    try(activated(p, in[0], &act));
-  }
-  return linear(p, l, L_DOWN_W, act, y);
-}
-
-/* Attributes of a mixture, in the tape's arena. */
-typedef struct Mixture {
-  RouteAttr route;
-  ExpertsAttr experts;
-} Mixture;
-
-static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
-  const Config *c = &p->m->config;
-  Mixture *m = arena_alloc(&p->t->arena, sizeof *m);
-  const bool alternating = config_traits(c) & TRAIT_ALTERNATING;
-  if (!m) return fail(GRPO_ENOMEM, "model: no memory for a forward pass");
-  m->route = (RouteAttr){.top_k = c->num_experts_per_tok,
-                         .groups = c->n_group,
-                         .top_groups = c->topk_group,
-                         .sigmoid = l->t[L_ROUTER_FIX] != NULL,
-                         .normed = c->norm_topk_prob,
-                         .scale = (real)c->routed_scaling_factor};
-  m->experts = (ExpertsAttr){.experts = c->num_experts,
-                             .top_k = c->num_experts_per_tok,
-                             .width = c->moe_intermediate_size,
-                             .in_out = alternating,
-                             .alternating = alternating,
-                             .limit = (real)c->swiglu_limit,
-                             .alpha = (real)c->swiglu_alpha,
-                             .weight = l->expert};
-  *out = m;
-  return GRPO_OK;
-}
-
-/* y = x + gate shared(h), the expert that every token takes. */
-static Status add_shared(Pass *p, const Layer *l, Tensor *h, Tensor *x, Tensor **y) {
-  Tensor *shared, *gate;
-  try(dense(p, l, h, &shared));
-  if (l->t[L_SHARED_GATE_W]) {
-    try(linear(p, l, L_SHARED_GATE_W, h, &gate));
-    try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
-    try(tape_apply(p->t, OP_mul, (Tensor *[]){shared, gate}, NULL, &shared));
-  }
-  return tape_apply_over(p->t, OP_add, (Tensor *[]){x, shared}, NULL, 0, y);
-}
-
-static Status mixture(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
-  const Mixture *m;
-  Tensor *route;
-  try(new_mixture(p, l, &m));
-  const Attr route_attr = {.p = &m->route}, experts = {.p = &m->experts};
-  try(linear(p, l, L_ROUTER_W, h, &route));
-  try(tape_apply(p->t, OP_route, (Tensor *[]){route, l->t[L_ROUTER_FIX]}, &route_attr, &route));
-  try(tape_apply(p->t, OP_experts, (Tensor *[]){h, route}, &experts, y));
-  return l->t[L_DOWN_W] ? add_shared(p, l, h, *y, y) : GRPO_OK;
-}
-
-static Status mlp(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
-  try((l->expert ? mixture : dense)(p, l, h, y));
-  if (l->t[L_POST2_W]) try(norm(p, *y, l->t[L_POST2_W], NULL, y));
-  return scaled(p, *y, p->m->config.residual_scale, y);
+  try(pass_linear(p, l, L_O_W, o, y));
+  if (l->t[L_POST1_W]) try(pass_norm(p, *y, l->t[L_POST1_W], NULL, y));
+  return pass_scaled(p, *y, p->m->config.residual_scale, y);
 }
 
 /* x + attention + feed-forward, which both read x. */
@@ -540,21 +277,21 @@ static Status parallel_block(Pass *p, int layer, Tensor *x, Tensor **out) {
   h2 = h;
   if (l->t[L_NORM2_W]) try(normed(p, l, L_NORM2_W, x, &h2));
   try(mixer(p, layer, h, &branch[0]));
-  try(mlp(p, l, h2, &branch[1]));
+  try(pass_mlp(p, l, h2, &branch[1]));
   try(tape_apply_over(p->t, OP_add, branch, NULL, 0, &branch[0]));
   return add(p, x, branch[0], out);
 }
 
-/* x + norm(W (gelu(G x) * the layer's own input)) */
+/* x + pass_norm(W (gelu(G x) * the layer's own input)) */
 static Status add_own_input(Pass *p, int layer, Tensor *x, Tensor **y) {
   const Layer *l = &p->m->layer[layer];
   const int width = p->m->config.per_layer_size;
   Tensor *in[2], *act, *branch;
-  try(linear(p, l, L_OWN_GATE_W, x, &in[0]));
-  try(slice(p, p->own, layer * width, width, &in[1]));
-  try(gated(p, in, &act));
-  try(linear(p, l, L_OWN_W, act, &branch));
-  try(norm(p, branch, l->t[L_POST3_W], NULL, &branch));
+  try(pass_linear(p, l, L_OWN_GATE_W, x, &in[0]));
+  try(pass_slice(p, p->own, layer * width, width, &in[1]));
+  try(pass_gated(p, in, &act));
+  try(pass_linear(p, l, L_OWN_W, act, &branch));
+  try(pass_norm(p, branch, l->t[L_POST3_W], NULL, &branch));
   return add(p, x, branch, y);
 }
 
@@ -566,7 +303,7 @@ static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
   try(mixer(p, layer, h, &branch));
   try(add(p, x, branch, &mid));
   try(normed(p, l, L_NORM2_W, mid, &h));
-  try(mlp(p, l, h, &branch));
+  try(pass_mlp(p, l, h, &branch));
   try(add(p, mid, branch, out));
   if (p->own) try(add_own_input(p, layer, *out, out));
   if (!l->t[L_SCALE]) return GRPO_OK;
@@ -646,11 +383,11 @@ static Status embed(Pass *p, Tensor **x) {
   if (mod) try(adapted_embedding(p, mod, &a, x));
   if (!(config_traits(&p->m->config) & TRAIT_BARE_NORMS)) return GRPO_OK;
   Tensor *w;
-  try(ones(p, p->m->config.hidden_size, &w));
-  return norm(p, *x, w, NULL, x);
+  try(pass_ones(p, p->m->config.hidden_size, &w));
+  return pass_norm(p, *x, w, NULL, x);
 }
 
-/* The inputs of all layers: (norm(W x / sqrt(hidden)) + sqrt(width) table[id]) / sqrt(2). */
+/* The inputs of all layers: (pass_norm(W x / sqrt(hidden)) + sqrt(width) table[id]) / sqrt(2). */
 static Status make_own_inputs(Pass *p, Tensor *x, Tensor **own) {
   const Config *c = &p->m->config;
   Tensor *const *w = p->m->t;
@@ -661,12 +398,12 @@ static Status make_own_inputs(Pass *p, Tensor *x, Tensor **own) {
   table->scale = (real)sqrt(c->per_layer_size);
   const Attr a = {.p = table};
   Tensor *in[2];
-  try(project(p, mod, w[M_OWN_W], NULL, 0, x, &in[0]));
-  try(scaled(p, in[0], 1 / sqrt(c->hidden_size), &in[0]));
-  try(norm(p, in[0], w[M_OWN_NORM_W], NULL, &in[0]));
+  try(pass_project(p, mod, w[M_OWN_W], NULL, 0, x, &in[0]));
+  try(pass_scaled(p, in[0], 1 / sqrt(c->hidden_size), &in[0]));
+  try(pass_norm(p, in[0], w[M_OWN_NORM_W], NULL, &in[0]));
   try(tape_apply(p->t, OP_embedding, (Tensor *[]){w[M_OWN_EMBED], NULL}, &a, &in[1]));
   try(tape_apply_over(p->t, OP_add, in, NULL, 1, own));
-  return scaled(p, *own, sqrt(0.5), own);
+  return pass_scaled(p, *own, sqrt(0.5), own);
 }
 
 /* They are wide, so nothing but the sum stays where nothing else is needed. */
@@ -737,9 +474,10 @@ Status forward_layers(Model *m, Tape *t, const Rows *r, Tensor **out) {
 Status forward_final_norm(Model *m, Tape *t, Tensor *x, Tensor **out) {
   Pass p = {.m = m, .t = t};
   Tensor *w = m->t[M_NORM_W];
-  if (!w) try(ones(&p, m->config.hidden_size, &w));
-  try(norm(&p, x, w, m->t[M_NORM_B], out));
-  return scaled(&p, *out, config_logit_scale(&m->config), out); /* the logits are linear in it */
+  if (!w) try(pass_ones(&p, m->config.hidden_size, &w));
+  try(pass_norm(&p, x, w, m->t[M_NORM_B], out));
+  return pass_scaled(&p, *out, config_logit_scale(&m->config),
+                     out); /* the logits are linear in it */
 }
 
 /* ---- the forward pass of training ----------------------------------------------------------- */
