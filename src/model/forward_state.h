@@ -1,5 +1,5 @@
-/* forward_state.h - layers with a state in place of keys: gated DeltaNet, and the gated convolution of
- * LFM2. */
+/* forward_state.h - layers with a state in place of keys: gated DeltaNet, and the gated
+ * convolution of LFM2. */
 #ifndef GRPO_MODEL_FORWARD_STATE_H
 #define GRPO_MODEL_FORWARD_STATE_H
 
