@@ -5,7 +5,8 @@
  *   build/release/bench/context MODEL f32|bf16 THREADS SEQUENCES,... CONTEXT,... [steps, default 9]
  *
  * The sequences are one group behind a shared prompt.  Its keys and states are made up, so that a
- * long context costs no prefill.  Times are core time: what the threads used, over their number.
+ * long context costs no prefill.  Of a mixture, the experts count that some sequence took.  Times
+ * are core time: what the threads used, over their number.
  * Rates are measured before and after each row, by core time too, and the better ones count.
  */
 #include <math.h>
@@ -16,6 +17,7 @@
 
 #include "base/mem.h"
 #include "checkpoint/weights.h"
+#include "grad/attrs.h"
 #include "model/cache.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
@@ -31,6 +33,7 @@ typedef struct Bench {
   LayerCache layer[CONFIG_MAX_LAYERS];
   Cache prompt, own;
   int threads, context, n;
+  double taken, there; /* experts that some sequence took, and all: over the steps that are timed */
   real *logits;
 } Bench;
 
@@ -56,12 +59,15 @@ static int by_value(const void *x, const void *y) {
 
 /* ---- bytes ------------------------------------------------------------------------- */
 
-static double weight_bytes(const Model *m) {
+/* share: of the experts that are read */
+static double weight_bytes(const Model *m, double share) {
   double bytes = 0;
   for (int i = 0; i < m->nparams; i++) {
     const Tensor *t = &m->param[i].t;
     const bool half = t->quant && t->quant->type != QUANT_F32;
-    if (m->config.tie_word_embeddings || t != m->t[M_EMBED]) bytes += (double)t->n * (half ? 2 : 4);
+    const double part = m->param[i].is_expert ? share : 1;
+    if (m->config.tie_word_embeddings || t != m->t[M_EMBED])
+      bytes += part * (double)t->n * (half ? 2 : 4);
   }
   return bytes;
 }
@@ -81,7 +87,10 @@ static double product_flops(const Model *m, int n) {
   double weights = 0;
   for (int i = 0; i < m->nparams; i++)
     if (m->config.tie_word_embeddings || &m->param[i].t != m->t[M_EMBED])
-      weights += (double)m->param[i].t.n;
+      weights +=
+          (double)m->param[i].t.n *
+          (m->param[i].is_expert ? (double)m->config.num_experts_per_tok / m->config.num_experts
+                                 : 1);
   return 2 * weights * n;
 }
 
@@ -100,11 +109,25 @@ typedef struct Times {
 static Times least_times(const Bench *b, double bytes_rate, double flops_rate) {
   double token, state;
   cache_bytes(b, &token, &state);
-  const double weights = weight_bytes(b->m) / bytes_rate;
+  const double share = b->there > 0 ? b->taken / b->there : 1;
+  const double weights = weight_bytes(b->m, share) / bytes_rate;
   const double keys = token * b->context / bytes_rate, states = 2 * state * b->n / bytes_rate;
   const double products = product_flops(b->m, b->n) / flops_rate;
   const double attention = attention_flops(b) / flops_rate;
   return (Times){weights + keys + states, fmax(weights, products) + fmax(keys, attention) + states};
+}
+
+/* Counts the different experts of a layer's route. */
+static Status count_experts(void *user, const Tape *t, const Node *nd, int at, bool backward) {
+  Bench *b = user;
+  (void)t, (void)at, (void)backward;
+  if (strcmp(nd->op->name, "route") != 0) return GRPO_OK;
+  const int top_k = b->m->config.num_experts_per_tok;
+  bool taken[ROUTE_MAX_EXPERTS] = {false};
+  for (int i = 0; i < b->n; i++)
+    for (int k = 0; k < top_k; k++) taken[(int)nd->out->data[(2 * i + 1) * top_k + k]] = true;
+  for (int i = 0; i < b->m->config.num_experts; i++) b->taken += taken[i], b->there++;
+  return GRPO_OK;
 }
 
 /* ---- a step -------------------------------------------------------------------------- */
@@ -133,6 +156,7 @@ static void step(Bench *b, int at) {
 static double median_step(Bench *b, int steps) {
   double t[MAX_STEPS];
   step(b, 0);
+  b->taken = b->there = 0;
   for (int i = 0; i < steps; i++) {
     const double begin = core_seconds(b);
     step(b, i + 1);
@@ -196,11 +220,13 @@ int main(int argc, char **argv) {
   must(weights_load_compute(&b.m, pool, argv[1], STORE_AUTO, compute));
   must(model_tape(b.m, &b.tape));
   b.tape.off = true;
+  b.tape.look = count_experts;
+  b.tape.look_user = &b;
   layer_caches(&b.m->config, compute, b.m->cpu, b.layer);
   b.logits = mem_alloc_aligned((size_t)MAX_SEQUENCES * (size_t)b.m->config.vocab_size * 4);
   if (!b.logits) return 1;
   printf("%s, compute %s, %d threads, %.0f MiB of weights\n", argv[1], argv[2], b.threads,
-         weight_bytes(b.m) / 1048576);
+         weight_bytes(b.m, 1) / 1048576);
   printf(
       "sequences  context   core ms   read ms  ratio  floor ms  ratio  tokens/s  keys MiB states "
       "MiB   GB/s   GF/s\n");

@@ -6,6 +6,7 @@
 --              ppo        a PPO stage with a critic of its own
 --              deltanet   an adapter beside a frozen Qwen3.5 in ./deltanet, turns, rollouts reused
 --              lfm2       a small LFM2, turns
+--              mixture    a small Qwen3 mixture of experts, turns
 --              denoise    masked training
 --              changes    a reload after step 1, an attached session after step 2
 --              curriculum data.sampler with a state, tables of hooks, two stages
@@ -103,6 +104,11 @@ elseif kind == "lfm2" then
   play(e, { config = { model_type = "lfm2", hidden_size = 16, intermediate_size = 16,
     num_hidden_layers = 2, num_attention_heads = 2, num_key_value_heads = 1, full_attn_idxs = { 1 },
     max_position_embeddings = 24 }, tokenizer = e.model.tokenizer })
+elseif kind == "mixture" then
+  play(e, { config = { model_type = "qwen3_moe", hidden_size = 16, num_hidden_layers = 2,
+    num_attention_heads = 2, num_key_value_heads = 1, head_dim = 8, num_experts = 4,
+    num_experts_per_tok = 2, moe_intermediate_size = 8, max_position_embeddings = 24 },
+    tokenizer = e.model.tokenizer })
 elseif kind == "ppo" then
   e.stages = { { kind = "ppo", train = { ppo = { critic = "separate", minibatches = 2 } } } }
 elseif kind == "denoise" then

@@ -505,8 +505,9 @@ TEST(a_written_configuration_reads_back_the_same) {
 }
 
 TEST(the_shapes_that_ship_are_valid) {
-  static const char *const files[] = {"tiny",         "gpt2",       "gpt2-char",   "gpt2-mla",
-                                      "smollm2-135m", "qwen3-0.6b", "qwen3.5-0.8b"};
+  static const char *const files[] = {
+      "tiny",         "gpt2",       "gpt2-char",    "gpt2-mla",
+      "smollm2-135m", "qwen3-0.6b", "qwen3.5-0.8b", "qwen3-30b-a3b-cut"};
   for (int i = 0; i < 7; i++) {
     Json *j = NULL;
     Config c;

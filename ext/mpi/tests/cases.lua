@@ -117,6 +117,12 @@ local cases = {
       model = { lora = { rank = 4, dropout = 0.1 } } }
   end,
   nf4 = function() adapter { train = { kl = 0.05 }, model = { quantize = "nf4" } } end,
+  mixture = function()
+    with { train = { kl = 0.05, iterations = 2 } }
+    base.model.config = { model_type = "qwen3_moe", hidden_size = 48, num_hidden_layers = 2,
+      num_attention_heads = 2, num_key_value_heads = 1, head_dim = 24, num_experts = 6,
+      num_experts_per_tok = 2, moe_intermediate_size = 40, max_position_embeddings = 64 }
+  end,
   bf16 = function() with { compute = "bf16", train = { iterations = 2 } } end,
   bf16_adapter = function() adapter { compute = "bf16", model = { dtype = "bf16" } } end,
   adamw_8bit = function()
