@@ -508,7 +508,7 @@ TEST(the_shapes_that_ship_are_valid) {
   static const char *const files[] = {
       "tiny",         "gpt2",       "gpt2-char",    "gpt2-mla",
       "smollm2-135m", "qwen3-0.6b", "qwen3.5-0.8b", "qwen3-30b-a3b-cut"};
-  for (int i = 0; i < 7; i++) {
+  for (int i = 0; i < (int)(sizeof files / sizeof *files); i++) {
     Json *j = NULL;
     Config c;
     const char *path = test_path("configs/models/%s.json", files[i]);
