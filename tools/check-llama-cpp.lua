@@ -79,6 +79,13 @@ local families = {
   { "mistral", config("mistral", { sliding_window = grpo.json.null }) },
   { "qwen2", config("qwen2") },
   { "qwen3", config("qwen3", { head_dim = 32 }) },
+  { "qwen3_moe", config("qwen3_moe", { num_experts = 6, num_experts_per_tok = 2,
+    moe_intermediate_size = 32, norm_topk_prob = true }) },
+  -- Rounding can lead a token to another expert, so all are taken where weights have fewer bits.
+  { "qwen3_moe all experts", config("qwen3_moe", { num_experts = 4, num_experts_per_tok = 4,
+    moe_intermediate_size = 32, norm_topk_prob = true, tie_word_embeddings = true }) },
+  { "olmoe", config("olmoe", { num_experts = 6, num_experts_per_tok = 2, head_dim = nil,
+    intermediate_size = 32, num_key_value_heads = 4 }) },
   { "phi3", config("phi3", { num_key_value_heads = 4, head_dim = nil }) },
   { "gemma2", config("gemma2",
     { query_pre_attn_scalar = 16, sliding_window = 64, tie_word_embeddings = true }), gelu_bound },
@@ -139,6 +146,8 @@ for i, f in ipairs(families) do
     for _, text in ipairs { "Hello, world", "a  b\n\nc 123", "h\u{e9}llo" } do
       table.insert(case.texts, { text = text, ids = m.tokenizer:encode(text) })
     end
+  end
+  if f[1] == "llama" or f[1] == "qwen3_moe all experts" then
     for _, dtype in ipairs { "f16", "bf16", "q8_0", "q4_0" } do export(f[1], m, dtype) end
   end
 end
@@ -179,7 +188,8 @@ local function checkpoints()
     "models/qwen2", "models/qwen3", "models/qwen3_newconfig_bf16", "models/mistral_f16",
     "models/gpt2", "models2/granite", "models2/olmo2", "models2/ministral3", "models2/seed_oss",
     "models2/hunyuan_v1_dense", "models2/ernie4_5", "models2/glm4", "models2/stablelm",
-    "models2/cohere2", "models2/gpt_neox", "models2/lfm2", "models2/phi" } do
+    "models2/cohere2", "models2/gpt_neox", "models2/lfm2", "models2/phi",
+    "models2/qwen3_moe", "models2/olmoe" } do
     local dir = shared .. "/oracles/" .. name .. "/checkpoint"
     local ok, m = pcall(grpo.model.load, dir, { dtype = "f32" })
     if not ok then print("skipped: " .. tostring(m)) end

@@ -84,6 +84,18 @@ static const Pair llama_layer[] = {
     {0},
 };
 static const Pair qwen_layer[] = {QUERIES, VALUES, QK_NORMS, MLP, NORMS, {0}};
+/* A stack of experts has the name of one expert's weight without the number. */
+static const Pair mixture_layer[] = {
+    QUERIES,
+    VALUES,
+    QK_NORMS,
+    {"mlp.gate", "ffn_gate_inp", GGUF_KEEP_F32},
+    {"mlp.experts.gate_proj", "ffn_gate_exps", 0},
+    {"mlp.experts.up_proj", "ffn_up_exps", 0},
+    {"mlp.experts.down_proj", "ffn_down_exps", 0},
+    NORMS,
+    {0},
+};
 static const Pair gemma_layer[] = {
     QUERIES,
     VALUES,
@@ -223,6 +235,8 @@ static const GgufArch archs[] = {
     {"llama", "mistral", LAYERS, plain_model, llama_layer, GGUF_NO_WINDOW},
     {"qwen2", "qwen2", LAYERS, plain_model, qwen_layer, 0},
     {"qwen3", "qwen3", LAYERS, plain_model, qwen_layer, 0},
+    {"qwen3moe", "qwen3_moe", LAYERS, plain_model, mixture_layer, GGUF_DIVIDED},
+    {"olmoe", "olmoe", LAYERS, plain_model, mixture_layer, GGUF_UNTIED},
     {"gemma2", "gemma2", LAYERS, plus_one_model, gemma_layer, 0},
     {"gemma3", "gemma3_text", LAYERS, plus_one_model, gemma_layer, 0},
     {"phi3", "phi3", LAYERS, plain_model, phi3_layer, 0},

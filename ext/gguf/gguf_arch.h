@@ -16,10 +16,11 @@ const char *gguf_arch_model_type(const GgufArch *a);
 
 /* llama.cpp computes an architecture in these ways only. */
 typedef enum GgufTrait {
-  GGUF_TIED = 1,         /* no output projection of its own */
-  GGUF_UNTIED = 2,       /* always one */
-  GGUF_NO_WINDOW = 4,    /* a sliding window is ignored */
-  GGUF_WINDOW_PERIOD = 8 /* every layer but each n-th has the window */
+  GGUF_TIED = 1,          /* no output projection of its own */
+  GGUF_UNTIED = 2,        /* always one */
+  GGUF_NO_WINDOW = 4,     /* a sliding window is ignored */
+  GGUF_WINDOW_PERIOD = 8, /* every layer but each n-th has the window */
+  GGUF_DIVIDED = 16       /* the weights of a token's experts are divided by their sum */
 } GgufTrait;
 unsigned gguf_arch_traits(const GgufArch *a);
 

@@ -141,7 +141,8 @@ static Status check_scales(Reader *r) {
                                      "attention.temperature_scale",
                                      "attn_logit_softcapping",
                                      "final_logit_softcapping",
-                                     "rope.freq_base_swa"};
+                                     "rope.freq_base_swa",
+                                     "expert_weights_scale"};
   for (size_t i = 0; i < COUNT(keys); i++) {
     double v = 0;
     bool read;
@@ -159,7 +160,7 @@ static Status check_refusals(Reader *r) {
   int64_t experts = 0, key = 0, value = 0;
   bool has_key, has_value;
   try(gguf_get_int(r->g, gguf_key(r->key, r->a, "expert_count"), 0, INT32_MAX, &experts, NULL));
-  if (experts)
+  if (experts && !gguf_expert_keys(r->a))
     return fail(GRPO_EFORMAT, "%s: key '%s': mixtures of experts are not supported", r->g->path,
                 r->key);
   gguf_key(r->key, r->a, "attention.key_length");
@@ -528,11 +529,19 @@ static Status read_states(Reader *r) {
   return read_kinds(r, "shortconv.conv.weight", "conv");
 }
 
+static Status read_experts(Reader *r) {
+  const int n = gguf_expert_keys(r->a);
+  for (int i = 0; i < n; i++) try(copy_integer(r, &gguf_experts[i], true));
+  if (n) put_bool(r, "norm_topk_prob", gguf_arch_traits(r->a) & GGUF_DIVIDED);
+  return GRPO_OK;
+}
+
 static Status read_optional(Reader *r) {
   read_switches(r);
   try(read_parallel(r));
   try(read_windows(r));
   try(read_states(r));
+  try(read_experts(r));
   for (size_t i = 0; i < GGUF_NUMBERS; i++) try(copy_number(r, &gguf_numbers[i]));
   return read_scaling(r);
 }

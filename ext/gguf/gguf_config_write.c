@@ -108,6 +108,13 @@ static void write_filters(const Config *c, const GgufArch *a, GgufMeta *m) {
   gguf_put_u32(m, gguf_key(key, a, gguf_filter.key), (uint32_t)c->linear_conv_kernel_dim);
 }
 
+static void write_experts(const Config *c, const GgufArch *a, GgufMeta *m) {
+  const int values[] = {c->num_experts, c->num_experts_per_tok, c->moe_intermediate_size};
+  char key[GGUF_KEY_BYTES];
+  for (int i = 0; i < gguf_expert_keys(a); i++)
+    gguf_put_u32(m, gguf_key(key, a, gguf_experts[i].key), (uint32_t)values[i]);
+}
+
 static void write_optional(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[GGUF_KEY_BYTES];
   if (has_window(c)) {
@@ -139,6 +146,23 @@ static bool is_every_fourth_unrotated(const Config *c) {
   return true;
 }
 
+static bool has_dense_layer(const Config *c) {
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    if (!config_layer_experts(c, i)) return true;
+  return false;
+}
+
+static const char *reason_of_experts(const Config *c, const GgufArch *a) {
+  const bool divided = gguf_arch_traits(a) & GGUF_DIVIDED;
+  if (has_dense_layer(c)) return "has experts in every layer";
+  if (c->attention_bias) return "has no biases in attention";
+  if (c->family == FAMILY_OLMOE && c->num_key_value_heads != c->num_attention_heads)
+    return "has as many key heads as heads";
+  if (divided == c->norm_topk_prob) return NULL;
+  return divided ? "divides the weights of a token's experts by their sum"
+                 : "does not divide the weights of a token's experts by their sum";
+}
+
 /* The reason for which llama.cpp would compute something else; NULL: there is none. */
 static const char *reason(const Config *c, const GgufArch *a) {
   const unsigned traits = gguf_arch_traits(a);
@@ -159,7 +183,7 @@ static const char *reason(const Config *c, const GgufArch *a) {
     return "wants attention in each n-th layer and in no other";
   if (DELTANETS >> c->family & 1 && c->attention_bias) return "has no biases in attention";
   if (c->rope_scaling == ROPE_YARN && !c->rope_truncate) return "rounds the ends of YaRN's ramp";
-  return NULL;
+  return gguf_expert_keys(a) ? reason_of_experts(c, a) : NULL;
 }
 
 Status gguf_config_check(const Config *c, const GgufArch *a, const char *path) {
@@ -185,17 +209,11 @@ static void warn(const Config *c, const GgufArch *a) {
 
 void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[GGUF_KEY_BYTES];
-  const int shape[] = {c->max_position_embeddings,
-                       c->hidden_size,
-                       c->num_hidden_layers,
-                       c->intermediate_size,
-                       c->num_attention_heads,
-                       c->num_key_value_heads,
-                       c->head_dim};
+  Field f;
   warn(c, a);
   for (size_t i = 0; i < GGUF_INTEGERS; i++)
-    if (gguf_has_field(a, gguf_integers[i].hf) && !(c->family == FAMILY_LFM2 && i == 5))
-      gguf_put_u32(m, gguf_key(key, a, gguf_integers[i].key), (uint32_t)shape[i]);
+    if (gguf_find_field(a, gguf_integers[i].hf, &f) && !(c->family == FAMILY_LFM2 && i == 5))
+      gguf_put_u32(m, gguf_key(key, a, gguf_integers[i].key), (uint32_t)config_get(c, &f));
   gguf_put_u32(m, gguf_key(key, a, "vocab_size"), (uint32_t)c->vocab_size);
   gguf_put_f32(m, gguf_key(key, a, gguf_epsilon_key(a)), (float)c->norm_eps);
   if (!config_rotates(c)) return;
@@ -203,6 +221,7 @@ void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
   gguf_put_u32(m, gguf_key(key, a, "rope.dimension_count"), (uint32_t)config_rotary_dim(c, false));
   if (DELTANETS >> c->family & 1) write_deltas(c, a, m);
   if (c->family == FAMILY_LFM2) write_filters(c, a, m);
+  write_experts(c, a, m);
   write_optional(c, a, m);
   write_scaling(c, a, m);
 }

@@ -65,16 +65,31 @@ static Status put_metadata(const Model *m, const Tokenizer *t, const GgufArch *a
 static GgmlType type_for(GgmlType type, const GgufEntry *e, unsigned change) {
   if (e->ndim == 1 || (change & (GGUF_KEEP_F32 | GGUF_FILTERS))) return GGML_F32;
   if (type == GGML_Q4_0 && (change & GGUF_VOCABULARY)) type = GGML_Q8_0;
-  const bool fits = e->dim[1] % (uint64_t)ggml_block_values(type) == 0;
+  const bool fits = e->dim[e->ndim - 1] % (uint64_t)ggml_block_values(type) == 0;
   return fits ? type : GGML_F16;
 }
 
-static Status describe(const Param *p, const GgufArch *a, GgmlType type, GgufEntry *e) {
+/* The name in the file: all experts of a layer are in one tensor, one after the other. */
+static bool name_in_file(const GgufArch *a, const Param *p, char *out, size_t cap,
+                         unsigned *change) {
+  char stack[PARAM_NAME_BYTES];
+  if (p->is_expert) param_stack_name(p, stack);
+  return gguf_arch_file_name(a, p->is_expert ? stack : p->name, out, cap, change);
+}
+
+/* Is the parameter in the tensor of the one before it? */
+static bool continues(const Param *p) { return p->is_expert && p->expert > 0; }
+
+static Status describe(const Model *m, const Param *p, const GgufArch *a, GgmlType type,
+                       GgufEntry *e) {
+  const int stacked = p->is_expert;
   unsigned change;
-  if (!gguf_arch_file_name(a, p->name, e->name, sizeof e->name, &change))
+  if (!name_in_file(a, p, e->name, sizeof e->name, &change))
     return fail(GRPO_EARG, "GGUF has no name for parameter '%s'", p->name);
-  e->ndim = p->t.ndim;
-  for (int d = 0; d < e->ndim; d++) e->dim[d] = (uint64_t)p->t.dim[p->in_out ? 1 - d : d];
+  e->ndim = p->t.ndim + stacked;
+  if (stacked) e->dim[0] = (uint64_t)m->config.num_experts;
+  for (int d = 0; d < p->t.ndim; d++)
+    e->dim[d + stacked] = (uint64_t)p->t.dim[p->in_out ? 1 - d : d];
   if (change & GGUF_FILTERS) e->ndim = 2, e->dim[1] = e->dim[2];
   e->type = type_for(type, e, change);
   return GRPO_OK;
@@ -129,7 +144,7 @@ static Status put_param(GgufWriter *w, const Ctx *cx, const Model *m, const Gguf
                         const Param *p) {
   char name[GGUF_NAME_MAX + 1];
   unsigned change = 0;
-  gguf_arch_file_name(a, p->name, name, sizeof name, &change);
+  name_in_file(a, p, name, sizeof name, &change);
   if (p->in_out) return put_transposed(w, cx, m, p);
   return put_rows(w, cx, m, p, change);
 }
@@ -180,9 +195,10 @@ static Status write_file(const Model *m, const GgufArch *a, const char *path, Gg
   extra_tensors(&m->config, &x);
   memcpy(e, x.entry, sizeof x.entry);
   Status s = GRPO_OK;
+  size_t n = (size_t)x.n;
   for (int i = 0; i < m->nparams && s == GRPO_OK; i++)
-    s = describe(&m->param[i], a, type, &e[x.n + i]);
-  if (s == GRPO_OK) s = gguf_writer_open(&w, path, meta, (size_t)(m->nparams + x.n), e);
+    if (!continues(&m->param[i])) s = describe(m, &m->param[i], a, type, &e[n++]);
+  if (s == GRPO_OK) s = gguf_writer_open(&w, path, meta, n, e);
   mem_free(e);
   try(s);
   s = put_tensors(w, m, a, &x);

@@ -73,6 +73,9 @@ static const struct {
                 "\"sliding_window\":6,\"sliding_window_pattern\":2,\"logit_scale\":0.7}"},
     {"arcee", "{\"model_type\":\"arcee\"," COMMON GROUPED "}"},
     {"phi", "{\"model_type\":\"phi\"," COMMON "}"},
+#define MIXED ",\"num_experts\":5,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32}"
+    {"qwen3_moe", "{\"norm_topk_prob\":true,\"model_type\":\"qwen3_moe\"," COMMON GROUPED MIXED},
+    {"olmoe", "{\"model_type\":\"olmoe\"," COMMON MIXED},
     {"gpt_neox", "{\"model_type\":\"gpt_neox\"," COMMON ",\"rotary_pct\":0.5}"},
     {"qwen3_5", "{\"model_type\":\"qwen3_5_text\"," COMMON GROUPED ",\"num_hidden_layers\":5,"
                 "\"full_attention_interval\":2,\"linear_num_key_heads\":2,"
@@ -224,8 +227,8 @@ static void check_adapter_file(const char *shape, const LoraOptions *o, int nmod
 }
 
 TEST(an_adapter_alone_is_what_merging_adds) {
-  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14, 14,
-                                14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 12, 8,  38, 19};
+  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14, 14, 14,
+                                14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 12, 8,  8,  8,  38, 19};
   static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
   for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);
@@ -393,7 +396,7 @@ TEST(checkpoints_of_the_oracles_are_the_same_through_gguf) {
     "models/gemma3_text_bf16", "models2/granite", "models2/olmo2", "models2/ministral3",
     "models2/seed_oss", "models2/hunyuan_v1_dense", "models2/ernie4_5", "models2/glm4",
     "models2/starcoder2", "models2/stablelm", "models2/nemotron", "models2/cohere2",
-    "models2/gpt_neox", "models2/phi", "models2/lfm2"
+    "models2/gpt_neox", "models2/phi", "models2/lfm2", "models2/qwen3_moe", "models2/olmoe"
   };
   /* clang-format on */
   Pool *pool = NULL;

@@ -7,6 +7,10 @@
   "\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,"        \
   "\"num_attention_heads\":4,\"num_key_value_heads\":2"
 
+#define MIXTURE                                                                                    \
+  "\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":32,\"num_hidden_layers\":2,"        \
+  "\"num_attention_heads\":4,\"num_experts\":4,\"num_experts_per_tok\":2"
+
 static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
 
 TEST(latent_attention_is_refused_by_name) {
@@ -41,6 +45,12 @@ TEST(what_llama_cpp_would_compute_otherwise_is_refused_by_name) {
        "\"linear_attention\"]}",
        "each n-th layer"},
       {"{\"model_type\":\"qwen3_5_text\"," COMMON ",\"attention_bias\":true}", "no biases"},
+      {"{\"model_type\":\"qwen3_moe\"," MIXTURE ",\"norm_topk_prob\":false}", "by their sum"},
+      {"{\"model_type\":\"olmoe\"," MIXTURE ",\"norm_topk_prob\":true}", "does not divide"},
+      {"{\"model_type\":\"olmoe\"," MIXTURE ",\"num_key_value_heads\":2}", "key heads as heads"},
+      {"{\"model_type\":\"olmoe\"," MIXTURE ",\"attention_bias\":true}", "no biases"},
+      {"{\"model_type\":\"qwen3_moe\"," MIXTURE ",\"mlp_only_layers\":[1]}", "every layer"},
+      {"{\"model_type\":\"qwen3_moe\"," MIXTURE ",\"decoder_sparse_step\":2}", "every layer"},
       {"{\"model_type\":\"ministral\"," COMMON "}", "'ministral' models as GGUF"},
       {"{\"model_type\":\"opt\",\"vocab_size\":101,\"hidden_size\":64,\"num_attention_heads\":4}",
        "'opt' models as GGUF"},
