@@ -17,21 +17,24 @@ typedef uint64_t Families;
 #define ROPED      (ALL & ~IN(GPT2) & ~IN(GPT2_MLA) & ~IN(OPT))
 #define LATENTS    (IN(GPT2_MLA) | DEEPSEEKS)
 #define DEEPSEEKS  (IN(DEEPSEEK2) | IN(DEEPSEEK3))
-#define QWENS      (IN(QWEN2) | IN(QWEN3) | IN(QWEN3_MOE))
+#define QWENS      (IN(QWEN2) | IN(QWEN3) | IN(QWEN2_MOE) | IN(QWEN3_MOE))
 #define OLD_GEMMAS (IN(GEMMA2) | IN(GEMMA3))
 #define GEMMAS     (OLD_GEMMAS | IN(GEMMA4))
+#define GRANITES   (IN(GRANITE) | IN(GRANITE4))
 #define DELTANETS  (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
 #define MIXTURES                                                                                   \
-  (IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS))
+  (IN(MIXTRAL) | IN(QWEN2_MOE) | IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) |    \
+   IN(DEEPSEEK3) | IN(GPT_OSS))
 /* intermediate_size is the width of an expert */
-#define NARROW_MIXTURES (IN(OLMOE) | IN(GPT_OSS))
+#define NARROW_MIXTURES (IN(MIXTRAL) | IN(OLMOE) | IN(GPT_OSS))
 /* Some of their layers have a state. */
 #define STATEFUL    (DELTANETS | IN(LFM2))
 #define LAYER_TYPED (WINDOW_TYPED | STATEFUL)
 /* layer_types tells layers with a window from others. */
 #define WINDOW_TYPED                                                                               \
   (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2) | IN(GPT_OSS))
-#define WINDOWED (WINDOW_TYPED | IN(MISTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
+#define WINDOWED                                                                                   \
+  (WINDOW_TYPED | IN(MISTRAL) | IN(MIXTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
 /* Layers without a window have no rotary positions where others have a window. */
 #define UNROTATED (IN(EXAONE4) | IN(COHERE2))
 #define PARTLY_ROPED                                                                               \
@@ -44,7 +47,7 @@ typedef uint64_t Families;
   (IN(STARCODER2) | IN(STABLELM) | IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | IN(OPT) | IN(PHI))
 #define OLMOS (IN(OLMO2) | IN(OLMO3) | IN(OLMOE))
 #define BIASED                                                                                     \
-  (IN(LLAMA) | IN(ARCEE) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | IN(GRANITE) | OLMOS |    \
+  (IN(LLAMA) | IN(ARCEE) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | GRANITES | OLMOS |       \
    IN(SEED_OSS) | IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) |             \
    IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT) | IN(QWEN3_MOE) |          \
    IN(GPT_OSS))

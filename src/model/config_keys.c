@@ -158,8 +158,9 @@ static const Neutral neutral[] = {
     /* biases */
     {IN(GPT2), JSON_BOOL, "true",
      "attention_bias qkv_bias attention_out_bias mlp_bias use_bias bias"},
-    {IN(QWEN2) | IN(PHI), JSON_BOOL, "true", "attention_bias qkv_bias"},
-    {ROPED & ~IN(QWEN2) & ~IN(PHI), JSON_BOOL, "false", "attention_bias qkv_bias use_bias bias"},
+    {IN(QWEN2) | IN(QWEN2_MOE) | IN(PHI), JSON_BOOL, "true", "attention_bias qkv_bias"},
+    {ROPED & ~IN(QWEN2) & ~IN(QWEN2_MOE) & ~IN(PHI), JSON_BOOL, "false",
+     "attention_bias qkv_bias use_bias bias"},
     {ROPED & ~IN(PHI), JSON_BOOL, "false", "attention_out_bias mlp_bias"},
     {ALL & ~IN(PHI), JSON_BOOL, "false", "lm_head_bias"},
     /* feed-forward layers and experts */

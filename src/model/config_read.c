@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/nearest.h"
 #include "model/config_check.h"
 #include "model/config_fields.h"
 #include "model/config_keys.h"
@@ -42,6 +43,12 @@ static bool is_pattern(const Field *f, const Json *v, double *length) {
   return true;
 }
 
+/* transformers writes a window of 0 where windows are switched off. */
+static bool is_no_window(const Config *c, const Field *f, const Json *v) {
+  return f->at == offsetof(Config, sliding_window) && !c->use_sliding_window &&
+         json_type(v) == JSON_NUMBER && json_number(v) == 0;
+}
+
 static Status read_fields(Config *c, const Json *j, const char *what) {
   for (int i = 0; i < config_num_fields(); i++) {
     const Field f = config_field(c->family, i);
@@ -53,6 +60,8 @@ static Status read_fields(Config *c, const Json *j, const char *what) {
       /* to transformers a null switch is off, or an error */
       if (f.type == FIELD_BOOL && f.otherwise != 0) try(read_field(&f, v, key, what, &value));
       if (f.nullable) value = 0;
+    } else if (v && is_no_window(c, &f, v)) {
+      value = 0;
     } else if (v && !is_pattern(&f, v, &value)) {
       try(read_field(&f, v, key, what, &value));
     }
@@ -333,6 +342,27 @@ static Status read_dense_layers(Config *c, const Json *list, const char *what) {
   return GRPO_OK;
 }
 
+/* Granite 4: every layer must be attention, which has rotary positions only if the file says so. */
+static Status read_granite4(Config *c, const Json *j, const char *what) {
+  const char *positions = json_string(json_get(j, "position_embedding_type"));
+  const Json *types = json_get(j, "layer_types");
+  int n = 0;
+  for (const Json *t = config_absent(types) ? NULL : json_child(types); t; t = json_next(t), n++)
+    if (!json_string(t) || !strstr(json_string(t), "attention") ||
+        strcmp(json_string(t), "linear_attention") == 0)
+      return fail(
+          GRPO_EFORMAT,
+          "%s: layer %d is '%s', a state-space layer, which is not computed; take a Granite "
+          "of attention layers alone",
+          what, n, json_string(t) ? json_string(t) : "?");
+  if (n != c->num_hidden_layers)
+    return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers of attention, but there are %d",
+                what, n, c->num_hidden_layers);
+  for (int i = 0; i < n; i++)
+    c->layer_kind[i] = positions && strcmp(positions, "rope") == 0 ? LAYER_FULL : LAYER_UNROTATED;
+  return GRPO_OK;
+}
+
 static Status check_list(const Json *j, const char *key, const char *what) {
   const Json *list = json_get(j, key);
   if (config_absent(list) || json_type(list) == JSON_ARRAY) return GRPO_OK;
@@ -351,6 +381,7 @@ static Status read_windows(Config *c, const Json *j, const char *what) {
   try(check_list(j, "full_attn_idxs", what));
   try(check_list(j, "mlp_only_layers", what));
   const Json *types = json_get(j, "layer_types"), *unrotated = json_get(j, "no_rope_layers");
+  if (c->family == FAMILY_GRANITE4) return read_granite4(c, j, what);
   if (c->family == FAMILY_SMOLLM3)
     return config_absent(unrotated) ? GRPO_OK : read_unrotated(c, unrotated, what);
   if (MIXTURES >> c->family & 1) try(read_dense_layers(c, json_get(j, "mlp_only_layers"), what));
@@ -483,19 +514,49 @@ Status config_read_generation(Config *c, const Json *j, const char *what) {
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
+/* What known types of models have that is not computed here. */
+static const struct {
+  const char *word, *lacks; /* word: a part of model_type */
+} lacking[] = {
+    {"mamba", "state-space layers"},
+    {"falcon_h1", "state-space layers"},
+
+    {"nemotron_h", "state-space layers"},
+    {"bamba", "state-space layers"},
+    {"jamba", "state-space layers"},
+    {"zamba", "state-space layers"},
+    {"rwkv", "layers with another state"},
+    {"recurrent_gemma", "layers with another state"},
+    {"gemma3n", "several streams (AltUp), low-rank residuals (LAuReL) and sparse activations"},
+    {"llama4", "attention in chunks, and experts whose weights multiply their input"},
+    {"t5", "an encoder"},
+    {"bart", "an encoder"}};
+
+static Status unknown_type(const char *type, const char *what) {
+  const char *types[FAMILY_COUNT];
+  for (int f = 0; f < FAMILY_COUNT; f++) types[f] = config_family((Family)f)->type;
+  for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+    if (strstr(type, lacking[i].word))
+      return fail(GRPO_EFORMAT,
+                  "%s: model_type '%s' is not supported, because it has %s; docs/models.md lists "
+                  "what is",
+                  what, type, lacking[i].lacks);
+  const char *near = nearest_name(type, types, FAMILY_COUNT);
+  return fail(GRPO_EFORMAT,
+              "%s: model_type '%s' is not supported%s%s; docs/models.md lists what is", what, type,
+              near ? "; the nearest that is: " : "", near ? near : "");
+}
+
 static Status read_family(Config *c, const Json *j, const char *what) {
   const Json *v = json_get(j, "model_type");
   const char *type = v ? json_string(v) : NULL;
-  char known[512] = "";
-  for (int f = 0, at = 0; f < FAMILY_COUNT; f++) {
+  if (!type)
+    return fail(GRPO_EFORMAT, "%s: model_type is missing; give it, for instance \"llama\"", what);
+  for (int f = 0; f < FAMILY_COUNT; f++) {
     c->family = (Family)f;
-    if (type && strcmp(type, config_family((Family)f)->type) == 0) return GRPO_OK;
-    if (at < (int)sizeof known)
-      at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", f ? ", " : "",
-                     config_family((Family)f)->type);
+    if (strcmp(type, config_family((Family)f)->type) == 0) return GRPO_OK;
   }
-  if (!type) return fail(GRPO_EFORMAT, "%s: model_type is missing; %s are supported", what, known);
-  return fail(GRPO_EFORMAT, "%s: model_type '%s' is not supported (%s are)", what, type, known);
+  return unknown_type(type, what);
 }
 
 /* The part that describes the decoder; files of multimodal models nest it. */

@@ -54,6 +54,18 @@ static void put_dense_layers(Buf *b, const Config *c) {
   buf_putc(b, ']');
 }
 
+/* transformers takes other defaults: state-space layers, of a size that it checks. */
+static void put_granite4(Buf *b, const Config *c) {
+  config_put_key(b, "layer_types");
+  for (int i = 0; i < c->num_hidden_layers; i++)
+    buf_printf(b, "%s\"full_attention\"", i ? ", " : "[");
+  buf_puts(b, "]");
+  config_put_key(b, "position_embedding_type");
+  buf_puts(b, config_layer_rotates(c, 0) ? "\"rope\"" : "null");
+  put_int(b, "num_local_experts", 0);
+  put_int(b, "mamba_n_heads", 1);
+}
+
 /* Factors and soft caps are floats to transformers, which refuses a whole number in their place. */
 static bool is_float(const Field *f, double v) {
   return f->type == FIELD_NUM && f->nullable && v == floor(v) && fabs(v) < 1e15 &&
@@ -85,6 +97,7 @@ void config_write(Buf *b, const Config *c) {
   if (config_has_layer_types(c) &&
       ((c->use_sliding_window && c->sliding_window) || STATEFUL >> c->family & 1))
     put_layer_types(b, c);
+  if (c->family == FAMILY_GRANITE4) put_granite4(b, c);
   if (MIXTURES >> c->family & 1) put_dense_layers(b, c);
   if (config_rotates(c)) config_put_rope(b, c);
   if (c->family == FAMILY_GEMMA4) put_int(b, "vocab_size_per_layer_input", c->vocab_size);

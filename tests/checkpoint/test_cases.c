@@ -55,4 +55,7 @@ static void check_case(const char *family) {
 TEST(families_have_the_reference_s_log_probabilities_and_gradients) {
   check_case("nanochat");
   check_case("arcee");
+  check_case("granitemoehybrid");
+  check_case("mixtral");
+  check_case("qwen2_moe");
 }

@@ -23,7 +23,34 @@ FAMILIES = {
     "arcee": {"mlp_bias": True, "attention_bias": True, "head_dim": 6, "rope_parameters": {
         "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 4.0, "beta_slow": 1.0,
         "original_max_position_embeddings": 16}},
+    "granitemoehybrid": {"layer_types": ["full_attention"] * 2, "num_local_experts": 0,
+        "shared_intermediate_size": 24, "position_embedding_type": "rope", "mamba_n_heads": 1,
+        "embedding_multiplier": 1.7, "attention_multiplier": 0.3, "residual_multiplier": 0.6,
+        "logits_scaling": 1.3},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen2_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 12, "decoder_sparse_step": 1, "qkv_bias": True},
 }
+
+# In the files of these families each expert's matrices are apart: gate, up, down.
+EXPERTS = {"mixtral": "block_sparse_moe.experts.{}.{}.weight w1 w3 w2",
+           "qwen2_moe": "mlp.experts.{}.{}.weight gate_proj up_proj down_proj"}
+
+
+def gradients(family, name, grad):
+    """(name in the file, gradient) of a parameter, or of those of all experts."""
+    if "mlp.experts." not in name:
+        if family == "mixtral":
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        return [(name, grad)]
+    before, last = name.split("mlp.experts.")
+    pattern, gate, up, down = EXPERTS[family].split()
+    out = []
+    for e, g in enumerate(grad):
+        half = len(g) // 2
+        parts = [(down, g)] if last == "down_proj" else [(gate, g[:half]), (up, g[half:])]
+        out += [(before + pattern.format(e, part), value) for part, value in parts]
+    return out
 
 
 def main(family):
@@ -39,13 +66,15 @@ def main(family):
         if parameter.ndim == 1:
             parameter.data += 0.1 * torch.randn_like(parameter)
     model.to(torch.bfloat16).save_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                 experts_implementation="eager")
     ids = torch.randint(4, 40, (1, 20))
     logits = model(input_ids=ids).logits.log_softmax(-1)
     logps = logits[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
     logps.sum().backward()
     out = {"ids": ids[0].tolist(), "logps": logps.tolist(),
-           "gradients": {name: p.grad.norm().item() for name, p in model.named_parameters()}}
+           "gradients": {name: g.norm().item() for whole, p in model.named_parameters()
+                         for name, g in gradients(family, whole, p.grad)}}
     with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
         json.dump(out, file)
         file.write("\n")
