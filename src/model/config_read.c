@@ -514,7 +514,7 @@ Status config_read_generation(Config *c, const Json *j, const char *what) {
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
-/* What known types of models have that is not computed here. */
+/* Known types of models, and the part of each that is not computed here. */
 static const struct {
   const char *word, *lacks; /* word: a part of model_type */
 } lacking[] = {
