@@ -121,13 +121,8 @@ static int parameter_of(const Model *m, const char *name) {
 
 /* The first of the parameters that a tensor for all experts holds; -1: no such tensor. */
 static int stack_of(const Model *m, const char *name) {
-  static const char word[] = ".experts.";
-  const char *at = strstr(name, word);
-  char first[128];
-  if (!at) return -1;
-  const int n = snprintf(first, sizeof first, "%.*s0.%s", (int)(at - name) + (int)sizeof word - 1,
-                         name, at + sizeof word - 1);
-  return n < (int)sizeof first ? parameter_of(m, first) : -1;
+  char first[PARAM_NAME_BYTES];
+  return param_first_of_stack(name, first) ? parameter_of(m, first) : -1;
 }
 
 static Status check_shape(const SourceTensor *t, const Param *p) {

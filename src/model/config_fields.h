@@ -20,13 +20,13 @@ typedef uint64_t Families;
 #define QWENS      (IN(QWEN2) | IN(QWEN3) | IN(QWEN2_MOE) | IN(QWEN3_MOE))
 #define OLD_GEMMAS (IN(GEMMA2) | IN(GEMMA3))
 #define GEMMAS     (OLD_GEMMAS | IN(GEMMA4))
-#define GRANITES   (IN(GRANITE) | IN(GRANITE4))
+#define GRANITES   (IN(GRANITE) | IN(GRANITE4) | IN(GRANITE_MOE))
 #define DELTANETS  (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
 #define MIXTURES                                                                                   \
-  (IN(MIXTRAL) | IN(QWEN2_MOE) | IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT) |    \
-   IN(DEEPSEEK3) | IN(GPT_OSS))
+  (IN(MIXTRAL) | IN(GRANITE_MOE) | IN(QWEN2_MOE) | IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) |   \
+   IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS))
 /* intermediate_size is the width of an expert */
-#define NARROW_MIXTURES (IN(MIXTRAL) | IN(OLMOE) | IN(GPT_OSS))
+#define NARROW_MIXTURES (IN(MIXTRAL) | IN(GRANITE_MOE) | IN(OLMOE) | IN(GPT_OSS))
 /* Some of their layers have a state. */
 #define STATEFUL    (DELTANETS | IN(LFM2))
 #define LAYER_TYPED (WINDOW_TYPED | STATEFUL)

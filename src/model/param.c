@@ -12,11 +12,23 @@ enum { ALIGN_REALS = 16, BLOCK_REALS = 1 << 20 };
 
 size_t param_padded(size_t n) { return (n + ALIGN_REALS - 1) / ALIGN_REALS * ALIGN_REALS; }
 
+static const char experts_word[] = ".experts.", granite_word[] = ".block_sparse_moe.";
+
 void param_stack_name(const Param *p, char *name) {
-  static const char word[] = ".experts.";
-  const char *at = strstr(p->name, word), *rest = at ? strchr(at + sizeof word - 1, '.') : NULL;
-  snprintf(name, PARAM_NAME_BYTES, "%.*s%s", rest ? (int)(at - p->name + 8) : 0, p->name,
+  const char *at = strstr(p->name, experts_word);
+  const char *rest = at ? strchr(at + sizeof experts_word - 1, '.') : NULL;
+  const int word = strstr(p->name, granite_word) ? 0 : (int)sizeof experts_word - 2;
+  snprintf(name, PARAM_NAME_BYTES, "%.*s%s", rest ? (int)(at - p->name) + word : 0, p->name,
            rest ? rest : p->name);
+}
+
+bool param_first_of_stack(const char *stack, char *name) {
+  const bool granite = strstr(stack, granite_word) != NULL;
+  const char *word = granite ? granite_word : experts_word, *at = strstr(stack, word);
+  if (!at) return false;
+  at += strlen(word);
+  return snprintf(name, PARAM_NAME_BYTES, "%.*s%s0.%s", (int)(at - stack), stack,
+                  granite ? experts_word + 1 : "", at) < PARAM_NAME_BYTES;
 }
 
 void param_outputs_inputs(const Param *p, int *n, int *k) {

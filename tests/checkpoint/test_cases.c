@@ -58,4 +58,5 @@ TEST(families_have_the_reference_s_log_probabilities_and_gradients) {
   check_case("granitemoehybrid");
   check_case("mixtral");
   check_case("qwen2_moe");
+  check_case("granitemoe");
 }

@@ -28,6 +28,9 @@ FAMILIES = {
         "embedding_multiplier": 1.7, "attention_multiplier": 0.3, "residual_multiplier": 0.6,
         "logits_scaling": 1.3},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 8,
+        "embedding_multiplier": 1.7, "attention_multiplier": 0.3, "residual_multiplier": 0.6,
+        "logits_scaling": 1.3},
     "qwen2_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
         "shared_expert_intermediate_size": 12, "decoder_sparse_step": 1, "qkv_bias": True},
 }
@@ -39,6 +42,12 @@ EXPERTS = {"mixtral": "block_sparse_moe.experts.{}.{}.weight w1 w3 w2",
 
 def gradients(family, name, grad):
     """(name in the file, gradient) of a parameter, or of those of all experts."""
+    if family == "granitemoe":
+        name = name.replace("router.weight", "router.layer.weight")
+        linear = "input_linear" if name.endswith("gate_up_proj") else "output_linear"
+        before = name.split("experts.")[0] + "experts."
+        return [(name, grad)] if ".experts." not in name else [
+            (f"{before}{e}.{linear}.weight", g) for e, g in enumerate(grad)]
     if "mlp.experts." not in name:
         if family == "mixtral":
             name = name.replace(".mlp.", ".block_sparse_moe.")
