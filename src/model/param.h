@@ -39,8 +39,8 @@ typedef struct Param {
   bool is_router;        /* scores experts: neither quantised nor adapted */
 } Param;
 
-/* The name of the tensor that holds a stacked parameter: name [PARAM_NAME_BYTES].  It is the name of
- * the parameter without the expert's number, and in Granite's files without "experts" too. */
+/* The name of the tensor that holds a stacked parameter: name [PARAM_NAME_BYTES].  It has no
+ * expert's number, and in Granite's files no word "experts". */
 void param_stack_name(const Param *p, char *name);
 /* The name of expert 0's parameter in a stack of this name; false: there is none. */
 bool param_first_of_stack(const char *stack, char *name);
