@@ -93,9 +93,10 @@ typedef struct DeltaAttr {
   size_t state_at;
 } DeltaAttr;
 
-/* route: logits [tokens, experts], bias [experts] or NULL -> [tokens, 2 top_k]: the weights of the
- * experts that a token takes, from the best score on (of equal ones the earlier expert), then their
- * numbers, which have no gradient.  The bias is added to scores for the choice alone. */
+/* route: logits [tokens, experts], bias [experts] or NULL, factors [experts] or NULL ->
+ * [tokens, 2 top_k]: the weights of the experts that a token takes, from the best score on (of
+ * equal ones the earlier expert), then their numbers, which have no gradient.  The bias is added to
+ * scores for the choice alone.  An expert's factor multiplies its weight at the end. */
 enum { ROUTE_MAX_EXPERTS = 1024 };
 typedef struct RouteAttr {
   int top_k;
@@ -117,12 +118,13 @@ typedef enum ExpertPart {
 } ExpertPart;
 
 /* experts: x [tokens, hidden], route's result -> [tokens, hidden], the sum over a token's experts
- * of weight * down(act(gate x) * (up x)).  Gradients of experts' weights, whose buffers must exist,
- * are made where x or the weights of the route need one too. */
+ * of weight * down(act(gate x) * (up x)), act: silu or gelu.  Gradients of experts' weights, whose
+ * buffers must exist, are made where x or the weights of the route need one too. */
 typedef struct ExpertsAttr {
   int experts, top_k, width; /* width: of gate and of up */
   bool in_out;               /* weights are stored [in, out] */
   bool alternating;          /* columns of a common matrix are gate, up, gate, up ... */
+  bool gelu;                 /* (tanh), not silu */
   /* > 0: the activation is (u + 1) g sigmoid(alpha g), with g at most and u within the limit */
   real limit, alpha;
   Tensor *const *weight; /* [experts, EXPERT_PARTS], NULL where there is none */

@@ -2,7 +2,8 @@
  * it.
  *
  *   y[t] = sum over i of w[t, i] e(x[t]),  e = the expert that token t takes as its i-th
- *   e(x) = down(a(gate x, up x)),  a(g, u) = silu(g) u, or with `limit` that of gpt-oss
+ *   e(x) = down(a(gate x, up x)),  a(g, u) = silu(g) u or gelu(g) u, or with `limit` that of
+ *   gpt-oss
  *
  * A token and one of its experts are a pair, and pair t top_k + i has a row of `saved`.  For the
  * products pairs are sorted by expert, and by token within one.  Products are row-invariant and the
@@ -308,12 +309,14 @@ static void limited_back_chunk(void *arg, int chunk, int worker) {
   }
 }
 
+static GateAct gate_of(const Work *w) { return w->a->gelu ? GATE_GELU : GATE_SILU; }
+
 static void activate(Work *w) {
   const size_t n = (size_t)w->p.n * (size_t)w->a->width;
   if (w->a->limit > 0)
     pool_run(w->cx->pool, w->p.n, limited_chunk, w);
   else
-    gated_forward(w->cx, GATE_SILU, n, w->gate_up, up_of(w), w->act);
+    gated_forward(w->cx, gate_of(w), n, w->gate_up, up_of(w), w->act);
 }
 
 static void activate_back(Work *w) {
@@ -321,7 +324,7 @@ static void activate_back(Work *w) {
   if (w->a->limit > 0)
     pool_run(w->cx->pool, w->p.n, limited_back_chunk, w);
   else
-    gated_backward(w->cx, GATE_SILU, n, w->gate_up, up_of(w), w->act, w->gate_up, false, up_of(w),
+    gated_backward(w->cx, gate_of(w), n, w->gate_up, up_of(w), w->act, w->gate_up, false, up_of(w),
                    false);
 }
 

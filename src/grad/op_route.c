@@ -3,9 +3,11 @@
  *   softmax  p = softmax(logits); weight = scale p, with `normed` scale p / (sum of those taken)
  *   sigmoid  s = sigmoid(logits); weight = scale s, with `normed` scale s / (sum + 1e-20)
  *
- * Experts are chosen by logits, or by s + bias; a group's score is the sum of its two best.
+ * Experts are chosen by logits, or by s + bias; a group's score is the sum of its two best.  An
+ * expert's factor multiplies its weight at the end.
  */
 #include <math.h>
+#include <string.h>
 
 #include "grad/attrs.h"
 #include "grad/ops.h"
@@ -31,13 +33,16 @@ static Status check_choice(const RouteAttr *a, int experts) {
 static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   (void)saved;
   try(need_attr(nd));
-  const Tensor *x = nd->in[0], *bias = nd->in[1];
+  const Tensor *x = nd->in[0], *bias = nd->in[1], *factor = nd->in[2];
   if (x->ndim != 2)
     return fail(GRPO_ESHAPE, "route: the logits have shape %s, want [tokens, experts]",
                 shape_text(x).s);
   try(check_choice(attr_of(nd), x->dim[1]));
   if (bias && bias->n != (size_t)x->dim[1])
     return fail(GRPO_ESHAPE, "route: the bias has shape %s, want [%d]", shape_text(bias).s,
+                x->dim[1]);
+  if (factor && factor->n != (size_t)x->dim[1])
+    return fail(GRPO_ESHAPE, "route: the factors have shape %s, want [%d]", shape_text(factor).s,
                 x->dim[1]);
   out->ndim = 2;
   out->dim[0] = x->dim[0];
@@ -109,12 +114,25 @@ static Scores scores_of(const RouteAttr *a, int experts, const real *x, const in
   return s;
 }
 
+/* The weight of an expert that a token takes, before its factor. */
+static double weight_of(const RouteAttr *a, const Scores *s, real logit) {
+  const double score = score_of(a, s, logit);
+  return (double)a->scale * (a->normed ? score / s->taken : score);
+}
+
+static double factor_of(const Node *nd, int expert) {
+  return nd->in[2] ? (double)nd->in[2]->data[expert] : 1;
+}
+
 /* ---- the operation ---------------------------------------------------------------------- */
 
 typedef struct Job {
   const Node *nd;
-  real *dx;
+  real *dx; /* NULL: not wanted */
   bool add;
+  double *part; /* [chunks, experts] d loss / d factor of a chunk's tokens; NULL: not wanted */
+  real *dfactor;
+  bool add_factor;
 } Job;
 
 static void route_token(const Node *nd, int t) {
@@ -126,41 +144,52 @@ static void route_token(const Node *nd, int t) {
   choose(a, experts, x, nd->in[1] ? nd->in[1]->data : NULL, chosen);
   const Scores s = scores_of(a, experts, x, chosen);
   for (int i = 0; i < a->top_k; i++) {
-    const double score = score_of(a, &s, x[chosen[i]]);
-    y[i] = (real)((double)a->scale * (a->normed ? score / s.taken : score));
+    y[i] = (real)(weight_of(a, &s, x[chosen[i]]) * factor_of(nd, chosen[i]));
     y[a->top_k + i] = (real)chosen[i];
   }
 }
 
-/* d loss / d score of the experts that a token takes; g: of their weights. */
+/* d loss / d score of the experts that a token takes; g: of their weights before the factors. */
 static void score_gradients(const RouteAttr *a, const Scores *s, const real *x, const int *chosen,
-                            const real *g, double *d) {
+                            const double *g, double *d) {
   double mean = 0;
-  for (int i = 0; i < a->top_k; i++) mean += (double)g[i] * score_of(a, s, x[chosen[i]]) / s->taken;
+  for (int i = 0; i < a->top_k; i++) mean += g[i] * score_of(a, s, x[chosen[i]]) / s->taken;
   for (int i = 0; i < a->top_k; i++)
-    d[i] = (double)a->scale * (a->normed ? ((double)g[i] - mean) / s->taken : (double)g[i]);
+    d[i] = (double)a->scale * (a->normed ? (g[i] - mean) / s->taken : g[i]);
 }
 
-static void route_token_back(const Job *j, int t) {
+static void add_logit_gradients(const Job *j, size_t at, const double *dx) {
+  for (int i = 0; i < experts_of(j->nd); i++) {
+    real *to = j->dx + at + (size_t)i;
+    *to = (real)(dx[i] + (j->add ? (double)*to : 0));
+  }
+}
+
+/* part: [experts] of the token's chunk */
+static void route_token_back(const Job *j, int t, double *part) {
   const Node *nd = j->nd;
   const RouteAttr *a = attr_of(nd);
   const int experts = experts_of(nd);
   const size_t at = (size_t)t * (size_t)experts, out = (size_t)t * 2 * (size_t)a->top_k;
   const real *x = nd->in[0]->data + at, *y = nd->out->data + out;
   int chosen[ROUTE_MAX_EXPERTS] = {0};
-  double d[ROUTE_MAX_EXPERTS], dx[ROUTE_MAX_EXPERTS] = {0}, mean = 0;
+  double g[ROUTE_MAX_EXPERTS], d[ROUTE_MAX_EXPERTS], dx[ROUTE_MAX_EXPERTS] = {0}, mean = 0;
   for (int i = 0; i < a->top_k; i++) chosen[i] = (int)y[a->top_k + i];
   const Scores s = scores_of(a, experts, x, chosen);
-  score_gradients(a, &s, x, chosen, nd->out->grad + out, d);
+  for (int i = 0; i < a->top_k; i++) {
+    const double dy = (double)nd->out->grad[out + (size_t)i];
+    g[i] = dy * factor_of(nd, chosen[i]);
+    if (part) part[chosen[i]] += dy * weight_of(a, &s, x[chosen[i]]);
+  }
+  if (!j->dx) return;
+  score_gradients(a, &s, x, chosen, g, d);
   for (int i = 0; i < a->top_k; i++) {
     const double score = score_of(a, &s, x[chosen[i]]);
     dx[chosen[i]] = score * d[i] * (a->sigmoid ? 1 - score : 1);
     mean += score * d[i];
   }
-  for (int i = 0; i < experts; i++) {
-    if (!a->sigmoid) dx[i] -= score_of(a, &s, x[i]) * mean;
-    j->dx[at + (size_t)i] = (real)(dx[i] + (j->add ? (double)j->dx[at + (size_t)i] : 0));
-  }
+  for (int i = 0; i < experts && !a->sigmoid; i++) dx[i] -= score_of(a, &s, x[i]) * mean;
+  add_logit_gradients(j, at, dx);
 }
 
 static int end_of(const Node *nd, int chunk) {
@@ -177,19 +206,41 @@ static void forward_chunk(void *arg, int chunk, int worker) {
 static void backward_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Job *j = arg;
-  for (int t = chunk * TOKENS; t < end_of(j->nd, chunk); t++) route_token_back(j, t);
+  const size_t experts = (size_t)experts_of(j->nd);
+  double *part = j->part ? j->part + (size_t)chunk * experts : NULL;
+  if (part) memset(part, 0, experts * sizeof *part);
+  for (int t = chunk * TOKENS; t < end_of(j->nd, chunk); t++) route_token_back(j, t, part);
+}
+
+static int chunks_of(const Node *nd) { return (tokens_of(nd) + TOKENS - 1) / TOKENS; }
+
+/* The gradient of an expert's factor, from the chunks in their order. */
+static void sum_factor(void *arg, int expert, int worker) {
+  (void)worker;
+  const Job *j = arg;
+  double sum = j->add_factor ? (double)j->dfactor[expert] : 0;
+  for (int i = 0; i < chunks_of(j->nd); i++) sum += j->part[i * experts_of(j->nd) + expert];
+  j->dfactor[expert] = (real)sum;
 }
 
 static Status forward(const Ctx *cx, Node *nd) {
-  pool_run(cx->pool, (tokens_of(nd) + TOKENS - 1) / TOKENS, forward_chunk, nd);
+  pool_run(cx->pool, chunks_of(nd), forward_chunk, nd);
   return GRPO_OK;
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
+  const ArenaMark mark = arena_mark(cx->arena);
+  const size_t parts = (size_t)chunks_of(nd) * (size_t)experts_of(nd);
   Job j = {.nd = nd};
-  if (!wants_grad(nd->in[0])) return GRPO_OK;
-  j.dx = grad_into(nd->in[0], &j.add);
-  pool_run(cx->pool, (tokens_of(nd) + TOKENS - 1) / TOKENS, backward_chunk, &j);
+  if (wants_grad(nd->in[0])) j.dx = grad_into(nd->in[0], &j.add);
+  if (wants_grad(nd->in[2])) {
+    j.dfactor = grad_into(nd->in[2], &j.add_factor);
+    j.part = arena_alloc(cx->arena, (parts + 1) * sizeof *j.part);
+    if (!j.part) return fail(GRPO_ENOMEM, "route: no memory for %d tokens", tokens_of(nd));
+  }
+  pool_run(cx->pool, chunks_of(nd), backward_chunk, &j);
+  if (j.part) pool_run(cx->pool, experts_of(nd), sum_factor, &j);
+  arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 

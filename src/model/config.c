@@ -21,6 +21,7 @@ Traits config_traits(const Config *c) {
   if (!c->tie_word_embeddings) t |= TRAIT_UNTIED;
   if (c->keys_are_values) t |= TRAIT_KEYS_AS_VALUES;
   if (c->per_layer_size) t |= TRAIT_PER_LAYER;
+  if (c->enable_moe_block) t |= TRAIT_BESIDE;
   if (c->q_lora_rank && t & TRAIT_LATENT) t |= TRAIT_LOW_QUERY;
   return t;
 }

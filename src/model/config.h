@@ -71,6 +71,7 @@ typedef uint64_t Traits;
 #define TRAIT_KEYS_AS_VALUES TRAIT(38) /* full layers: values are keys before their norm */
 #define TRAIT_PER_LAYER      TRAIT(39) /* each layer has an input of its own, from a second table */
 #define TRAIT_LAYER_SCALE    TRAIT(40) /* a layer's result is multiplied by a fixed number */
+#define TRAIT_BESIDE         TRAIT(41) /* a mixture is added to the dense part of the same layer */
 
 /* ROPE_PROPORTIONAL: whole heads rotate, but pairs from partial_rotary_factor on at frequency 0.
  * ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
@@ -116,7 +117,7 @@ typedef struct Config {
   int n_shared_experts, n_group, topk_group; /* deepseek_v3 */
   double routed_scaling_factor;              /* of the weights of experts */
   double swiglu_limit, swiglu_alpha;         /* of TRAIT_ALTERNATING (ExpertsAttr); limit 0: silu */
-  bool norm_topk_prob;
+  bool norm_topk_prob, enable_moe_block;
   bool layer_dense[CONFIG_MAX_LAYERS]; /* listed in mlp_only_layers */
   bool use_sliding_window;
   int sliding_window, max_window_layers, sliding_window_pattern;

@@ -56,6 +56,12 @@ static Status check_heads(const Config *c, const char *what) {
 
 static Status check_experts(const Config *c, const char *what) {
   const int groups = c->n_group ? c->n_group : 1, top = c->n_group ? c->topk_group : 1;
+  const bool routed = MIXTURES >> c->family & 1 || c->enable_moe_block;
+  if (routed && (!c->num_experts || !c->num_experts_per_tok || !c->moe_intermediate_size))
+    return fail(GRPO_EFORMAT,
+                "%s: the number of experts, of those that a token takes and their width must be "
+                "numbers; here they are %d, %d and %d",
+                what, c->num_experts, c->num_experts_per_tok, c->moe_intermediate_size);
   if (c->num_experts % groups || top > groups)
     return fail(GRPO_EFORMAT,
                 "%s: %d experts in n_group = %d groups, of which topk_group = %d count", what,

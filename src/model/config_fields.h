@@ -25,6 +25,8 @@ typedef uint64_t Families;
 #define MIXTURES                                                                                   \
   (IN(MIXTRAL) | IN(GRANITE_MOE) | IN(QWEN2_MOE) | IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) |   \
    IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS))
+/* Their files may have experts: Gemma 4 with enable_moe_block alone. */
+#define ROUTED (MIXTURES | IN(GEMMA4))
 /* intermediate_size is the width of an expert */
 #define NARROW_MIXTURES (IN(MIXTRAL) | IN(GRANITE_MOE) | IN(OLMOE) | IN(GPT_OSS))
 /* Some of their layers have a state. */

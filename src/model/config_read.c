@@ -96,6 +96,8 @@ static Status derive(Config *c, const char *dtype, const char *what) {
     c->num_key_value_heads = 1;
     c->head_dim = c->kv_lora_rank + c->qk_rope_head_dim;
   }
+  if (c->family == FAMILY_GEMMA4 && !c->enable_moe_block)
+    c->num_experts = c->num_experts_per_tok = c->moe_intermediate_size = 0;
   if (c->family == FAMILY_DEEPSEEK3)
     c->shared_expert_intermediate_size = c->n_shared_experts * c->moe_intermediate_size;
   if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
@@ -129,7 +131,6 @@ static const Refusal refusals[] = {
     {"attn_logit_softcapping", MUST_BE_NULL, ALL & ~OLD_GEMMAS},
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS & ~IN(NANOCHAT)},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~OLD_GEMMAS},
-    {"enable_moe_block", MUST_BE_FALSE, IN(GEMMA4)},
     {"attn_output_gate", MUST_BE_TRUE, DELTANETS},
     {"conv_bias", MUST_BE_FALSE, IN(LFM2)},
     {"block_use_swiglu", MUST_BE_TRUE, IN(LFM2)},

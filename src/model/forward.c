@@ -277,7 +277,7 @@ static Status parallel_block(Pass *p, int layer, Tensor *x, Tensor **out) {
   h2 = h;
   if (l->t[L_NORM2_W]) try(normed(p, l, L_NORM2_W, x, &h2));
   try(mixer(p, layer, h, &branch[0]));
-  try(pass_mlp(p, l, h2, &branch[1]));
+  try(pass_mlp(p, l, x, h2, &branch[1]));
   try(tape_apply_over(p->t, OP_add, branch, NULL, 0, &branch[0]));
   return add(p, x, branch[0], out);
 }
@@ -303,7 +303,7 @@ static Status block(Pass *p, int layer, Tensor *x, Tensor **out) {
   try(mixer(p, layer, h, &branch));
   try(add(p, x, branch, &mid));
   try(normed(p, l, L_NORM2_W, mid, &h));
-  try(pass_mlp(p, l, h, &branch));
+  try(pass_mlp(p, l, mid, h, &branch));
   try(add(p, mid, branch, out));
   if (p->own) try(add_own_input(p, layer, *out, out));
   if (!l->t[L_SCALE]) return GRPO_OK;

@@ -1,5 +1,7 @@
 #include "model/forward_mlp.h"
 
+#include <math.h>
+
 #include "kern/elementwise.h"
 
 static Status gate_and_up(Pass *p, const Layer *l, Tensor *h, Tensor *gate_up[2]) {
@@ -63,6 +65,7 @@ static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
                              .width = c->moe_intermediate_size,
                              .in_out = alternating,
                              .alternating = alternating,
+                             .gelu = (config_traits(c) & TRAIT_GELU) != 0,
                              .limit = (real)c->swiglu_limit,
                              .alpha = (real)c->swiglu_alpha,
                              .weight = l->expert};
@@ -82,19 +85,40 @@ static Status add_shared(Pass *p, const Layer *l, Tensor *h, Tensor *x, Tensor *
   return tape_apply_over(p->t, OP_add, (Tensor *[]){x, shared}, NULL, 0, y);
 }
 
-static Status mixture(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
+/* The experts' sum for h, by the router's scores of r. */
+static Status routed(Pass *p, const Layer *l, Tensor *r, Tensor *h, Tensor **y) {
   const Mixture *m;
-  Tensor *route;
+  Tensor *in[] = {NULL, l->t[L_ROUTER_FIX], l->t[L_ROUTER_FACTOR]}, *route;
   try(new_mixture(p, l, &m));
   const Attr route_attr = {.p = &m->route}, experts = {.p = &m->experts};
-  try(pass_linear(p, l, L_ROUTER_W, h, &route));
-  try(tape_apply(p->t, OP_route, (Tensor *[]){route, l->t[L_ROUTER_FIX]}, &route_attr, &route));
-  try(tape_apply(p->t, OP_experts, (Tensor *[]){h, route}, &experts, y));
+  try(pass_linear(p, l, L_ROUTER_W, r, &in[0]));
+  try(tape_apply(p->t, OP_route, in, &route_attr, &route));
+  return tape_apply(p->t, OP_experts, (Tensor *[]){h, route}, &experts, y);
+}
+
+static Status mixture(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
+  try(routed(p, l, h, h, y));
   return l->t[L_DOWN_W] ? add_shared(p, l, h, *y, y) : GRPO_OK;
 }
 
-Status pass_mlp(Pass *p, const Layer *l, Tensor *h, Tensor **y) {
-  try((l->expert ? mixture : dense)(p, l, h, y));
+/* y = norm(dense(h)) + norm(experts(norm(x))); the router reads norm(x) / sqrt(hidden). */
+static Status beside(Pass *p, const Layer *l, Tensor *x, Tensor *h, Tensor **y) {
+  Tensor *in[2], *r;
+  try(dense(p, l, h, &in[0]));
+  try(pass_norm(p, in[0], l->t[L_DENSE_POST_W], NULL, &in[0]));
+  try(pass_norm(p, x, l->t[L_ROUTER_SCALE], NULL, &r));
+  try(pass_scaled(p, r, 1 / sqrt(p->m->config.hidden_size), &r));
+  try(pass_norm(p, x, l->t[L_MIX_NORM_W], NULL, &in[1]));
+  try(routed(p, l, r, in[1], &in[1]));
+  try(pass_norm(p, in[1], l->t[L_MIX_POST_W], NULL, &in[1]));
+  return tape_apply_over(p->t, OP_add, in, NULL, 0, y);
+}
+
+Status pass_mlp(Pass *p, const Layer *l, Tensor *x, Tensor *h, Tensor **y) {
+  if (config_traits(&p->m->config) & TRAIT_BESIDE)
+    try(beside(p, l, x, h, y));
+  else
+    try((l->expert ? mixture : dense)(p, l, h, y));
   if (l->t[L_POST2_W]) try(pass_norm(p, *y, l->t[L_POST2_W], NULL, y));
   return pass_scaled(p, *y, p->m->config.residual_scale, y);
 }

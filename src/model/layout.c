@@ -252,6 +252,8 @@ static const ParamRow llama_layer[] = {
      MIXTURE,
      TRAIT_ROUTER_BIAS,
      0},
+    {L_ROUTER_SCALE, "router.scale", {HIDDEN}, NORM, MIXTURE, TRAIT_BESIDE, 0},
+    {L_ROUTER_FACTOR, "router.per_expert_scale", {EXPERTS}, NORM, MIXTURE, TRAIT_BESIDE, 0},
     EXPERT_ROW(EXPERT_GATE, "gate_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
     EXPERT_ROW(EXPERT_UP, "up_proj.weight", EXPERT_FFN, HIDDEN, 0, TRAIT_STACKED),
     EXPERT_ROW(EXPERT_DOWN, "down_proj.weight", HIDDEN, EXPERT_FFN, 0, TRAIT_STACKED),
@@ -341,6 +343,15 @@ static const ParamRow llama_layer[] = {
      ANY,
      TRAIT_POST_NORMS,
      TRAIT_NO_PRE_NORMS},
+    {L_DENSE_POST_W,
+     "post_feedforward_layernorm_1.weight",
+     {HIDDEN},
+     NORM,
+     MIXTURE,
+     TRAIT_BESIDE,
+     0},
+    {L_MIX_NORM_W, "pre_feedforward_layernorm_2.weight", {HIDDEN}, NORM, MIXTURE, TRAIT_BESIDE, 0},
+    {L_MIX_POST_W, "post_feedforward_layernorm_2.weight", {HIDDEN}, NORM, MIXTURE, TRAIT_BESIDE, 0},
     {L_POST2_W, "post_feedforward_layernorm.weight", {HIDDEN}, NORM, ANY, TRAIT_POST_NORMS, 0},
     {L_OWN_GATE_W, "per_layer_input_gate.weight", {PER_LAYER, HIDDEN}, 0, ANY, TRAIT_PER_LAYER, 0},
     {L_OWN_W, "per_layer_projection.weight", {HIDDEN, PER_LAYER}, 0, ANY, TRAIT_PER_LAYER, 0},
@@ -452,7 +463,8 @@ static int size_of(const Config *c, int layer, Dim d) {
 static unsigned kinds_of(const Config *c, int layer) {
   const unsigned mixer = 1u << config_layer_kind(c, layer);
   if (!config_layer_experts(c, layer)) return mixer | DENSE;
-  return mixer | MIXTURE | (c->shared_expert_intermediate_size ? SHARED : 0);
+  return mixer | MIXTURE | (c->shared_expert_intermediate_size ? SHARED : 0) |
+         (config_traits(c) & TRAIT_BESIDE ? DENSE : 0);
 }
 
 /* layer -1: the parameter belongs to no layer */

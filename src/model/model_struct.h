@@ -47,7 +47,12 @@ typedef enum LayerSlot {
   L_NORM2_B,
   L_ROUTER_W, /* scores of experts */
   L_ROUTER_B,
-  L_ROUTER_FIX,    /* is added to scores for the choice alone */
+  L_ROUTER_FIX,   /* is added to scores for the choice alone */
+  L_ROUTER_SCALE, /* TRAIT_BESIDE: of the router's input, and by expert of what it gives */
+  L_ROUTER_FACTOR,
+  L_DENSE_POST_W, /* TRAIT_BESIDE: norms of the dense part's result, and around the mixture */
+  L_MIX_NORM_W,
+  L_MIX_POST_W,
   L_SHARED_GATE_W, /* of the expert that every token takes, whose weights follow */
   L_SHARED_GATE_B,
   L_GATE_UP_W, /* of a dense layer, or of the expert that every token takes */

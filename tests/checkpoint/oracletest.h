@@ -11,7 +11,8 @@ static const char *const newer_names[] = {
     "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
     "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
     "gpt_neox", "phi", "phi4_mini", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
-    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3", "gpt_oss", "gemma4_e"
+    "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3", "gpt_oss", "gemma4_e",
+    "gemma4_moe"
 };
 /* clang-format on */
 enum { NEWER = sizeof newer_names / sizeof *newer_names };

@@ -180,8 +180,8 @@ static void check_routes(const char *name) {
 }
 
 TEST(tokens_take_the_reference_s_experts) {
-  static const char *const names[] = {"qwen3_moe",  "olmoe",       "qwen3_5_moe",
-                                      "qwen3_next", "deepseek_v3", "gpt_oss"};
+  static const char *const names[] = {"qwen3_moe",   "olmoe",   "qwen3_5_moe", "qwen3_next",
+                                      "deepseek_v3", "gpt_oss", "gemma4_moe"};
   NEEDS_ORACLES;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_routes(names[i]);
 }

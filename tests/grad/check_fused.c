@@ -248,7 +248,10 @@ void check_delta_rule(void) {
 static void route_of(RouteAttr a, int experts) {
   if (a.scale == 0) a.scale = (real)1.5;
   Tensor *bias = a.sigmoid ? check_constant(LEAF(-1, 1, experts)) : NULL;
-  CHECK_GRADIENTS(OP_route, ((Tensor *[]){LEAF(-2, 2, 7, experts), bias}), (&(Attr){.p = &a}));
+  Tensor *x = LEAF(-2, 2, 7, experts), *factors = LEAF(-1, 1, experts);
+  CHECK_GRADIENTS(OP_route, ((Tensor *[]){x, bias, NULL}), (&(Attr){.p = &a}));
+  CHECK_GRADIENTS(OP_route, ((Tensor *[]){x, bias, factors}), (&(Attr){.p = &a}));
+  CHECK_GRADIENTS(OP_route, ((Tensor *[]){check_constant(x), bias, factors}), (&(Attr){.p = &a}));
 }
 
 void check_route(void) {
@@ -270,7 +273,7 @@ static Tensor *some_route(int tokens, int experts) {
   return r;
 }
 
-static void experts_of(bool common, bool in_out, real limit) {
+static void experts_of(bool common, bool in_out, bool gelu, real limit) {
   enum { EXPERTS = 4, WIDTH = 3, HIDDEN = 5, TOKENS = 6 };
   Tensor *w[EXPERTS * EXPERT_PARTS] = {NULL}, *used[EXPERTS * EXPERT_PARTS];
   const int both = common ? 2 * WIDTH : WIDTH;
@@ -289,6 +292,7 @@ static void experts_of(bool common, bool in_out, real limit) {
                          .width = WIDTH,
                          .in_out = in_out,
                          .alternating = in_out,
+                         .gelu = gelu,
                          .alpha = (real)1.3,
                          .limit = limit,
                          .weight = w};
@@ -299,9 +303,9 @@ static void experts_of(bool common, bool in_out, real limit) {
 }
 
 void check_experts(void) {
-  experts_of(false, false, 0);
-  experts_of(true, false, 0);
-  experts_of(true, true, (real)0.6);
+  experts_of(false, false, false, 0);
+  experts_of(true, false, true, 0);
+  experts_of(true, true, false, (real)0.6);
 }
 
 static void gated_of(OpId op) {

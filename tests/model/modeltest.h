@@ -159,6 +159,13 @@ static const char *const tiny_gemma4 =
     "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
     "\"sliding_attention\",\"full_attention\"]}";
 
+/* A mixture beside the dense part of each layer. */
+static const char *const tiny_gemma4_moe = TINY(
+    "gemma4_text",
+    "2,\"head_dim\":8,\"global_head_dim\":12,\"rms_norm_eps\":1,"
+    "\"hidden_size_per_layer_input\":0,\"sliding_window\":9,"
+    "\"enable_moe_block\":true,\"num_experts\":4,\"top_k_experts\":2,\"moe_intermediate_size\":20");
+
 /* Models with latent attention. */
 static const char *const latent_shapes[] = {
     "{\"model_type\":\"gpt2_mla\",\"vocab_size\":11,\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
@@ -180,14 +187,14 @@ enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
  * with a state, which see no later tokens, or are
  * mixtures, whose results jump where a token takes another expert. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 20, SMALL_SHAPES = 26 };
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 20, SMALL_SHAPES = 27 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,       &tiny_llama,    &biased_llama,   &tiny_qwen2,      &tiny_qwen3,
-    &tiny_mistral,    &tiny_gemma2,   &tiny_gemma3,    &tiny_phi3,       &tiny_gpt2_mla,
-    &tiny_deepseek,   &tiny_olmo3,    &tiny_cohere2,   &tiny_hunyuan,    &tiny_granite,
-    &tiny_nemotron,   &tiny_gpt_neox, &tiny_opt,       &tiny_nanochat,   &tiny_gemma4,
-    &tiny_qwen3_5,    &tiny_lfm2,     &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,
-    &tiny_deepseek_v3};
+    &tiny_gpt2,        &tiny_llama,     &biased_llama,   &tiny_qwen2,      &tiny_qwen3,
+    &tiny_mistral,     &tiny_gemma2,    &tiny_gemma3,    &tiny_phi3,       &tiny_gpt2_mla,
+    &tiny_deepseek,    &tiny_olmo3,     &tiny_cohere2,   &tiny_hunyuan,    &tiny_granite,
+    &tiny_nemotron,    &tiny_gpt_neox,  &tiny_opt,       &tiny_nanochat,   &tiny_gemma4,
+    &tiny_qwen3_5,     &tiny_lfm2,      &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,
+    &tiny_deepseek_v3, &tiny_gemma4_moe};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {

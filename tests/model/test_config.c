@@ -431,7 +431,12 @@ static const char *const refused[][2] = {
     {"{\"model_type\":\"gpt_oss\",\"swiglu_limit\":0}", "swiglu_limit must be a number"},
     {GEMMA4 "\"use_bidirectional_attention\":\"all\"}", "use_bidirectional_attention is supported"},
     {GEMMA4 "\"vocab_size_per_layer_input\":9}", "supported only as vocab_size"},
-    {GEMMA4 "\"enable_moe_block\":true}", "enable_moe_block"},
+    {GEMMA4 "\"enable_moe_block\":true}", "the number of experts"},
+    {GEMMA4 "\"enable_moe_block\":1}", "enable_moe_block must be true or false"},
+    {GEMMA4 "\"enable_moe_block\":true,\"num_experts\":4,\"top_k_experts\":5,"
+            "\"moe_intermediate_size\":8}",
+     "more than the 4 experts"},
+    {"{\"model_type\":\"qwen3_moe\",\"num_experts\":null}", "the number of experts"},
     {GEMMA4 "\"query_pre_attn_scalar\":8}", "query_pre_attn_scalar"},
     {GEMMA4 "\"num_kv_shared_layers\":6}", "no earlier layer has the keys"},
     {GEMMA4 "\"num_kv_shared_layers\":1}", "no earlier layer has the keys"},
