@@ -111,8 +111,9 @@ static void same_values(Model *a, Model *b) {
 }
 
 TEST(weights_in_mxfp4_are_read_as_what_they_stand_for) {
-  const char *plain = test_path("%s/plain", test_tmp()),
-             *packed = test_path("%s/mxfp4", test_tmp());
+  char plain[FILE_PATH_BYTES], packed[FILE_PATH_BYTES]; /* test_path() has few buffers */
+  snprintf(plain, sizeof plain, "%s/plain", test_tmp());
+  snprintf(packed, sizeof packed, "%s/mxfp4", test_tmp());
   Config c;
   Model *m, *same;
   config_of(&c, config);
