@@ -120,7 +120,10 @@ typedef struct Measured {
   void *block;
 } Measured;
 
-enum { MAPPED = 128 << 10 /* the least bytes of a mapping, as in malloc */ };
+enum {
+  MAPPED = 128 << 10, /* the least bytes of a mapping, as in malloc */
+  EMPTY = 4 << 10     /* measured blocks from here on are addresses without memory */
+};
 
 static _Thread_local int measuring; /* calls of mem_measure_begin that are open */
 static _Thread_local size_t measured;
@@ -151,7 +154,7 @@ static size_t expected_size(size_t bytes) {
 /* Zero-filled, 64-byte aligned. */
 static void *measured_alloc(size_t bytes) {
   if (bytes > SIZE_MAX / 4) return NULL;
-  const bool maps = bytes >= MAPPED;
+  const bool maps = bytes >= EMPTY;
   const size_t all = bytes + 2 * HEAD;
   char *block = maps ? map_addresses(all) : raw_zalloc(all);
   if (!block) return NULL;

@@ -1,6 +1,8 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include <stdio.h>
+
 #include "testing.h"
 
 TEST(what_is_given_back_is_no_longer_counted) {
@@ -122,4 +124,30 @@ TEST(a_limit_is_obeyed_by_all_blocks_together) {
   mem_free(a);
   mem_free(b);
   CHECK(mem_live_bytes() == held);
+}
+
+/* MiB of this process that are in memory */
+static double resident(void) {
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f || fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+  if (f) fclose(f);
+  return (double)pages * 4096 / (1 << 20);
+}
+
+/* As many small matrices as the experts of a mixture have */
+TEST(measured_blocks_take_no_memory) {
+  enum { BLOCKS = 4096, BYTES = 64 << 10 };
+  static void *block[BLOCKS];
+  const double before = resident();
+  if (before == 0) {
+    test_skip("/proc is not there");
+    return;
+  }
+  mem_measure_begin();
+  for (int i = 0; i < BLOCKS; i++) CHECK((block[i] = mem_alloc_aligned(BYTES)) != NULL);
+  CHECK(mem_live_bytes() >= (size_t)BLOCKS * BYTES);
+  CHECK(resident() - before < 32);
+  for (int i = 0; i < BLOCKS; i++) mem_free_aligned(block[i]);
+  mem_measure_end();
 }
