@@ -150,11 +150,12 @@ static Status check_shape(const SourceTensor *t, const Param *p) {
 static Status check_stack(const Model *m, const SourceTensor *t, const Param *first) {
   SourceTensor one = *t;
   if (t->ndim != first->t.ndim + 1 || t->dim[0] != (uint64_t)m->config.num_experts)
-    return fail(GRPO_EFORMAT,
-                "%s: tensor '%s' has %d dimensions and %llu experts, but config.json wants %d and "
-                "%d",
-                t->file, t->name, t->ndim, t->ndim ? (unsigned long long)t->dim[0] : 0,
-                first->t.ndim + 1, m->config.num_experts);
+    return fail(
+        GRPO_EFORMAT,
+        "%s: tensor '%s' must have %d dimensions, the first of %d experts, because config.json "
+        "says so; it has %d, the first of %llu",
+        t->file, t->name, first->t.ndim + 1, m->config.num_experts, t->ndim,
+        t->ndim ? (unsigned long long)t->dim[0] : 0);
   one.ndim--;
   memmove(one.dim, one.dim + 1, sizeof one.dim - sizeof *one.dim);
   return check_shape(&one, first);
@@ -218,8 +219,11 @@ static Status match_all(const Model *m, const WeightSource *s, const char *dir,
       first = i;
     }
   if (!missing) return GRPO_OK;
+  char name[PARAM_NAME_BYTES];
+  const Param *p = &m->param[first];
+  if (p->stacked) param_stack_name(p, name);
   return fail(GRPO_EFORMAT, "%s: tensor '%s' is missing (%d of %d are missing)", dir,
-              m->param[first].name, missing, m->nparams);
+              p->stacked ? name : p->name, missing, m->nparams);
 }
 
 /* ---- loading ---------------------------------------------------------------------- */
@@ -251,10 +255,16 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
   return st;
 }
 
-/* The decay of DeltaNet's states is exp(-exp(A_log) ...). */
+/* The decay of DeltaNet's states is exp(-exp(A_log) ...).  The bias of a router's choice reaches no
+ * result in which it could be noticed. */
 static Status check_decays(const Model *m, const char *dir) {
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
+    for (size_t k = 0; ends_with(p->name, ".e_score_correction_bias") && k < p->t.n; k++)
+      if (!isfinite((double)p->t.data[k]))
+        return fail(GRPO_EFORMAT,
+                    "%s: tensor '%s' cannot be used, because it holds %g; take the published file",
+                    dir, p->name, (double)p->t.data[k]);
     for (size_t k = 0; ends_with(p->name, ".A_log") && k < p->t.n; k++)
       if (!isfinite(expf((float)p->t.data[k])))
         return fail(GRPO_EFORMAT,

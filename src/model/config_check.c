@@ -62,14 +62,17 @@ static Status check_experts(const Config *c, const char *what) {
                 "%s: the number of experts, of those that a token takes and their width must be "
                 "numbers; here they are %d, %d and %d",
                 what, c->num_experts, c->num_experts_per_tok, c->moe_intermediate_size);
-  if (c->num_experts % groups || top > groups)
-    return fail(GRPO_EFORMAT,
-                "%s: %d experts in n_group = %d groups, of which topk_group = %d count", what,
-                c->num_experts, groups, top);
+  if (c->num_experts % groups)
+    return fail(GRPO_EFORMAT, "%s: %d experts cannot be divided into n_group = %d equal groups",
+                what, c->num_experts, groups);
+  if (top > groups)
+    return fail(GRPO_EFORMAT, "%s: topk_group = %d is more than n_group = %d", what, top, groups);
   if (c->num_experts_per_tok <= c->num_experts / groups * top || !c->num_experts) return GRPO_OK;
-  return fail(GRPO_EFORMAT,
-              "%s: num_experts_per_tok = %d is more than the %d experts to choose from", what,
-              c->num_experts_per_tok, c->num_experts / groups * top);
+  return fail(
+      GRPO_EFORMAT,
+      "%s: num_experts_per_tok = %d is more than the %d experts that a token can choose from "
+      "(of %d, in %d of %d groups)",
+      what, c->num_experts_per_tok, c->num_experts / groups * top, c->num_experts, top, groups);
 }
 
 Status config_check(const Config *c, const char *what) {

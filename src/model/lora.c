@@ -261,8 +261,9 @@ static Status check_options(Model *m, const LoraOptions *o) {
       found = target_of(m, i, &c) && lora_name_matches(c.path, o->targets[t]);
     if (found) continue;
     name_modules(m, names, sizeof names);
-    return fail(GRPO_EARG, "lora.targets: '%.80s' matches nothing in this model; it has %s",
-                o->targets[t], names);
+    return fail(GRPO_EARG, "lora.targets: '%.80s' matches nothing in this model%s; it has %s",
+                o->targets[t],
+                m->config.num_experts ? ", whose experts and routers take no adapter" : "", names);
   }
   return GRPO_OK;
 }

@@ -135,7 +135,7 @@ static double resident(void) {
   return (double)pages * 4096 / (1 << 20);
 }
 
-/* As many small matrices as the experts of a mixture have */
+/* The small matrices of a mixture with many experts. */
 TEST(measured_blocks_take_no_memory) {
   enum { BLOCKS = 4096, BYTES = 64 << 10 };
   static void *block[BLOCKS];
