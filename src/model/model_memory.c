@@ -48,8 +48,11 @@ static Status fill_outline(Model *m, const Model *from, const ModelForm *form) {
   return frozen_is_packed_in_place(owner) && !storage ? frozen_pack_in_place(m) : GRPO_OK;
 }
 
+/* After a failure *m is NULL, so that whoever holds it can release it again. */
 static Status or_release(Status s, Model **m) {
-  if (s != GRPO_OK) model_release(*m);
+  if (s == GRPO_OK) return s;
+  model_release(*m);
+  *m = NULL;
   return s;
 }
 
