@@ -164,12 +164,11 @@ GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size)
 
 /* path: a directory in Hugging Face layout, a .gguf file (with the extension gguf, else it is
  * refused in one line), a checkpoint, a run's directory, which stands for its newest checkpoint, an
- * adapter of PEFT, as checkpoints of a LoRA run are, or a name of the Hub,
- * "organisation/repository" or with "@revision", that its cache has: as everywhere in this header
- * where the path of a model, a tokenizer or an adapter is taken.  An adapter comes with its base,
- * which is base_model_name_or_path of its adapter_config.json: a path from the adapter's directory,
- * else from the current one.  EFORMAT when the files of a checkpoint are not what its manifest
- * says. */
+ * adapter of PEFT, as checkpoints of a LoRA run are, or a name of the Hub that its cache has,
+ * "organisation/repository", perhaps with "@revision".  The path of a model, a tokenizer or an
+ * adapter is one of these everywhere in this header.  An adapter comes with its base, which is
+ * base_model_name_or_path of its adapter_config.json: a path from the adapter's directory, else
+ * from the current one.  EFORMAT when the files of a checkpoint are not what its manifest says. */
 GRPO_API grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                                      grpo_model **out);
 /* Makes a model with random weights, normal(0, initializer_range).  config is the JSON text of a

@@ -3,8 +3,8 @@
  *
  * It is a copy of a process that may have threads, so it makes system calls only and allocates
  * nothing.  It traces the processes of the jail: so it can limit the command before that begins,
- * sees how it ends, and counts the time of those too for which nobody waits, which the kernel adds
- * to nobody's.  When it ends, they all do.  A SIGTERM makes it end them and report.
+ * sees how it ends, and also counts the time of processes for which nobody waits, which the kernel
+ * adds to no process.  When it ends, they all do.  A SIGTERM makes it end them and report.
  */
 #ifndef GRPO_EXT_JAIL_JAIL_WATCH_H
 #define GRPO_EXT_JAIL_JAIL_WATCH_H

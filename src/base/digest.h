@@ -1,6 +1,6 @@
 /* digest.h - SHA-1 and SHA-256 (FIPS 180-4), to compare files with the sums that others publish.
  *
- * SHA-1 is here because git names files by it; it does not withstand those who want to deceive.
+ * SHA-1 is here because git names files by it; it does not protect against forged files.
  */
 #ifndef GRPO_BASE_DIGEST_H
 #define GRPO_BASE_DIGEST_H

@@ -49,14 +49,14 @@ void mem_set_source(const MemSource *s);
  * and many and have a budget of their own. */
 void *mem_raw(void *p, size_t had, size_t bytes);
 
-/* From now on allocations fail which would make the process hold more than `bytes` (0: no limit) in
- * blocks that are counted and in those of mem_raw, of which there are `raw` bytes now.  Memory that
- * is mapped from files is not counted. */
+/* Sets a limit: an allocation fails if the process would then hold more than `bytes` (0: no limit)
+ * in counted blocks and in blocks of mem_raw, of which it holds `raw` bytes now.  Memory that is
+ * mapped from files is not counted. */
 void mem_set_limit(size_t bytes, size_t raw);
 size_t mem_limit(void);
 enum { MEM_LEAST_MIB = 16 }; /* no run needs less: the advice after an early failure */
-/* Bytes that the allocation asked for which the limit refused last, and those that were held then;
- * 0: none was refused, or a repetition succeeded. */
+/* Of the allocation that the limit refused last: the bytes that it asked for, and *in_use, the
+ * bytes that were held then.  0: none was refused, or it succeeded when it was repeated. */
 size_t mem_refused(size_t *in_use);
 /* Would the limit refuse `more` further bytes?  If so, mem_refused() returns them. */
 bool mem_refuses(size_t more);

@@ -10,8 +10,8 @@
 
 void progress_note(void); /* one piece more; any thread */
 uint64_t progress_count(void);
-/* The piece that begins now may take this long, because a limit of its own ends it.  Returns what
- * was said before, which the caller says again afterwards; 0: nothing was. */
+/* The piece that begins now may take this long, because a limit of its own ends it.  Returns the
+ * time that was announced before (0: none), which the caller announces again afterwards. */
 double progress_allow(double seconds);
 double progress_allowed(void);
 

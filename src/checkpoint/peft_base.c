@@ -1,7 +1,7 @@
 #include "checkpoint/peft_base.h"
 
-#include "formats/named_place.h"
 #include "formats/json.h"
+#include "formats/named_place.h"
 #include "os/file.h"
 
 enum { CONFIG_MAX = 16 << 20 };

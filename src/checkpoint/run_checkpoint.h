@@ -33,9 +33,9 @@ typedef enum CheckpointPart {
   CHECKPOINT_MODEL,
   CHECKPOINT_TOKENIZER
 } CheckpointPart;
-/* Whoever loads from a path calls this first.  If it is a checkpoint (it has trainer.json and a
- * manifest), the files of the part must be what the manifest says; EFORMAT names one that is not.
- * Any other path passes. */
+/* Every function that loads from a path calls this first.  If it is a checkpoint (it has
+ * trainer.json and a manifest), the files of the part must be what the manifest says; EFORMAT names
+ * one that is not. Any other path passes. */
 Status run_checkpoint_check(const char *path, CheckpointPart part);
 
 enum { RUN_CHECKPOINT_NAME_BYTES = 40 };

@@ -43,7 +43,7 @@ const ModelFormat *model_format_first(void);
 const ModelFormat *model_format_of(const char *path);     /* what the file is; NULL: none */
 const ModelFormat *model_format_ending(const char *path); /* by its name; NULL: none */
 const ModelFormat *model_format_named(const char *name);  /* NULL: none */
-/* Refuses a path whose ending an extension reads and writes that was not built in. */
+/* Refuses a path whose ending belongs to an extension that was not built in. */
 Status model_format_check(const char *path);
 
 #endif

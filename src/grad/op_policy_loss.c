@@ -210,7 +210,8 @@ static void load_weight(const Pass *p, Sequence *s, double sampler_log) {
   s->log_weight = clamp_to(sum, LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
 }
 
-/* Sequences that the policy has left behind do not push it further down. */
+/* The off-policy mask leaves out sequences with a negative advantage from which the policy has
+ * moved too far away. */
 static void load_off_policy_mask(const Pass *p, Sequence *s) {
   const PolicyLossAttr *a = p->a;
   double gap = 0;

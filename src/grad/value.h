@@ -2,9 +2,9 @@
  * memory, and a graph made of pointers instead of a tape.  They run the same
  * operations (ops.def) as the engine's tape.
  *
- * A Value lives while somebody holds it or a graph that can still reach it.
- * value_backward() runs the graph and then frees it: a second call on the same
- * graph is GRPO_EARG.  Not thread-safe; one user at a time.
+ * A Value lives while it is held, or while a graph that reaches it is held. value_backward() runs
+ * the graph and then frees it: a second call on the same graph is GRPO_EARG.  Not thread-safe; one
+ * user at a time.
  */
 #ifndef GRPO_GRAD_VALUE_H
 #define GRPO_GRAD_VALUE_H

@@ -9,9 +9,8 @@
  * Logical key positions are cut into parts of PART at multiples of PART.  Of a part a
  * unit (a row, a head) has its greatest score, the sum of exponentials by lanes
  * of the position, and the sum over values in key order; parts are merged in
- * order.  None of that depends on the company, so neither do the bits: also
- * not when parts are made by several threads, as they are for a few rows with
- * many keys.
+ * order.  None of that depends on which rows are computed together, so the bits do not either, even
+ * where several threads make the parts of a few rows with many keys.
  */
 #include "kern/attention.h"
 #include "kern/attention_bf16.h"

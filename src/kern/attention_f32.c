@@ -2,9 +2,9 @@
  *
  * A strip of few units: scores are [units, keys], keys being lanes; for a few rows.  A strip of
  * many units: scores are [keys, units], queries being lanes; softmax then needs no sums across
- * lanes, and no key is computed for padding.  A score is the same sum over head_dim either way,
- * a unit's sum of exponentials runs by position modulo the lanes of a vector, its sum over
- * values by key: the same bits.
+ * lanes, and no key is computed for padding.  Both give the same bits: a score is the same sum over
+ * head_dim, a unit's exponentials are summed by position modulo the lanes of a vector, and its
+ * values by key.
  */
 #include "kern/attention_f32.h"
 

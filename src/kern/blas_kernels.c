@@ -35,7 +35,7 @@
 
 enum {
   STEP = 128,       /* inner steps of a tile */
-  DEPTH_UNIT = 16,  /* of which the last block's number is a multiple */
+  DEPTH_UNIT = 16,  /* the steps of the last block are padded to a multiple of this */
   COLS = 3 * GROUP, /* columns of a tile, at most */
   ROWS = 32, /* rows of a tile, at most: 32 x 48 x 128 is below OpenBLAS's threshold for threads */
   CHECKED_VALUES = 4 /* rows and columns that the check tries */

@@ -1,5 +1,4 @@
-/* dispatch.c - the kernel classes that this CPU has, and the one that contexts take which name
- * none. */
+/* dispatch.c - the kernel classes that this CPU has, and the class of contexts that name none. */
 #include "kern/dispatch.h"
 #include "kern/blas_kernels.h"
 #include "kern/kernels.h"
@@ -82,8 +81,9 @@ const char *kern_path(int i) {
   return NULL;
 }
 
-/* The class `blas` is chosen unseen: OpenBLAS is loaded and checked when it is first used, not
- * at every start, and where it fails the class multiplies like `generic` (blas_kernels.c). */
+/* The class `blas` is chosen without a look at the library: OpenBLAS is loaded and checked when it
+ * is first used, not at every start, and where it fails the class multiplies like `generic`
+ * (blas_kernels.c). */
 static const KernelClass *best(void) {
   for (int i = 0; i < NPATHS; i++)
     if (is_blas(&paths[i]) || cpu_has(&paths[i])) return &paths[i];

@@ -519,17 +519,17 @@ static void add_rows_of(Decoder *d, ActiveSequence *s, int n) {
   cache_set_len(&d->completions, s->slot, request_of(d, s->prompt)->prompt_len, s->stored);
 }
 
-/* How many rows may hold guesses of active sequence i, if `spare` rows are left.  What those before
- * it have left over is for it and those behind it. */
+/* How many rows may hold guesses of active sequence i, if `spare` rows are left.  Rows that the
+ * sequences before it did not use are shared by it and the later ones. */
 static int guess_rows(const Decoder *d, int i, int spare) {
   const ActiveSequence *s = &d->active[i];
   const int left = d->nactive - i, filled = d->nrows + left;
   return min_int(min_int(spare, (d->draft_rows - filled) / left), longest(d, s) - s->out->len - 1);
 }
 
-/* The newest token of every active sequence becomes a row, and the injected tokens before it do as
- * far as there is room: the rest comes with the next tokens of the others.  Where sequences are
- * few, guesses become rows too. */
+/* The newest token of every active sequence becomes a row.  So do the injected tokens before it, as
+ * far as there is room; the others become rows of later forwards.  Where sequences are few, guesses
+ * become rows too. */
 static void add_sequence_rows(Decoder *d) {
   int spare = d->max_rows - d->nactive, kept = 0;
   d->nrows = d->nspans = 0;

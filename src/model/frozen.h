@@ -22,7 +22,7 @@ bool frozen_any(const Model *m); /* is a weight quantised or packed in place? */
  * After a failure some weights are packed in place and some are not; both are valid. */
 Status frozen_pack_in_place(Model *m);
 bool frozen_is_packed_in_place(const Model *m);
-bool frozen_packs_in_place(const Model *m, int i); /* would parameter i be? */
+bool frozen_packs_in_place(const Model *m, int i); /* would parameter i be packed? */
 
 /* The memory that holds the weights of a base which an adapter has frozen, as blocks of
  * mem_alloc_aligned(); their panels must have been made.  i: from 0 on; false: there is no more. */

@@ -3,8 +3,8 @@
  * The leaves of a binary tree are blocks of consecutive groups of a step (for examples: units).
  * Within a leaf, gradients are added as the backward passes come.  Leaves 2i and 2i + 1 are added
  * to one another, then pairs of these, and so on; what is left of an incomplete tree is added from
- * the right.  So whoever has any consecutive leaves can hand over few partial sums, and the total
- * has the same bits for every cut.
+ * the right.  A process that has consecutive leaves therefore hands over few partial sums, and the
+ * total has the same bits for every cut.
  *
  * Leaves come in order, and sums that wait for their other half need memory: of the size of the
  * gradient log2(leaves) times, rounded down, in one process, and on a rank as often as its leaves

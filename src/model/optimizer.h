@@ -42,7 +42,8 @@ Status optimizer_step(Optimizer *o, const Ctx *cx, double lr, double max_norm, d
 uint64_t optimizer_steps(const Optimizer *o);
 /* The state is stored exactly, as safetensors "PARAM.exp_avg" and so on (moments.h), with the step
  * count in the metadata, and the optimizer's name where it is not AdamW.  All ranks make the call;
- * rank 0 writes what they have, and its failure is its own.  path NULL: nothing is written. */
+ * rank 0 writes what they have, and a failure to write is reported on rank 0 alone.  path NULL:
+ * nothing is written. */
 Status optimizer_save(const Optimizer *o, const char *path);
 Status optimizer_load(Optimizer *o, const char *path);
 

@@ -31,7 +31,7 @@ static _Noreturn void say_and_leave(const char *what) {
 static void default_signals(const sigset_t *mask) {
   static const int handled[] = {SIGINT, SIGTERM, SIGUSR1};
   for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) signal(handled[i], SIG_DFL);
-  struct sigaction hup; /* nohup has it ignored, and so it stays */
+  struct sigaction hup; /* nohup ignores the signal, and it stays ignored */
   if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN) signal(SIGHUP, SIG_DFL);
   sigprocmask(SIG_SETMASK, mask, NULL);
 }

@@ -46,8 +46,8 @@ Status comm_broadcast(int from, void *data, size_t bytes);
 Status comm_share(void *data, const size_t *at);
 Status comm_send(int to, const void *data, size_t bytes);
 Status comm_receive(int from, void *data, size_t bytes);
-/* Every rank has for rank r what is at to[to_at[r] .. to_at[r + 1]), and gets what rank r has for
- * it at from[from_at[r] .. from_at[r + 1]).  At most 2 GiB on each side. */
+/* Every rank sends to[to_at[r] .. to_at[r + 1]) to rank r, and receives into from[from_at[r] ..
+ * from_at[r + 1]) what rank r sends to it.  At most 2 GiB on each side. */
 Status comm_exchange(const void *to, const size_t *to_at, void *from, const size_t *from_at);
 /* Pieces whose sizes differ, one after another: *all is the caller's, from mem_alloc; at has
  * comm_size() + 1 places. */

@@ -1,5 +1,6 @@
 /* given.h - a batch of completions that were not sampled here, as preferences, replay and data of
- * other policies need them.  All that takes a rollout's batch takes it. */
+ * other policies need them.  Every function that takes the batch of a rollout takes this one
+ * too. */
 #ifndef GRPO_RL_GIVEN_H
 #define GRPO_RL_GIVEN_H
 

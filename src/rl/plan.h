@@ -1,8 +1,8 @@
 /* plan.h - one optimizer step laid out: units, masks and per-token arrays.
  *
- * Everything the loss divides by is known here, before the first forward, so
- * a step may be cut into micro-batches at will.  Arrays are per
- * completion token, in batch order, so a unit is a slice of each.
+ * Every number that the loss divides by is known here, before the first forward, so a step may be
+ * cut into micro-batches at will.  Arrays are per completion token, in batch order, so a unit is a
+ * slice of each.
  */
 #ifndef GRPO_RL_PLAN_H
 #define GRPO_RL_PLAN_H

@@ -278,7 +278,7 @@ static int l_signals_install(lua_State *L) {
   sigaction(SIGINT, &a, NULL);
   sigaction(SIGTERM, &a, NULL);
   sigaction(SIGUSR1, &a, NULL);
-  struct sigaction old; /* nohup has it ignored, and so it stays */
+  struct sigaction old; /* nohup ignores the signal, and it stays ignored */
   if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(SIGHUP, &a, NULL);
   signal(SIGPIPE, SIG_IGN); /* a run continues when its terminal goes away */
   return 0;

@@ -10,7 +10,7 @@
 
 enum {
   CHUNK = 1 << 30, /* MPI counts in int */
-  SPIN_NS = 50000, /* so long a call is asked without pause whether it is done */
+  SPIN_NS = 50000, /* the time in which a call is asked without a pause whether it is done */
   MOST_NS = 1000000
 };
 

@@ -74,8 +74,8 @@ local function tried(ok, ...)
   return ok, ...
 end
 
--- pcall for what shows by failing that its input is wrong: an error because memory was missing
--- says nothing about the input, and is raised again.
+-- pcall of a function whose failure means that its input is wrong.  An error because memory was
+-- missing says nothing about the input, and is raised again.
 function errors.try(f, ...)
   return tried(pcall(f, ...))
 end

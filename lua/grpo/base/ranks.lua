@@ -61,7 +61,7 @@ function ranks.size() return 1 end
 -- Does this process write, and speak to the user?
 function ranks.first() return true end
 
--- Is it so on one of the ranks?
+-- Is the value true on at least one rank?
 function ranks.any(flag) return flag end
 
 -- Notes how ranks are bound to cores.

@@ -48,7 +48,8 @@ local function measure(config, c, weights)
   return value, value >= verdict.PASS
 end
 
--- A stage's data.target is for its own rows; what it has nothing to say about is left out.
+-- A stage's data.target is made for its own rows; a held-out row for which it gives nothing is left
+-- out.
 local function target_of(tr, config, row, number)
   local ok, ids = errors.try(row_random.during, config, "target", number, true, prompts.target,
     config, tr.tokenizer, row)

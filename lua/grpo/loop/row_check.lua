@@ -28,7 +28,7 @@ local function row_of(dataset, i)
   return dataset[i]
 end
 
--- The checksum of a row; nil where making it fails, of which others speak.
+-- The checksum of a row; nil if the row cannot be made, which another check reports.
 local function sum_of(config, dataset, i, held_out)
   local ok, row = errors.try(row_random.during, config, "row", i - 1, held_out, row_of, dataset, i)
   return ok and row_checksum.of(row) or nil

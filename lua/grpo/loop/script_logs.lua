@@ -145,7 +145,7 @@ function script_logs.damage(dir)
   return list
 end
 
--- Are there files, but no sizes of theirs?  Those that were damaged have been spoken of.
+-- Are there files whose sizes are not known?  Damaged ones have been named already.
 local function sizes_are_missing(dir)
   if fs.exists(dir .. "/log_sizes.json") or fs.exists(dir .. "/log_sizes.json.damaged") then
     return false

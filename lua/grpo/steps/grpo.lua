@@ -93,7 +93,7 @@ local function limited_loss(loss, limits, asked)
   end
 end
 
--- Says in a stage's first step that train.kl does nothing where it does nothing.
+-- Says in a stage's first step if train.kl has no effect.
 local function advise_about_kl(stage, asked)
   if not asked or ranks.any(asked.beta) then return end -- a rank may have had no unit
   stage.tr.recorder:advise { "train.kl has no effect on the loss: train.loss is a function and "

@@ -34,7 +34,7 @@ function ranks.of_first(f)
   return core.ranks_share(ranks.first() and f() or "")[1]
 end
 
--- Is it so on one of the ranks?
+-- Is the value true on at least one rank?
 function ranks.any(flag)
   for _, said in ipairs(core.ranks_share(flag and "yes" or "")) do
     if said == "yes" then return true end

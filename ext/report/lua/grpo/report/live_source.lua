@@ -61,7 +61,8 @@ local function read_notes(self)
   return whole ~= ""
 end
 
--- Returns the rows in the end of a file.  A line that cannot be read is another command's to name.
+-- Returns the rows in the end of a file.  A line that cannot be read is left out; other commands
+-- name it.
 local function rows_at_end(path)
   local file <close> = row_log.reader(path)
   if not file then return {} end

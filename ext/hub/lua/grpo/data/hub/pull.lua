@@ -56,7 +56,7 @@ local function sum_of(path, file)
   return core.file_digest(path, "sha1", ("blob %d\0"):format(file.size))
 end
 
--- Raises if the answer with a file describes another one than was listed.
+-- Raises if the answer describes another file than the listed one.
 local function check_answer(first, file, job, commit)
   local headers = first.headers
   local tag = headers["x-linked-etag"] or headers.etag
