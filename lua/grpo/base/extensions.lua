@@ -41,6 +41,8 @@
 --     run has dir, last_kept (the step up to which a resume kept the logs, or nil) and the method
 --     check_place(), which open calls before it makes a file.  A sink has the methods scalars(step,
 --     values), which leaves out what is not a number, text(step, name, s) and close()
+--   runs = { { opened = function(dir, writes) }, ... }
+--     a run's directory was made, or is read or resumed; writes: this process trains the run
 --   machine = { { "jail for code", function() -> text }, ... }
 --     what `grpo doctor` says of the machine
 --   ranks = { { functions = function() -> list, start = function(kind) } }
@@ -131,6 +133,11 @@ function extensions.rows(kind)
     for _, row in ipairs(extension.adds[kind] or {}) do rows[#rows + 1] = row end
   end
   return rows
+end
+
+-- Tells extensions that the process works with the run in `dir`; writes: it trains it.
+function extensions.run_opened(dir, writes)
+  for _, row in ipairs(extensions.rows "runs") do row.opened(dir, writes) end
 end
 
 return extensions

@@ -328,6 +328,7 @@ local function follow(request)
   if request.threads then set_threads(e, request.threads) end
   local tr = trainer.new(e, options)
   if not request.resume then preflight.run(tr) end
+  if run then extensions.run_opened(run.dir, false) end
   tr.step_limit = request.steps
   tr.services = services.of_ranks(tr, run)
   return tr
@@ -376,6 +377,7 @@ function start.trainer(request)
     if tr.directory then tr.directory:note(note) end
   end
   if tr.directory then
+    extensions.run_opened(tr.directory.dir, true)
     tr.services = ranks.size() == 1 and services.new(tr, request.attach)
       or services.of_ranks(tr, request.resume and directory)
   end
