@@ -15,7 +15,7 @@ typedef struct Request {
   const int32_t *prompt; /* at least 1 token */
   int prompt_len;
   int n;                 /* completions of this prompt */
-  RngKey key;            /* sample index and token index are filled in */
+  RngKey key;            /* of the first completion; the sample and token index are added */
   const int32_t *target; /* [target_len] a text to compare with: see Completion.target_logp */
   int target_len;        /* 0: none */
 } Request;

@@ -330,7 +330,7 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
   if (j->fresh) logits_row(d->m->cpu, vocab, j->logits, inv_temp(d), &j->row);
   if (!isfinite(j->row.lse)) return;
   RngKey key = r->key;
-  key.sample = (uint32_t)o->sample;
+  key.sample += (uint32_t)o->sample;
   const SamplerInput draw = {.sampling = d->sampling,
                              .cpu = d->m->cpu,
                              .vocab = vocab,

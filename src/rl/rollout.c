@@ -68,7 +68,8 @@ static void make_requests(Engine *e, Batch *b, BatchSlot slot, int n, const int 
                    .key = {.seed = o->seed,
                            .stream = stream_of(slot),
                            .step = o->step,
-                           .prompt = prompts[i].index}};
+                           .prompt = prompts[i].index,
+                           .sample = o->before}};
     r->prompt = batch_prompt(b, at, &r->prompt_len);
     for (int k = 0; k < o->group; k++) {
       Completion *c = &b->completion[at * b->group + k];

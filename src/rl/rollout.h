@@ -6,7 +6,9 @@
 
 typedef struct RolloutOptions {
   Sampling sampling;
-  int group; /* completions of each prompt */
+  int group;       /* completions of each prompt */
+  uint32_t before; /* completions of each prompt that other rollouts have: where its random numbers
+                      continue */
   uint64_t seed;
   uint32_t step;
   const volatile int *cancel; /* NULL: none */

@@ -17,7 +17,8 @@
 #include "script/read_options.h"
 #include "script/reference_type.h"
 
-enum { EVAL_SEQUENCES = 1024 }; /* completions of one rollout of an evaluation */
+/* One rollout of an evaluation: at most so many completions, and tokens of the longest ones. */
+enum { EVAL_SEQUENCES = 1024, EVAL_TOKENS = 1 << 20 };
 
 typedef struct EngineHandle {
   Engine *engine; /* NULL: closed */
@@ -189,9 +190,10 @@ static int l_sizes(lua_State *L) {
   return 1;
 }
 
+/* eval_capacity() -> completions that one rollout of an evaluation has at most */
 static int l_eval_capacity(lua_State *L) {
-  check_engine(L, 1);
-  return give_integer(L, EVAL_SEQUENCES);
+  const int fit = EVAL_TOKENS / engine_options(check_engine(L, 1))->max_new_tokens;
+  return give_integer(L, fit < 1 ? 1 : fit < EVAL_SEQUENCES ? fit : EVAL_SEQUENCES);
 }
 
 static void push_engine_bytes(lua_State *L, const EngineBytes *b) {

@@ -1,5 +1,5 @@
-/* lua_random.c - the engine's random numbers (base/rng.h), and math.random from a function of
- * ours. */
+/* lua_random.c - the engine's random numbers (base/rng.h), means of resampled lists, and
+ * math.random from a function of ours. */
 #include "script/lua_random.h"
 
 #include <math.h>
@@ -49,6 +49,44 @@ static int l_permute(lua_State *L) {
   lua_Integer n = check_integer(L, 2, 1, LUA_MAXINTEGER), i = check_integer(L, 3, 0, n - 1);
   return give_integer(L, (lua_Integer)rng_permute(seed, (uint64_t)n, (uint64_t)i));
 }
+
+/* ---- resampling -------------------------------------------------------------------- */
+
+static double mean_of_draws(const double *v, int n, const RngKey *k, uint64_t first) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += v[(int)(rng_uniform(k, first + (uint64_t)i) * n)];
+  return sum / n;
+}
+
+static double mean_of_signs(const double *v, int n, const RngKey *k, uint64_t first) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += rng_uniform(k, first + (uint64_t)i) < 0.5 ? v[i] : -v[i];
+  return sum / n;
+}
+
+/* resampled_means(values, resamples, seed, way) -> a list of means.  way "draws": each of as many
+ * values, drawn with replacement (bootstrap); "signs": of all values, each with a random sign
+ * (permutation of pairs). */
+static int l_resampled_means(lua_State *L) {
+  static const char *const ways[] = {"draws", "signs", NULL};
+  const RngKey key = {.seed = (uint64_t)check_integer(L, 3, LUA_MININTEGER, LUA_MAXINTEGER),
+                      .stream = RNG_TASK};
+  const int resamples = (int)check_integer(L, 2, 1, 1 << 24);
+  const bool draws = luaL_checkoption(L, 4, NULL, ways) == 0;
+  int n;
+  const double *v = push_numbers(L, 1, "resampled_means", &n);
+  make_room(L, (size_t)resamples * 16);
+  lua_createtable(L, resamples, 0);
+  for (int r = 0; r < resamples; r++) {
+    const uint64_t first = (uint64_t)r * (uint64_t)n;
+    charge_work(L, 8 * (uint64_t)n);
+    lua_pushnumber(L, draws ? mean_of_draws(v, n, &key, first) : mean_of_signs(v, n, &key, first));
+    lua_rawseti(L, -2, r + 1);
+  }
+  return 1;
+}
+
+/* ---- math.random ------------------------------------------------------------------- */
 
 static const char random_key; /* registry key of the function given to core.reseed_math */
 
@@ -109,4 +147,4 @@ void seeded_random_open(lua_State *L, int env) {
   lua_pop(L, 1);
 }
 
-CORE_FUNCTIONS(random, FN(permute), FN(reseed_math), FN(rng))
+CORE_FUNCTIONS(random, FN(permute), FN(reseed_math), FN(resampled_means), FN(rng))

@@ -134,10 +134,10 @@ static void read_turns(EngineCall *call, int options, RolloutOptions *o, LuaTurn
 
 static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOptions *o,
                           BatchSlot *slot) {
-  static const char *const known[] = {"prompts", "n",     "sampling", "seed",    "step",
-                                      "stream",  "index", "on_turn",  "targets", NULL};
+  static const char *const known[] = {"prompts", "n",     "before",  "sampling", "seed", "step",
+                                      "stream",  "index", "on_turn", "targets",  NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
-  int step = 0, stream = *slot;
+  int step = 0, before = 0, stream = *slot;
   check_fields(L, options, "rollout", known);
   *o = (RolloutOptions){.group = engine_options(e)->group_size};
   sampling_init(&o->sampling);
@@ -145,15 +145,17 @@ static void check_rollout(lua_State *L, int options, const Engine *e, RolloutOpt
   lua_getfield(L, options, "sampling"); /* it stays on the stack, because o uses its strings */
   if (!lua_isnil(L, -1)) check_sampling(L, lua_gettop(L), "sampling", &o->sampling);
   field_int(L, options, "rollout", "n", 1, 1 << 20, &o->group);
+  field_int(L, options, "rollout", "before", 0, 1 << 20, &before);
   field_seed(L, options, "rollout", "seed", &o->seed);
   field_int(L, options, "rollout", "step", 0, INT32_MAX, &step);
   field_choice(L, options, "rollout", "stream", streams, &stream);
   o->step = (uint32_t)step;
+  o->before = (uint32_t)before;
   o->cancel = &script_cancel;
   *slot = (BatchSlot)stream;
 }
 
-/* engine:rollout({ prompts=, n=, first=, sampling=, seed=, step=, stream=, index=, targets=,
+/* engine:rollout({ prompts=, n=, before=, sampling=, seed=, step=, stream=, index=, targets=,
  * on_turn= }) -> batch */
 static int l_rollout(lua_State *L) {
   EngineCall call = engine_call_begin(L);

@@ -73,4 +73,39 @@ result "the screen says how many rows cannot be judged, and leaves them out of t
 result "eval.jsonl counts them" "$(grep -q '"n": 1.*"unjudged": 1' left/unjudged-001/eval.jsonl || show left/unjudged-001/eval.jsonl)"
 timeout 60 "$GRPO" eval left/unjudged-001 --completions 5 --memory 4G </dev/null >out 2>err
 result "eval says so" "$(grep -qE '^rows that cannot be judged +1$' out && [ "$(grep -ac '^\[not judged\]' out)" = 1 ] || show out err)"
+
+# Two models on the same rows.
+run=runs/exp-001
+timeout 60 "$GRPO" eval $run/checkpoints/step-000002 $run/checkpoints/step-000008 --memory 4G </dev/null >out 2>err
+result "two checkpoints are compared row by row" "$([ "$(grep -cE '^eval/(accuracy|pass@1) .*of 20 rows' out)" = 2 ] || show out err)"
+evaluated $run/checkpoints/step-000008 $run/checkpoints/step-000008
+result "a checkpoint does not differ from itself" "$(grep -qE '"p": 1[,.}]' out && ! grep -qE '"p": 0' out || show out err)"
+numbers() { tr ',{}' '\n\n\n' <"$1" | grep -oE '"eval/[^"]*": .*' | sort; }
+evaluated $run/checkpoints/step-000002 $run/checkpoints/step-000008
+result "each gives its own numbers, and the comparison is the same each time" "$(cp out first; numbers $run/eval.jsonl >then
+  numbers out | sort -u >now; [ -z "$(comm -23 now <(sort -u then))" ] || show out
+  evaluated $run/checkpoints/step-000002 $run/checkpoints/step-000008; sed -E 's/"seconds": [^,}]*//g' first out | sort -u | wc -l | grep -qx 1 || show first out)"
+sed 's/a + b/a - b/' exp.lua >other.lua
+evaluated exp.lua other.lua; status=$?
+result "other rows are refused" "$(grep -q 'row 1 of data.eval is not the same for both\|row . of data.eval is not the same' err || show out err)"
+evaluated exp.lua exp.lua exp.lua
+result "there are two at most" "$(grep -q 'one word too many' err || show err)"
+
+"$GRPO" run "$root/examples/evaluation.lua" --quiet --dir shown </dev/null >out 2>err
+timeout 60 "$GRPO" eval "$root/examples/evaluation.lua" shown/evaluation-001 --json </dev/null >out 2>>err
+result "examples/evaluation.lua: a vote is better than a sample, and training is seen" "$("$GRPO" repl <<'LUA' 2>&1
+local r = grpo.json.decode(io.open("out"):read "a")
+local before
+for line in io.lines "shown/evaluation-001/eval.jsonl" do
+  local row = grpo.json.decode(line)
+  if not before or row.label and row.label:find "sft" then before = row end
+end
+local second, p = r.second, 1
+for _, one in ipairs(r.comparison) do if one.name == "eval/pass@1" then p = one.p end end
+if not (before["eval/maj@64"] > before["eval/pass@1"] and second["eval/pass@1"] > before["eval/pass@1"] + 0.2 and p < 0.01
+  and second["eval/best@64"] and second["eval/maj@8/low"]) then
+  print(p, before["eval/maj@64"], before["eval/pass@1"], second["eval/pass@1"])
+end
+LUA
+)"
 finish

@@ -326,3 +326,175 @@ describe("eval.max_new_tokens", function()
       experiment, function(t) t.eval = { max_new_tokens = 7 } end)
   end)
 end)
+
+describe("measures of K samples", function()
+  -- The report and the completions, in rollouts of at most `capacity` completions.
+  local function evaluated(capacity, change)
+    local seen = {}
+    local e = experiment(function(t)
+      t.rewards = {
+        correct = function(text, _, c)
+          if #c.group > 1 then seen[#seen + 1] = c end
+          return tiny.count_a(text) % 2
+        end,
+        order = { group_fn = function(texts)
+          local list = {}
+          for i, text in ipairs(texts) do list[i] = #text + #texts / 100 end
+          return list
+        end },
+        random = function(_, _, c) return c.rng() + math.random() end,
+      }
+      t.eval = { group_size = 13, pass_at = { 1, 3, 13 }, majority = true, best_of = "order" }
+      if change then change(t) end
+    end)
+    local tr = grpo.trainer(e)
+    tr:evaluate(1) -- begins the stage
+    local engine = tr.stage.engine
+    if capacity then
+      local function method(_, name)
+        return function(_, ...) return engine[name](engine, ...) end
+      end
+      tr.stage.engine = setmetatable({ eval_capacity = function() return capacity end },
+        { __index = method })
+    end
+    seen = {}
+    local report = tr:evaluate()
+    tr.stage.engine = engine
+    report.seconds = nil
+    return report, seen
+  end
+
+  local function flat(report)
+    local list = {}
+    for name, value in pairs(report) do
+      if type(value) == "number" then list[name] = value end
+    end
+    return list
+  end
+
+  it("are the same for any size of a rollout", function()
+    local report, seen = evaluated()
+    assert.equal(4 * 13, #seen)
+    for _, capacity in ipairs { 1, 5, 13, 26, 51 } do
+      local other, again = evaluated(capacity)
+      assert.same(flat(report), flat(other))
+      assert.same(report.by_row, other.by_row)
+      for i, c in ipairs(seen) do
+        assert.same({ c.text, c.index, #c.group }, { again[i].text, again[i].index,
+          #again[i].group })
+      end
+    end
+  end)
+
+  it("are what the samples say", function()
+    local report = evaluated(nil, function(t)
+      t.rewards.correct = function(text)
+        return tiny.count_a(text) % 3 == 1, { prediction = tostring(tiny.count_a(text) % 3) }
+      end
+    end)
+    for _, of_k in ipairs { "pass", "maj", "best" } do
+      for _, k in ipairs { 1, 3, 13 } do
+        local value = report[("eval/%s@%d"):format(of_k, k)]
+        assert.is_true(value >= report[("eval/%s@%d/low"):format(of_k, k)])
+        assert.is_true(value <= report[("eval/%s@%d/high"):format(of_k, k)])
+      end
+    end
+    -- one sample is its own majority and the best of one
+    assert.near(report["eval/pass@1"], report["eval/maj@1"], 1e-12)
+    assert.near(report["eval/pass@1"], report["eval/best@1"], 1e-12)
+    assert.is_true(report["eval/best@13"] <= report["eval/pass@13"])
+  end)
+
+  it("choose by a reward, and leave samples without it to the end", function()
+    local report = evaluated(nil, function(t)
+      t.rewards = {
+        correct = function(_, _, c) return c.index == 2 end,
+        judge = function(_, _, c)
+          if c.index % 2 == 1 then return nil end
+          return -c.index
+        end,
+      }
+      t.eval.best_of = "judge"
+    end)
+    assert.equal(1, report["eval/best@13"])
+    assert.near(1 / 13, report["eval/best@1"], 1e-12)
+    report = evaluated(nil, function(t)
+      t.rewards = { correct = function(_, _, c) return c.index == 2 end }
+      t.eval.best_of = "reward"
+    end)
+    assert.near(report["eval/pass@3"], report["eval/best@3"], 1e-12)
+  end)
+
+  it("count votes by the value of an answer", function()
+    local report = evaluated(nil, function(t)
+      local texts = { "1/2", "0.5", "2", "2", "\\frac{1}{2}" }
+      t.eval.metric = function(_, _, c) return texts[(c.index - 1) % 5 + 1] ~= "2" end
+      t.rewards = { vote = function(_, _, c)
+        return 0, { prediction = texts[(c.index - 1) % 5 + 1] }
+      end }
+      t.eval.best_of, t.eval.group_size, t.eval.pass_at = nil, 5, { 5, 1 }
+    end)
+    assert.equal(1, report["eval/maj@5"])
+    assert.near(3 / 5, report["eval/maj@1"], 1e-12)
+  end)
+
+  it("need a reward that is there", function()
+    tiny.refused("eval%.best_of: there is no reward 'judg', did you mean 'judge'", experiment,
+      function(t)
+        t.rewards = { judge = function() return 1 end }
+        t.eval.best_of = "judg"
+      end)
+  end)
+end)
+
+describe("two evaluations", function()
+  local paired = require "grpo.loop.paired"
+
+  local function evaluated(change)
+    return grpo.trainer(experiment(function(t)
+      t.rewards = { correct = function(text) return tiny.count_a(text) % 2 end }
+      t.eval = { group_size = 4, pass_at = { 2 } }
+      if change then change(t) end
+    end)):evaluate()
+  end
+
+  it("are compared row by row", function()
+    local a = evaluated()
+    local b = evaluated(function(t)
+      t.rewards.correct = function(_, row) return row.prompt ~= "b" and 1 or 0 end
+    end)
+    local list = paired.compare(a, b)
+    local by_name = {}
+    for _, one in ipairs(list) do by_name[one.name] = one end
+    local accuracy = by_name["eval/accuracy"]
+    assert.equal(a["eval/accuracy"], accuracy.a)
+    assert.equal(0.75, accuracy.b)
+    assert.near(0.75 - a["eval/accuracy"], accuracy.difference, 1e-12)
+    assert.is_true(accuracy.low <= accuracy.difference and accuracy.difference <= accuracy.high)
+    assert.is_true(accuracy.exact)
+    assert.near(b["eval/pass@2"], by_name["eval/pass@2"].b, 1e-12)
+    assert.same(list, paired.compare(a, b))
+    for _, one in ipairs(paired.compare(a, a)) do
+      assert.same({ 0.0, 1.0 }, { one.difference, one.p })
+    end
+  end)
+
+  it("leave out rows that one of them cannot judge", function()
+    local b = evaluated(function(t)
+      t.rewards.correct = function(_, row)
+        if row.prompt == "b" then return nil end
+        return 1
+      end
+    end)
+    for _, one in ipairs(paired.compare(evaluated(), b)) do
+      if one.name ~= "eval/reward" then assert.equal(3, one.n) end
+    end
+  end)
+
+  it("of other rows are refused", function()
+    local other = evaluated(function(t)
+      t.data.eval = grpo.data.list { held_out[1], { prompt = "bb", answer = "ba" } }
+    end)
+    tiny.refused("row 2 of data%.eval is not the same for both", paired.compare, evaluated(), other)
+  end)
+end)

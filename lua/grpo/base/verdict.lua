@@ -21,6 +21,9 @@ local function own_prediction(c)
   end
 end
 
+-- The answer that is read in a completion; nil if there is none.
+function verdict.prediction(c) return own_prediction(c) or answer.extract(c.text) end
+
 local function is_right(c)
   if c.passed ~= nil then return c.passed end
   local correct = c.rewards and c.rewards.correct
@@ -53,7 +56,7 @@ end
 function verdict.of(c)
   local gold = type(c.row) == "table" and c.row.answer or nil
   if type(gold) ~= "string" and type(gold) ~= "number" then return nil end
-  local prediction, right = own_prediction(c) or answer.extract(c.text), is_right(c)
+  local prediction, right = verdict.prediction(c), is_right(c)
   gold = answer.gold(gold)
   local why = right == false and prediction and answer.equal(prediction, gold) and reason(c)
   return { prediction = prediction and short(prediction), gold = short(gold), right = right,

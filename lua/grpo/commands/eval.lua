@@ -2,11 +2,14 @@ local checkpoint = require "grpo.loop.checkpoint"
 local core = require "grpo.core"
 local display = require "grpo.base.display"
 local errors = require "grpo.base.errors"
+local evaluate = require "grpo.loop.evaluate"
 local events = require "grpo.loop.events"
+local extensions = require "grpo.base.extensions"
 local files_read = require "grpo.base.files_read"
 local flags = require "grpo.commands.flags"
 local history = require "grpo.runs.history"
 local inputs = require "grpo.runs.inputs"
+local paired = require "grpo.loop.paired"
 local places = require "grpo.data.places"
 local row_check = require "grpo.loop.row_check"
 local rundir = require "grpo.runs.directory"
@@ -18,9 +21,11 @@ local verdict = require "grpo.base.verdict"
 
 local command = {
   name = "eval",
-  summary = "evaluate a model: accuracy, pass@k, samples",
+  summary = "evaluate a model: accuracy, pass@k, samples; or compare two",
   arguments = {
     { name = "SCRIPT|RUN|CHECKPOINT", type = { "script", "run", "dir" } },
+    { name = "OTHER", type = { "script", "run", "dir" }, optional = true,
+      doc = "a second model, which is compared with the first on the same rows" },
     flags.override,
   },
   flags = {
@@ -43,6 +48,10 @@ local command = {
       .. "that were in force at its step, after reloads and changes by attached sessions. To "
       .. "measure it with another script: grpo eval SCRIPT model.path=CHECKPOINT. A note says "
       .. "which data has changed since the run began.",
+    "With a second model both are measured on the same held-out rows, and what both measure is "
+      .. "compared row by row: the difference, its 95 % interval by bootstrap over rows, and the "
+      .. "p-value of a test of pairs, exact (McNemar's) where values are right or wrong. Options "
+      .. "hold for both.",
   },
 }
 
@@ -68,6 +77,7 @@ local function trainer_at(dir, from, o)
   local changed = inputs.changed(dir)
   inputs.refuse_elsewhere(dir, info, changed, "evaluate it")
   local e = script.of_run(dir, info, { overrides = o.overrides, at = before })
+  extensions.run_opened(dir, false)
   local tr = trainer.new(e, { weights = from })
   note_changes(tr, e, info, changed)
   services.changes_until(tr, dir, info, o.overrides, true)
@@ -91,8 +101,8 @@ local function is_cached(name)
 end
 
 -- The trainer of what is to be evaluated.
-local function trainer_of(o)
-  local what, one = o.words[1], nil
+local function trainer_of(what, o)
+  local one = nil
   if core.fs.exists(what .. "/trainer.json") and core.fs.exists(what .. "/../../run.json") then
     what, one = what .. "/../..", what
   end
@@ -133,13 +143,39 @@ local function show(report, samples)
   end
 end
 
-function command.run(o)
-  local tr = trainer_of(o)
+local function report_of(what, o)
+  local tr = trainer_of(what, o)
   for _, note in ipairs(tr.about.lengths) do core.notice("note: " .. note) end
   local report = tr:evaluate(o.flags.rows)
+  tr.stage:close() -- the next model finds its memory free
+  return report
+end
+
+local function show_comparison(list)
+  core.out(("%-24s %9s %9s %10s  %-18s  %s\n"):format("", "first", "second", "difference",
+    "95 % interval", "p"))
+  for _, one in ipairs(list) do
+    core.out(("%-24s %9.4f %9.4f %+10.4f  %+.4f to %+.4f  %.3g  (of %d rows %d higher, %d lower)\n")
+      :format(one.name, one.a, one.b, one.difference, one.low, one.high, one.p, one.n, one.higher,
+        one.lower))
+  end
+end
+
+local function compare(o)
+  local a = report_of(o.words[1], o)
+  collectgarbage()
+  local b = report_of(o.words[2], o)
+  local list = paired.compare(a, b)
+  if not o.flags.json then return show_comparison(list) end
+  core.out(core.json_encode { first = evaluate.logged(a), second = evaluate.logged(b),
+    comparison = list } .. "\n")
+end
+
+function command.run(o)
+  if o.words[2] then return compare(o) end
+  local report = report_of(o.words[1], o)
   if o.flags.json then
-    report.samples, report.per_row = nil, nil
-    core.out(core.json_encode(report) .. "\n")
+    core.out(core.json_encode(evaluate.logged(report)) .. "\n")
   else
     show(report, o.flags.completions)
   end

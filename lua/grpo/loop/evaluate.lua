@@ -1,6 +1,7 @@
 -- Held-out evaluation: greedy accuracy, pass@k from samples when asked for, the likelihood of
 -- held-out targets.
 
+local answer = require "grpo.answer"
 local number_text = require "grpo.base.number_text"
 local row_random = require "grpo.scoring.row_random"
 local core = require "grpo.core"
@@ -86,6 +87,25 @@ local function add_kl(tr, batch, cs, kl)
   end
 end
 
+-- n completions of each prompt of `part`.  Where those of one prompt are more than a rollout holds,
+-- they come in waves, and each has the bits that it has in any other wave.
+local function sample(tr, config, part, n, context, sampling, kl)
+  local wave, cs = n, {}
+  if #part == 1 and not turns.wanted(config) then wave = math.min(n, tr.engine:eval_capacity()) end
+  for before = 0, n - 1, wave do
+    local count = math.min(wave, n - before)
+    local o, ids = rollout.options(config, part, count, context, "eval", sampling)
+    o.before = before
+    local batch = rollout.sample(tr, part, o, ids)
+    local here = rollout.all(batch, part, count, context, before)
+    if kl then add_kl(tr, batch, here, kl) end
+    table.move(here, 1, #here, #cs + 1, cs)
+    tr:check_interrupt()
+  end
+  for _, c in ipairs(wave < n and cs or {}) do c.group = cs end
+  return cs
+end
+
 -- Completions of all prompts, `n` each, in slices that the engine's evaluation memory holds.
 -- kl: see add_kl; nil: it is not measured.
 local function generate(tr, config, list, n, temperature, kl, visit)
@@ -98,16 +118,19 @@ local function generate(tr, config, list, n, temperature, kl, visit)
     state = rollout.read_only(tr.state), tokenizer = tr.tokenizer, held_out = true }
   for first = 1, #list, slice do
     local part = table.move(list, first, math.min(first + slice - 1, #list), 1, {})
-    local o, ids = rollout.options(config, part, n, context, "eval", sampling)
-    local batch = rollout.sample(tr, part, o, ids)
-    local cs = rollout.all(batch, part, n, context)
-    if kl then add_kl(tr, batch, cs, kl) end
+    local cs = sample(tr, config, part, n, context, sampling, kl)
     ranks.score(config.reward_entries, cs, function(own)
       return scoring.score(config.reward_entries, own, config.limits.reward, "skip")
     end)
-    for _, c in ipairs(cs) do visit(c) end
-    tr:check_interrupt()
+    for i, c in ipairs(cs) do visit(c, part[(i - 1) // n + 1].number) end
   end
+end
+
+-- Notes what a row gave: by_row[name][number of the row] = value, or nil.
+local function note(report, name, number, value)
+  local of_name = report.by_row[name] or {}
+  report.by_row[name] = of_name
+  of_name[number] = value
 end
 
 -- Mean of each reward entry over completions where it applies; nothing where it applies to none.
@@ -116,11 +139,6 @@ local function reward_means(config, cs, report)
     local values = scoring.column(cs, entry.name)
     if #values > 0 then report["eval/rewards/" .. entry.name] = statistics.mean(values) end
   end
-end
-
--- The mean of total rewards; nothing where no reward applies.
-local function report_reward(report, name, rewards)
-  if #rewards > 0 then report[name] = statistics.mean(rewards) end
 end
 
 -- values: of the rows that can be judged.
@@ -143,11 +161,14 @@ end
 
 local function greedy(tr, config, list, weights, kl, report)
   local cs, passed, values, rewards = {}, 0, {}, {}
-  generate(tr, config, list, 1, 0, kl, function(c)
+  generate(tr, config, list, 1, 0, kl, function(c, number)
     local value, pass = measure(config, c, weights)
     values[#values + 1] = value
     passed = passed + (pass and 1 or 0)
-    c.passed = pass
+    c.passed, c.reward = pass, total_of(config, c, weights)
+    note(report, "eval/accuracy", number, value and (pass and 1.0 or 0.0))
+    note(report, "eval/metric", number, value)
+    note(report, "eval/reward", number, c.reward)
     cs[#cs + 1] = c
     if c.errors and not report.failure then report.failure = first_of(c.errors) end
   end)
@@ -157,42 +178,100 @@ local function greedy(tr, config, list, weights, kl, report)
   for i, c in ipairs(cs) do lengths[i] = turns.sampled_length(c) end
   turns.measure(config, cs, report, "eval/")
   report["eval/mean_length"] = statistics.mean(lengths)
-  for _, c in ipairs(cs) do
-    c.reward = total_of(config, c, weights)
-    rewards[#rewards + 1] = c.reward
-  end
-  report_reward(report, "eval/reward", rewards)
+  for _, c in ipairs(cs) do rewards[#rewards + 1] = c.reward end
+  if #rewards > 0 then report["eval/reward"] = statistics.mean(rewards) end
   report.samples = cs
 end
 
--- pass@k of the rows of which at least k samples were judged.
-local function report_pass_at(report, config, counts, judged)
+-- The place of the first text in the list that is the same answer; nil: there is none.
+local function place_of(text, list)
+  for k, other in ipairs(list) do
+    if answer.equal(text, other) then return k end
+  end
+end
+
+-- Equal numbers for equal answers, by their first texts; false for none.
+local function numbered(answers)
+  local numbers, of_text, distinct = {}, {}, {}
+  for i, text in ipairs(answers) do
+    if text and not of_text[text] then
+      of_text[text] = place_of(text, distinct) or #distinct + 1
+      distinct[of_text[text]] = distinct[of_text[text]] or text
+    end
+    numbers[i] = text and of_text[text]
+  end
+  return numbers
+end
+
+-- What the judged samples of a row say, each { passed = 1.0 or 0.0, answer =, reward = }, for every
+-- K of which there are enough.
+local function measure_row(report, config, number, samples)
+  local values, answers, rewards, right, measures = {}, {}, {}, 0, {}
+  for i, s in ipairs(samples) do
+    values[i], answers[i], rewards[i], right = s.passed, s.answer, s.reward, right + s.passed
+  end
+  function measures.pass(k) return pass_at_k.one(#samples, right, k) end
+  local answer_numbers = config.eval.majority and numbered(answers)
+  function measures.maj(k) return pass_at_k.majority(values, answer_numbers, k) end
+  function measures.best(k) return pass_at_k.best(values, rewards, k) end
   for _, k in ipairs(config.eval.pass_at) do
-    local e = pass_at_k.estimate(counts, config.eval.group_size, k, judged)
-    if e.n > 0 then
-      local name = ("eval/pass@%d"):format(k)
-      report[name], report[name .. "/low"], report[name .. "/high"] = e.value, e.low, e.high
+    for _, of_k in ipairs(#samples >= k and eval_names.of_k(config) or {}) do
+      note(report, ("eval/%s@%d"):format(of_k, k), number, measures[of_k](k))
+    end
+  end
+end
+
+-- The reward that best@K goes by; a sample without it comes last.
+local function deciding_reward(config, c, total)
+  local name = config.eval.best_of
+  local value = total
+  if name and name ~= "reward" then value = c.rewards[name] end
+  return type(value) == "number" and value or -math.huge
+end
+
+-- The values of the rows that have one, in the order of the list.
+local function column(report, name, list)
+  local values = {}
+  for _, prompt in ipairs(list) do
+    values[#values + 1] = (report.by_row[name] or {})[prompt.number]
+  end
+  return values
+end
+
+-- Means over the rows, with intervals.
+local function report_of_k(report, config, list)
+  for _, k in ipairs(config.eval.pass_at) do
+    for _, of_k in ipairs(eval_names.of_k(config)) do
+      local name = ("eval/%s@%d"):format(of_k, k)
+      local e = pass_at_k.mean(column(report, name, list))
+      if e.n > 0 then
+        report[name], report[name .. "/low"], report[name .. "/high"] = e.value, e.low, e.high
+      end
     end
   end
 end
 
 local function sampled(tr, config, list, weights, kl, report)
-  local n, counts, judged, means, rewards = config.eval.group_size, {}, {}, {}, {}
-  local passed_here, judged_here, sum = 0, 0, 0.0
-  generate(tr, config, list, n, config.eval.temperature, kl, function(c)
-    rewards[#rewards + 1] = total_of(config, c, weights)
+  local n, samples, sum, rewards = config.eval.group_size, {}, 0.0, { sum = 0.0, n = 0 }
+  generate(tr, config, list, n, config.eval.temperature, kl, function(c, number)
+    local total = total_of(config, c, weights)
+    if total then rewards.sum, rewards.n = rewards.sum + total, rewards.n + 1 end
     local value, pass = measure(config, c, weights)
-    passed_here, sum = passed_here + (pass and 1 or 0), sum + (value or 0.0)
-    judged_here = judged_here + (value and 1 or 0)
+    if value then
+      sum = sum + value
+      samples[#samples + 1] = { passed = pass and 1.0 or 0.0,
+        answer = config.eval.majority and verdict.prediction(c) or false,
+        reward = deciding_reward(config, c, total) }
+    end
     if c.index ~= n then return end
-    counts[#counts + 1], judged[#judged + 1] = passed_here, judged_here
-    if judged_here > 0 then means[#means + 1] = sum / judged_here end
-    passed_here, judged_here, sum = 0, 0, 0.0
+    if #samples > 0 then note(report, "eval/sampled/metric", number, sum / #samples) end
+    measure_row(report, config, number, samples)
+    samples, sum = {}, 0.0
   end)
-  if #means > 0 then report["eval/sampled/metric"] = statistics.mean(means) end
-  report_reward(report, "eval/sampled/reward", rewards)
-  report.per_row = means
-  report_pass_at(report, config, counts, judged)
+  report.per_row = column(report, "eval/sampled/metric", list)
+  if #report.per_row > 0 then report["eval/sampled/metric"] = statistics.mean(report.per_row) end
+  if rewards.n > 0 then report["eval/sampled/reward"] = rewards.sum / rewards.n end
+  report_of_k(report, config, list)
 end
 
 local EXAMPLES = 64 -- whose likelihood is asked for at a time
@@ -238,11 +317,21 @@ local function completions(tr, config, list, weights, report)
   if kl and kl.tokens > 0 then report["eval/kl"] = kl.nats / kl.tokens end
 end
 
--- A report: "eval/accuracy", "eval/pass@K" with /low and /high (95 %), "eval/sampled/metric", means
--- of the rewards, "eval/reward" (their weighted sum), "eval/sampled/reward", "eval/kl",
--- "eval/loss", "eval/bits_per_character"; n, the rows that count, skipped, the others, unjudged,
--- those among the others whose metric is nil, targets_truncated, if there are any; samples
--- (greedy), per_row (the metric's mean over each row's samples that are judged).
+local NOT_LOGGED = { samples = true, per_row = true, by_row = true, rows = true }
+
+-- The part of a report that is written down.
+function evaluate.logged(report)
+  local copy = {}
+  for name, value in pairs(report) do copy[name] = not NOT_LOGGED[name] and value or nil end
+  return copy
+end
+
+-- A report: "eval/accuracy", "eval/pass@K", "eval/maj@K", "eval/best@K" with /low and /high (95 %),
+-- "eval/sampled/metric", means of the rewards, "eval/reward" (their weighted sum),
+-- "eval/sampled/reward", "eval/kl", "eval/loss", "eval/bits_per_character"; n, the rows that count,
+-- skipped, the others, unjudged, those among the others whose metric is nil, targets_truncated, if
+-- there are any; samples (greedy), per_row (the metric's mean over each row's samples that are
+-- judged); by the number of a row: by_row[NAME], what it gave, and rows, the row itself.
 function evaluate.run(tr, n)
   local config = tr.settings
   if not config.data.eval then
@@ -252,7 +341,8 @@ function evaluate.run(tr, n)
   local list, count = held_out(tr, config, n or config.eval.samples)
   if #list == 0 then errors.raise("ENOENT", "data.eval: no usable row") end
   local report = { step = tr.step_count, n = #list, skipped = count.dropped,
-    truncated = count.truncated }
+    truncated = count.truncated, by_row = {}, rows = {} }
+  for _, prompt in ipairs(list) do report.rows[prompt.number] = prompt.row end
   local own = tr.stage.method.evaluate
   if own then
     own(tr, list, report)

@@ -1,11 +1,14 @@
--- pass@k without bias, and intervals that do not flatter.
+-- What k samples of a problem are worth, estimated from n of them, and intervals that do not
+-- flatter.
 --
--- From n samples of a problem, c of them right, the unbiased estimate of pass@k is
+-- pass@k: one of k is right.  From n samples, c of them right, the unbiased estimate is
 --   1 - C(n-c, k) / C(n, k)                                   (Chen et al. 2021)
+-- best@k: the one of k with the highest reward is right.  maj@k: the answer that most of k give is
+-- right.
+--
 -- The mean over problems is reported.  Samples of one problem are not independent evidence, so the
--- standard error is over problems (cluster-robust), the interval normal and cut to 0..1.  A share
--- of independent yes/no answers (greedy accuracy) gets Wilson's interval, which also holds near 0
--- and 1 and for few problems.
+-- interval is that of a bootstrap over problems.  A share of independent yes/no answers (greedy
+-- accuracy) gets Wilson's interval, which also holds near 0 and 1 and for few problems.
 
 local statistics = require "grpo.statistics"
 
@@ -25,6 +28,68 @@ function pass_at_k.one(n, c, k)
   return 1 - miss
 end
 
+--- Unbiased best@k of one problem: the mean, over all k of its n samples, of the value of the one
+--- with the highest reward; those that share the highest reward count alike.  Among samples in the
+--- order of their rewards, sample i from below is the best of C(i-1, k-1) of C(n, k) choices.
+---@param values number[]
+---@param rewards number[] one for each value
+---@param k integer 1 <= k <= #values
+---@return number
+function pass_at_k.best(values, rewards, k)
+  local order, n = {}, #values
+  for i = 1, n do order[i] = i end
+  table.sort(order, function(a, b)
+    if rewards[a] ~= rewards[b] then return rewards[a] < rewards[b] end
+    return a < b
+  end)
+  -- left: C(i, k) / C(n, k), the share of the choices among the first i
+  local sum, left, last = 0.0, 1.0, n
+  while last >= k do
+    local first, share, value = last + 1, 0.0, 0.0
+    repeat
+      first = first - 1
+      share, left = share + left * k / first, left * (1 - k / first)
+      value = value + values[order[first]]
+    until first == 1 or rewards[order[first - 1]] ~= rewards[order[last]]
+    sum, last = sum + share * value / (last - first + 1), first - 1
+  end
+  return sum
+end
+
+-- The value of the answer that most of the samples first .. last give.
+local function voted(values, answers, first, last)
+  local votes, sums, most = {}, {}, 0
+  for i = first, last do
+    local answer = answers[i]
+    if answer then
+      votes[answer], sums[answer] = (votes[answer] or 0) + 1, (sums[answer] or 0.0) + values[i]
+      most = math.max(most, votes[answer])
+    end
+  end
+  local sum, winners, seen = 0.0, 0, {}
+  for i = first, last do -- in the order of the samples
+    local answer = answers[i]
+    if answer and votes[answer] == most and not seen[answer] then
+      seen[answer], sum, winners = true, sum + sums[answer] / most, winners + 1
+    end
+  end
+  return winners > 0 and sum / winners or 0.0
+end
+
+--- maj@k of one problem, without bias: the mean over the n // k runs of k samples in a row of the
+--- value of the answer that most of the k give.  An answer's value is the mean of those who gave
+--- it; of answers with equally many votes each counts alike; a sample without an answer does not
+--- vote.
+---@param values number[]
+---@param answers (integer|false)[] equal numbers stand for equal answers, false for none
+---@param k integer 1 <= k <= #values
+---@return number
+function pass_at_k.majority(values, answers, k)
+  local sum, runs = 0.0, #values // k
+  for r = 1, runs do sum = sum + voted(values, answers, (r - 1) * k + 1, r * k) end
+  return sum / runs
+end
+
 --- Wilson's interval of a share: `passed` successes of n independent trials.
 ---@param passed number
 ---@param n integer
@@ -40,41 +105,25 @@ function pass_at_k.wilson(passed, n, z)
   return math.max(0.0, centre - half), math.min(1.0, centre + half)
 end
 
--- When every problem has the same value the deviation between problems says nothing: with m
--- problems all at 1 the interval is Wilson's for m of m (0: of none).
-local function normal(value, deviation, m)
-  if m < 2 or (deviation == 0 and (value == 0 or value == 1)) then
-    return pass_at_k.wilson(value * m, m)
-  end
-  local half = Z95 * deviation / math.sqrt(m)
-  return math.max(0.0, value - half), math.min(1.0, value + half)
-end
+local RESAMPLES = 2000 -- of the problems
 
---- pass@k over problems: counts[i] right answers of n samples of problem i.  With `judged`, only
---- judged[i] of these samples count, and a problem with fewer than k is left out: result n says how
---- many are not.
----@param counts integer[]
----@param n integer samples of each problem
----@param k integer 1 <= k <= n
----@param judged? integer[]
+--- The mean of one value from 0 to 1 for each problem, with a 95 % interval by bootstrap over
+--- problems.  When every problem has the same value resampling says nothing: with m problems all
+--- at 1 the interval is Wilson's for m of m (0: of none).
+---@param values number[]
 ---@return { value: number, low: number, high: number, se: number, n: integer }
-function pass_at_k.estimate(counts, n, k, judged)
-  if math.type(n) ~= "integer" or math.type(k) ~= "integer" or k < 1 or k > n then
-    error(("passk.estimate: wants whole numbers 1 <= k <= n, got k = %s, n = %s"):format(k, n), 2)
-  end
-  local values = {}
-  for i, c in ipairs(counts) do
-    local samples = judged and judged[i] or n
-    if c < 0 or c > samples then
-      error(("passk.estimate: counts[%d] is %s of %d samples"):format(i, c, samples), 2)
-    end
-    if samples >= k then values[#values + 1] = pass_at_k.one(samples, c, k) end
-  end
+function pass_at_k.mean(values)
   local m = #values
   if m == 0 then return { value = 0.0, low = 0.0, high = 1.0, se = 0.0, n = 0 } end
   local mean, deviation = statistics.mean(values), m > 1 and statistics.std(values) or 0.0
-  local low, high = normal(mean, deviation, m)
-  return { value = mean, low = low, high = high, se = deviation / math.sqrt(m), n = m }
+  local e = { value = mean, se = deviation / math.sqrt(m), n = m }
+  if m < 2 or deviation == 0 and (mean == 0 or mean == 1) then
+    e.low, e.high = pass_at_k.wilson(mean * m, m)
+  else
+    local b = statistics.bootstrap(values, { resamples = RESAMPLES })
+    e.low, e.high = b.low, b.high
+  end
+  return e
 end
 
 return pass_at_k

@@ -6,6 +6,7 @@ local core = require "grpo.core"
 local course = require "grpo.loop.course"
 local diagnose = require "grpo.loop.diagnose"
 local display = require "grpo.base.display"
+local evaluate = require "grpo.loop.evaluate"
 local reward_hacking = require "grpo.scoring.reward_checks.reward_hacking"
 local statistics = require "grpo.statistics"
 
@@ -119,20 +120,12 @@ end
 
 -- ---- an evaluation -----------------------------------------------------------------------
 
-local function without_completions(report)
-  local copy = {}
-  for k, v in pairs(report) do
-    if k ~= "samples" and k ~= "per_row" then copy[k] = v end
-  end
-  return copy
-end
-
 function Recorder:evaluation(report)
   local tr = self.tr
   local run = tr.directory
   tr.view:evaluation(tr, report)
   if run then
-    local row = without_completions(report)
+    local row = evaluate.logged(report)
     run:append("eval", row)
     run:evaluation_scalars(tr.step_count, row, tr.settings.log)
   end

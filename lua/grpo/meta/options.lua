@@ -182,7 +182,9 @@
 ---@field group_size? integer sampled completions of each row, for pass@K; 0: none (default 0)
 ---@field temperature? number temperature of the sampled completions (default 1)
 ---@field max_new_tokens? integer length of the longest completion of an evaluation; default, and at most: sampling.max_new_tokens
----@field pass_at? integer[] the K of pass@K (default { 1 })
+---@field pass_at? integer[] the K of pass@K, maj@K and best@K (default { 1 })
+---@field majority? boolean measure maj@K too: whether the answer that most of K samples give is right (default false)
+---@field best_of? string measure best@K too: whether the one of K samples with the highest reward is right; the name of that reward, or "reward" for the total
 ---@field metric? fun(text: string, row: table, c: grpo.Completion): number|boolean function(text, row, c) -> number or boolean; default: the reward entry "correct", else the total
 
 ---@class grpo.Options.log

@@ -157,7 +157,7 @@ function Trainer:step() end
 ---@return "finished"|"stopped"|"interrupted" why
 function Trainer:run() end
 
----Held-out accuracy and pass@k.
+---Held-out accuracy, pass@k, maj@k and best@k.
 ---@param n? integer rows; default eval.samples, else all
 ---@return table report
 function Trainer:evaluate(n) end

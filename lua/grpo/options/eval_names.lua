@@ -28,6 +28,14 @@ function eval_names.any(kind, config)
     or eval_names.has_likelihood(kind, config)
 end
 
+-- What is measured of every K of eval.pass_at.
+function eval_names.of_k(config)
+  local list = { "pass" }
+  if config.eval.majority then list[#list + 1] = "maj" end
+  if config.eval.best_of then list[#list + 1] = "best" end
+  return list
+end
+
 -- The names of the numbers in a report.
 function eval_names.list(kind, config)
   if steps[kind].eval_names then return steps[kind].eval_names end
@@ -49,8 +57,10 @@ function eval_names.list(kind, config)
     names[#names + 1] = "eval/rewards/" .. entry.name
   end
   for _, k in ipairs(config.eval.group_size > 0 and config.eval.pass_at or {}) do
-    for _, suffix in ipairs { "", "/low", "/high" } do
-      names[#names + 1] = ("eval/pass@%d%s"):format(k, suffix)
+    for _, of_k in ipairs(eval_names.of_k(config)) do
+      for _, suffix in ipairs { "", "/low", "/high" } do
+        names[#names + 1] = ("eval/%s@%d%s"):format(of_k, k, suffix)
+      end
     end
   end
   return names

@@ -235,7 +235,12 @@ add {
   { "eval.max_new_tokens", "int",
     "length of the longest completion of an evaluation; default, and at most: "
     .. "sampling.max_new_tokens", min = 1, max = 1048576 },
-  { "eval.pass_at", "list", "the K of pass@K", default = { 1 } },
+  { "eval.pass_at", "list", "the K of pass@K, maj@K and best@K", default = { 1 } },
+  { "eval.majority", "boolean",
+    "measure maj@K too: whether the answer that most of K samples give is right", default = false },
+  { "eval.best_of", "string",
+    "measure best@K too: whether the one of K samples with the highest reward is right; the name "
+    .. "of that reward, or \"reward\" for the total" },
   { "eval.metric", "function",
     "function(text, row, c) -> number or boolean; default: the reward entry \"correct\", else "
     .. "the total" },

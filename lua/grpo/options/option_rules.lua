@@ -162,6 +162,14 @@ local function check_best(kind, config, origin, complain)
   complain("checkpoint.best", "no evaluation has '%s'%s", best, options.hint(best, names))
 end
 
+local function check_best_of(config, complain)
+  local name, names = config.eval.best_of, { "reward" }
+  for i, entry in ipairs(config.reward_entries) do names[i + 1] = entry.name end
+  if name and not options.among(name, names) then
+    complain("eval.best_of", "there is no reward '%s'%s", name, options.hint(name, names))
+  end
+end
+
 local function check_eval(kind, config, origin, complain)
   local problem = config.eval.metric and reward_factory.problem(config.eval.metric)
   if problem then complain("eval.metric", "%s", problem) end
@@ -179,6 +187,7 @@ local function check_eval(kind, config, origin, complain)
       complain("eval.pass_at", "pass@%d needs eval.group_size of %d or more, it is %d", k, k, group)
     end
   end
+  check_best_of(config, complain)
   if config.data.eval and not eval_names.any(kind, config) then
     complain("data.eval", "nothing measures it; give eval.metric or rewards")
   end

@@ -33,10 +33,11 @@ function rollout.sample(tr, list, options, ids, record, slots)
 end
 
 -- Builds the tables `c` of the group that belongs to the prompt list[slot]: completions
--- (slot-1)*n+1 .. slot*n of the engine's batch.
+-- (slot-1)*n+1 .. slot*n of the engine's batch, and number before+1 .. before+n of the prompt.
 -- context: { seed=, step=, tokens_seen=, state=, tokenizer=, held_out= }
-function rollout.completions(batch, list, n, slot, context)
+function rollout.completions(batch, list, n, slot, context, before)
   local group, prompt = {}, list[slot]
+  before = before or 0
   for k = 1, n do
     local i = (slot - 1) * n + k
     local finish = batch:finish(i)
@@ -45,21 +46,22 @@ function rollout.completions(batch, list, n, slot, context)
       messages = prompt.messages, row = prompt.row,
       ids = batch:ids(i), length = batch:length(i), finish = finish, truncated = finish == "length",
       target_ids = prompt.target, target_logprobs = prompt.target and batch:target_logprobs(i),
-      logprobs = batch:logprobs(i), prompt_index = slot, index = k, group = group,
+      logprobs = batch:logprobs(i), prompt_index = slot, index = before + k, group = group,
       tokenizer = context.tokenizer, step = context.step, tokens_seen = context.tokens_seen,
       state = context.state, rewards = {},
-      rng = core.rng(context.seed, "reward", context.step, prompt.number, k),
+      rng = core.rng(context.seed, "reward", context.step, prompt.number, before + k),
     }
     if prompt.episodes then turns.attach(group[k], batch, i, prompt, k, context.tokenizer) end
   end
   return group
 end
 
--- The whole batch as one list, groups in prompt order.
-function rollout.all(batch, list, n, context)
+-- The whole batch as one list, groups in prompt order.  before: see rollout.completions.
+function rollout.all(batch, list, n, context, before)
   local cs = {}
   for slot = 1, #list do
-    for _, c in ipairs(rollout.completions(batch, list, n, slot, context)) do cs[#cs + 1] = c end
+    local group = rollout.completions(batch, list, n, slot, context, before)
+    table.move(group, 1, #group, #cs + 1, cs)
   end
   return cs
 end
