@@ -15,7 +15,7 @@ void test_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void test_skip(const char *why); /* marks the running test as skipped; return after it */
 const char *test_shared(void);   /* the folder with the oracles, or NULL: then skip */
-/* A file of oracles/models/NAME, or of oracles/models2/NAME. */
+/* A file of tests/cases/families/NAME, of oracles/models/NAME, or of oracles/models2/NAME. */
 const char *test_oracle_path(const char *name, const char *file);
 /* Is this oracle there, with all its weights?  false: the test is marked as skipped. */
 bool test_oracle(const char *name);

@@ -260,7 +260,7 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
 static Status check_decays(const Model *m, const char *dir) {
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
-    for (size_t k = 0; ends_with(p->name, ".e_score_correction_bias") && k < p->t.n; k++)
+    for (size_t k = 0; p->is_buffer && k < p->t.n; k++)
       if (!isfinite((double)p->t.data[k]))
         return fail(GRPO_EFORMAT,
                     "%s: tensor '%s' cannot be used, because it holds %g; take the published file",

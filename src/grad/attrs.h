@@ -103,6 +103,7 @@ typedef struct RouteAttr {
   int groups, top_groups; /* experts are taken from the best groups of experts only; 0: from all */
   bool sigmoid;           /* scores are sigmoids of the logits, not their softmax */
   bool normed;            /* the weights of a token are divided by their sum */
+  double eps;             /* sigmoid: is added to that sum */
   real scale;             /* of the weights */
 } RouteAttr;
 

@@ -1,7 +1,7 @@
 /* op_route.c - which experts a token takes, and with which weights (RouteAttr).
  *
  *   softmax  p = softmax(logits); weight = scale p, with `normed` scale p / (sum of those taken)
- *   sigmoid  s = sigmoid(logits); weight = scale s, with `normed` scale s / (sum + 1e-20)
+ *   sigmoid  s = sigmoid(logits); weight = scale s, with `normed` scale s / (sum + eps)
  *
  * Experts are chosen by logits, or by s + bias; a group's score is the sum of its two best.  An
  * expert's factor multiplies its weight at the end.
@@ -110,7 +110,7 @@ static Scores scores_of(const RouteAttr *a, int experts, const real *x, const in
   for (int i = 1; i < experts; i++) s.largest = fmax(s.largest, (double)x[i]);
   for (int i = 0; i < experts; i++) s.sum += exp((double)x[i] - s.largest);
   for (int i = 0; i < a->top_k; i++) s.taken += score_of(a, &s, x[chosen[i]]);
-  if (a->sigmoid) s.taken += 1e-20;
+  if (a->sigmoid) s.taken += a->eps;
   return s;
 }
 

@@ -109,7 +109,8 @@ bool config_layer_rotates(const Config *c, int layer) {
 }
 
 bool config_has_local_rope(const Config *c) {
-  return c->family == FAMILY_GEMMA3 || c->family == FAMILY_GEMMA4 || c->family == FAMILY_OLMO3;
+  return c->family == FAMILY_GEMMA3 || c->family == FAMILY_GEMMA4 || c->family == FAMILY_OLMO3 ||
+         c->family == FAMILY_LFM3;
 }
 
 Activation config_activation(const Config *c) {

@@ -72,6 +72,8 @@ typedef uint64_t Traits;
 #define TRAIT_PER_LAYER      TRAIT(39) /* each layer has an input of its own, from a second table */
 #define TRAIT_LAYER_SCALE    TRAIT(40) /* a layer's result is multiplied by a fixed number */
 #define TRAIT_BESIDE         TRAIT(41) /* a mixture is added to the dense part of the same layer */
+#define TRAIT_HEAD_GATE      TRAIT(42) /* a number for each head gates attention's result */
+#define TRAIT_ROUTER_EPS     TRAIT(43) /* the sum of a token's scores gets 1e-6, not 1e-20 */
 
 /* ROPE_PROPORTIONAL: whole heads rotate, but pairs from partial_rotary_factor on at frequency 0.
  * ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
@@ -122,7 +124,7 @@ typedef struct Config {
   bool use_sliding_window;
   int sliding_window, max_window_layers, sliding_window_pattern;
   uint8_t layer_kind[CONFIG_MAX_LAYERS]; /* as layer_types has it: see config_layer_kind */
-  /* Rotary positions; windowed layers of gemma3 and olmo3 have a base of their own and no
+  /* Rotary positions; windowed layers of some families have a base of their own and no
    * scaling. */
   double rope_theta, rope_local_theta, partial_rotary_factor; /* 0: all of head_dim */
   RopeScaling rope_scaling;

@@ -21,26 +21,29 @@ typedef uint64_t Families;
 #define OLD_GEMMAS (IN(GEMMA2) | IN(GEMMA3))
 #define GEMMAS     (OLD_GEMMAS | IN(GEMMA4))
 #define GRANITES   (IN(GRANITE) | IN(GRANITE4) | IN(GRANITE_MOE))
+#define LFMS       (IN(LFM2) | IN(LFM2_MOE) | IN(LFM3))
 #define DELTANETS  (IN(QWEN3_5) | IN(QWEN3_5_MOE) | IN(QWEN3_NEXT))
 #define MIXTURES                                                                                   \
   (IN(MIXTRAL) | IN(GRANITE_MOE) | IN(QWEN2_MOE) | IN(QWEN3_MOE) | IN(OLMOE) | IN(QWEN3_5_MOE) |   \
-   IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS))
+   IN(QWEN3_NEXT) | IN(DEEPSEEK3) | IN(GPT_OSS) | IN(LFM2_MOE))
 /* Their files may have experts: Gemma 4 with enable_moe_block alone. */
 #define ROUTED (MIXTURES | IN(GEMMA4))
 /* intermediate_size is the width of an expert */
 #define NARROW_MIXTURES (IN(MIXTRAL) | IN(GRANITE_MOE) | IN(OLMOE) | IN(GPT_OSS))
 /* Some of their layers have a state. */
-#define STATEFUL    (DELTANETS | IN(LFM2))
+#define STATEFUL    (DELTANETS | LFMS)
 #define LAYER_TYPED (WINDOW_TYPED | STATEFUL)
 /* layer_types tells layers with a window from others. */
 #define WINDOW_TYPED                                                                               \
-  (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2) | IN(GPT_OSS))
+  (QWENS | GEMMAS | IN(OLMO3) | IN(MINISTRAL) | IN(EXAONE4) | IN(COHERE2) | IN(GPT_OSS) | IN(LFM3))
 #define WINDOWED                                                                                   \
   (WINDOW_TYPED | IN(MISTRAL) | IN(MIXTRAL) | IN(PHI3) | IN(MINISTRAL3) | IN(STARCODER2))
 /* Layers without a window have no rotary positions where others have a window. */
 #define UNROTATED (IN(EXAONE4) | IN(COHERE2))
 #define PARTLY_ROPED                                                                               \
   (IN(PHI3) | IN(GLM4) | IN(STABLELM) | IN(NEMOTRON) | IN(GPT_NEOX) | IN(PHI) | DELTANETS)
+/* Rotary positions of layers without a window are proportional, where the file does not say. */
+#define PROPORTIONAL (IN(GEMMA4) | IN(LFM3))
 /* Queries and keys are normed. */
 #define QK_NORMED                                                                                  \
   (IN(QWEN3) | IN(QWEN3_MOE) | IN(GEMMA3) | IN(GEMMA4) | OLMOS | IN(EXAONE4) | IN(HUNYUAN) |       \
@@ -52,7 +55,7 @@ typedef uint64_t Families;
   (IN(LLAMA) | IN(ARCEE) | IN(QWEN3) | GEMMAS | DEEPSEEKS | IN(SMOLLM3) | GRANITES | OLMOS |       \
    IN(SEED_OSS) | IN(HUNYUAN) | IN(ERNIE) | IN(GLM4) | IN(STARCODER2) | IN(STABLELM) |             \
    IN(NEMOTRON) | IN(COHERE2) | IN(GPT_NEOX) | DELTANETS | IN(NANOCHAT) | IN(QWEN3_MOE) |          \
-   IN(GPT_OSS))
+   IN(GPT_OSS) | IN(LFM3))
 
 typedef enum FieldType { FIELD_INT, FIELD_NUM, FIELD_BOOL } FieldType;
 

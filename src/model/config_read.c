@@ -132,10 +132,13 @@ static const Refusal refusals[] = {
     {"final_logit_softcapping", MUST_BE_NULL, ALL & ~GEMMAS & ~IN(NANOCHAT)},
     {"query_pre_attn_scalar", MUST_BE_NULL, ALL & ~OLD_GEMMAS},
     {"attn_output_gate", MUST_BE_TRUE, DELTANETS},
-    {"conv_bias", MUST_BE_FALSE, IN(LFM2)},
+    {"conv_bias", MUST_BE_FALSE, LFMS},
+    {"use_expert_bias", MUST_BE_TRUE, IN(LFM2_MOE)},
+    {"use_sandwich_norm", MUST_BE_TRUE, IN(LFM3)},
+    {"use_attention_gate", MUST_BE_TRUE, IN(LFM3)},
     {"block_use_swiglu", MUST_BE_TRUE, IN(LFM2)},
-    {"use_pos_enc", MUST_BE_TRUE, IN(LFM2)},
-    {"tie_embedding", MUST_BE_TRUE, IN(LFM2)},
+    {"use_pos_enc", MUST_BE_TRUE, IN(LFM2) | IN(LFM2_MOE)},
+    {"tie_embedding", MUST_BE_TRUE, IN(LFM2) | IN(LFM2_MOE)},
     {"do_layer_norm_before", MUST_BE_TRUE, IN(OPT)},
     {"enable_bias", MUST_BE_TRUE, IN(OPT)},
     {"layer_norm_elementwise_affine", MUST_BE_TRUE, IN(OPT)},
@@ -261,7 +264,9 @@ static LayerKind kind_by_rule(const Config *c, int layer) {
     return (layer + 1) % every ? LAYER_FULL : LAYER_UNROTATED;
   if (DELTANETS >> c->family & 1)
     return (layer + 1) % c->full_attention_interval ? LAYER_DELTA : LAYER_FULL;
+  if (c->family == FAMILY_LFM3 && (layer % 2 || layer == 0)) return LAYER_CONV;
   if (!c->sliding_window || !c->use_sliding_window) return LAYER_FULL;
+  if (c->family == FAMILY_LFM3) return layer % 4 ? LAYER_FULL : LAYER_WINDOWED;
   const bool windowed =
       layer >= c->max_window_layers && (pattern == 0 || (layer + 1) % pattern != 0);
   return windowed ? LAYER_WINDOWED : full_kind(c);
@@ -283,7 +288,7 @@ static Status layer_type(const Json *t, const char *what, LayerKind *kind) {
 static bool can_choose(const Config *c, LayerKind kind) {
   const bool has_window = c->sliding_window && c->use_sliding_window;
   if (kind == LAYER_DELTA) return DELTANETS >> c->family & 1;
-  if (kind == LAYER_CONV) return c->family == FAMILY_LFM2;
+  if (kind == LAYER_CONV) return LFMS >> c->family & 1;
   return config_has_layer_types(c) && (kind != LAYER_WINDOWED || has_window);
 }
 

@@ -121,7 +121,8 @@ static Status read_scaling(Config *c, const Json *r, const Json *j, const char *
     return fail(GRPO_EFORMAT, "%s: rope_scaling must be an object or null", what);
   const Json *theta = json_get(r, "rope_theta"), *part = json_get(r, "partial_rotary_factor");
   const char *type = rope_type(r);
-  const bool proportional = c->family == FAMILY_GEMMA4 && type && strcmp(type, "proportional") == 0;
+  const bool proportional =
+      PROPORTIONAL >> c->family & 1 && type && strcmp(type, "proportional") == 0;
   if (!config_absent(theta))
     try(config_read_num(theta, "rope_theta", 1, 1e12, what, &c->rope_theta));
   if (!config_absent(part)) {
@@ -171,11 +172,11 @@ static Status read_local(Config *c, const Json *r, const char *what) {
 
 Status config_read_rope(Config *c, const Json *j, const char *what) {
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
-  bool has_local = c->family == FAMILY_GEMMA3 || c->family == FAMILY_GEMMA4;
+  bool has_local = (PROPORTIONAL | IN(GEMMA3)) >> c->family & 1;
   c->rope_factor = 1;
-  if (c->family == FAMILY_GEMMA4 && config_absent(json_get(j, "rope_parameters"))) {
+  if (PROPORTIONAL >> c->family & 1 && config_absent(json_get(j, "rope_parameters"))) {
     c->rope_scaling = ROPE_PROPORTIONAL;
-    c->partial_rotary_factor = 0.25;
+    c->partial_rotary_factor = c->family == FAMILY_LFM3 ? 0.5 : 0.25;
   }
   for (int i = 0; i < 2 && config_rotates(c); i++) {
     const Json *r = json_get(j, keys[i]);
@@ -267,7 +268,7 @@ static void put_scaling(Buf *b, const Config *c) {
   }
 }
 
-/* Windowed layers of olmo3 and gemma4 have a base of their own and no scaling. */
+/* Windowed layers of these families have a base of their own and no scaling. */
 static void put_by_layer_type(Buf *b, const Config *c) {
   config_put_key(b, "rope_parameters");
   put_number(b, "{\"full_attention\": {\"rope_theta\": ", c->rope_theta);
@@ -283,7 +284,7 @@ static void put_by_layer_type(Buf *b, const Config *c) {
 }
 
 void config_put_rope(Buf *b, const Config *c) {
-  if (c->family == FAMILY_OLMO3 || c->family == FAMILY_GEMMA4) {
+  if ((PROPORTIONAL | IN(OLMO3)) >> c->family & 1) {
     put_by_layer_type(b, c);
     return;
   }

@@ -202,6 +202,20 @@ static Status share_keys(Pass *p, int layer, Tensor *const qkv[3]) {
   return GRPO_OK;
 }
 
+/* o's heads times numbers from 0 to 1, which the layer's input makes. */
+static Status gate_heads(Pass *p, const Layer *l, const AttnShape *s, Tensor *h, Tensor **o) {
+  const int rows = h->dim[0];
+  const Attr apart = {.i = {3, rows, s->heads, s->head_dim}}, each = {.i = {3, rows, s->heads, 1}};
+  const Attr flat = {.i = {2, rows, s->heads * s->head_dim}};
+  Tensor *gate;
+  try(pass_linear(p, l, L_Z_W, h, &gate));
+  try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
+  try(tape_apply(p->t, OP_reshape, &gate, &each, &gate));
+  try(tape_apply(p->t, OP_reshape, o, &apart, o));
+  try(tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o));
+  return tape_apply(p->t, OP_reshape, o, &flat, o);
+}
+
 /* In decoding, segments of the layer that is `by` layers further. */
 static void move_layers(const Rows *r, int by) {
   for (int i = 0; i < r->nspans; i++) {
@@ -225,6 +239,8 @@ static Status attention(Pass *p, int layer, Tensor *h, Tensor **o) {
   move_layers(p->rows, back);
   try(tape_apply(p->t, op, qkv, &a, o));
   move_layers(p->rows, -back);
+  if (p->m->layer[layer].t[L_Z_W])
+    return gate_heads(p, &p->m->layer[layer], &k->attention.shape, h, o);
   if (!gate) return GRPO_OK;
   try(tape_apply(p->t, OP_sigmoid, &gate, NULL, &gate));
   return tape_apply(p->t, OP_mul, (Tensor *[]){*o, gate}, NULL, o);

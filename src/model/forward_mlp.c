@@ -58,6 +58,7 @@ static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
                          .groups = c->n_group,
                          .top_groups = c->topk_group,
                          .sigmoid = l->t[L_ROUTER_FIX] != NULL,
+                         .eps = config_traits(c) & TRAIT_ROUTER_EPS ? 1e-6 : 1e-20,
                          .normed = c->norm_topk_prob,
                          .scale = (real)c->routed_scaling_factor};
   m->experts = (ExpertsAttr){.experts = c->num_experts,

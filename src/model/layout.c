@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "grad/attrs.h"
+#include "model/config_fields.h"
 #include "model/layer_kind.h"
 
 /* The dimensions of parameters, by name. */
@@ -237,6 +238,7 @@ static const ParamRow llama_layer[] = {
      TRAIT_PACKED | TRAIT_KEYS_AS_VALUES},
     {L_V_W, "self_attn.v_proj.weight", {KV, HIDDEN}, 0, WINDOW, TRAIT_KEYS_AS_VALUES, 0},
     {L_V_B, "self_attn.v_proj.bias", {KV}, BIAS, WINDOW, TRAIT_KEYS_AS_VALUES | TRAIT_QKV_BIAS, 0},
+    {L_Z_W, "self_attn.head_gate.weight", {ALL_HEADS, HIDDEN}, 0, SELF, TRAIT_HEAD_GATE, 0},
     {L_O_W, "self_attn.o_proj.weight", {HIDDEN, HEADS}, 0, ATTENTION, 0, 0},
     {L_O_W, "self_attn.o_proj.weight", {HIDDEN, VALUES}, 0, LOW, 0, 0},
     {L_O_B, "self_attn.o_proj.bias", {HIDDEN}, BIAS, ATTENTION | LOW, TRAIT_O_BIAS, 0},
@@ -501,10 +503,10 @@ static Tensor shape_of(const Config *c, int layer, const ParamRow *r) {
 
 /* Parts of names that families write in another way, applied in this order. */
 static const struct Rename {
-  Family family;
+  Families families;
   const char *ours, *theirs;
 } renames[] = {
-#define NAME(family, ours, theirs) {FAMILY_##family, ours, theirs},
+#define NAME(families, ours, theirs) {families, ours, theirs},
 #include "model/config.def"
 };
 
@@ -519,7 +521,7 @@ static void name_of(const Config *c, const char *prefix, const char *ours, int e
     snprintf(name, NAME_MAX_BYTES, "%.32s%.46s", prefix, ours);
   for (size_t i = 0; i < sizeof renames / sizeof *renames; i++) {
     const struct Rename *r = &renames[i];
-    char *at = r->family == c->family ? strstr(name, r->ours) : NULL;
+    char *at = r->families >> c->family & 1 ? strstr(name, r->ours) : NULL;
     if (!at) continue;
     snprintf(rest, sizeof rest, "%s", at + strlen(r->ours));
     snprintf(at, (size_t)(name + NAME_MAX_BYTES - at), "%s%s", r->theirs, rest);

@@ -38,6 +38,13 @@ static bool find_slot(const Model *m, const Tensor *t, Target *c) {
   return t == m->t[M_OWN_W];
 }
 
+/* A module that PEFT knows by another name than files have: LFM3's gate of attention. */
+static void name_module(char *path) {
+  static const char file[] = ".self_attn.gate_proj", module[] = ".self_attn.g_proj";
+  char *at = strstr(path, file);
+  if (at) memcpy(at, module, sizeof module);
+}
+
 /* Parameter i as a target; the number after the last stands for a tied output projection.  false:
  * it cannot have an adapter. */
 static bool target_of(Model *m, int i, Target *c) {
@@ -57,6 +64,7 @@ static bool target_of(Model *m, int i, Target *c) {
       len >= LORA_NAME_BYTES || c->base->is_expert || c->base->is_router)
     return false;
   memcpy(c->path, c->base->name, len - suffix);
+  name_module(c->path);
   if (find_slot(m, t, c)) return true;
   c->place = t == m->t[M_EMBED] ? EMBEDDING : HEAD;
   return true;

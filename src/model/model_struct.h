@@ -32,7 +32,7 @@ typedef enum LayerSlot {
   L_SINKS, /* a score without a value, by head */
   L_QNORM_W,
   L_KNORM_W,
-  L_Z_W, /* gated DeltaNet: the gate of its result, beta and decay; L_QKV_W makes q, k and v */
+  L_Z_W, /* a gate of the mixer's result; then gated DeltaNet's beta and decay */
   L_Z_B,
   L_BETA_W,
   L_BETA_B,

@@ -5,14 +5,14 @@
 #include "checkpoint/weights.h"
 #include "model/modeltest.h"
 
-/* Folders of oracles/models2, which have fewer variants. */
+/* Folders of oracles/models2 and of tests/cases/families, which have fewer variants. */
 /* clang-format off */
 static const char *const newer_names[] = {
     "smollm3", "granite", "olmo2", "olmo3", "ministral", "ministral3", "seed_oss", "exaone4",
     "hunyuan_v1_dense", "ernie4_5", "glm4", "starcoder2", "stablelm", "nemotron", "cohere2",
     "gpt_neox", "phi", "phi4_mini", "opt", "qwen3_5_text", "qwen3_5_nested", "lfm2",
     "qwen3_moe", "olmoe", "qwen3_5_moe", "qwen3_next", "deepseek_v3", "gpt_oss", "gemma4_e",
-    "gemma4_moe"
+    "gemma4_moe", "lfm2_moe", "lfm3"
 };
 /* clang-format on */
 enum { NEWER = sizeof newer_names / sizeof *newer_names };

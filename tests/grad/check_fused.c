@@ -259,8 +259,10 @@ void check_route(void) {
   route_of((RouteAttr){.top_k = 2, .normed = true}, 5);
   route_of((RouteAttr){.top_k = 1}, 1);
   route_of((RouteAttr){.top_k = 3, .sigmoid = true}, 6);
-  route_of((RouteAttr){.top_k = 2, .groups = 3, .top_groups = 2, .sigmoid = true, .normed = true},
-           6);
+  route_of(
+      (RouteAttr){
+          .top_k = 2, .groups = 3, .top_groups = 2, .sigmoid = true, .normed = true, .eps = 0.1},
+      6);
 }
 
 /* Tokens take two of four experts; nobody takes the last one of three. */

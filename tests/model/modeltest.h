@@ -146,6 +146,15 @@ static const char *const tiny_qwen3_next =
 static const char *const tiny_lfm2 =
     TINY("lfm2", "2,\"block_multiple_of\":8,\"full_attn_idxs\":[1]");
 
+/* Such layers with a dense one before two mixtures, and with the gates and windows of LFM3. */
+static const char *const tiny_lfm2_moe =
+    TINY("lfm2_moe", "2,\"layer_types\":[\"conv\",\"full_attention\",\"conv\"],"
+                     "\"num_dense_layers\":1,\"num_experts\":5,\"num_experts_per_tok\":2,"
+                     "\"moe_intermediate_size\":24,\"routed_scaling_factor\":1.5");
+static const char *const tiny_lfm3 =
+    TINY("lfm3", "2,\"head_dim\":16,\"sliding_window\":9,\"layer_types\":[\"sliding_attention\","
+                 "\"conv\",\"full_attention\"],\"attention_bias\":true");
+
 /* Heads of 12 in full layers and of 8 in others; the last two layers read the keys of
  * 1 and 2.  The large eps keeps scores small, as trained norms of heads do. */
 static const char *const tiny_gemma4 =
@@ -187,14 +196,14 @@ enum { LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 /* Every family, and what llama models may have besides.  Those from STATELESS_SHAPES on have layers
  * with a state, which see no later tokens, or are
  * mixtures, whose results jump where a token takes another expert. */
-enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 20, SMALL_SHAPES = 27 };
+enum { WINDOWED_SHAPES = 9, STATELESS_SHAPES = 20, SMALL_SHAPES = 29 };
 static const char *const *const small_shapes[SMALL_SHAPES] = {
-    &tiny_gpt2,        &tiny_llama,     &biased_llama,   &tiny_qwen2,      &tiny_qwen3,
-    &tiny_mistral,     &tiny_gemma2,    &tiny_gemma3,    &tiny_phi3,       &tiny_gpt2_mla,
-    &tiny_deepseek,    &tiny_olmo3,     &tiny_cohere2,   &tiny_hunyuan,    &tiny_granite,
-    &tiny_nemotron,    &tiny_gpt_neox,  &tiny_opt,       &tiny_nanochat,   &tiny_gemma4,
-    &tiny_qwen3_5,     &tiny_lfm2,      &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,
-    &tiny_deepseek_v3, &tiny_gemma4_moe};
+    &tiny_gpt2,        &tiny_llama,      &biased_llama,   &tiny_qwen2,      &tiny_qwen3,
+    &tiny_mistral,     &tiny_gemma2,     &tiny_gemma3,    &tiny_phi3,       &tiny_gpt2_mla,
+    &tiny_deepseek,    &tiny_olmo3,      &tiny_cohere2,   &tiny_hunyuan,    &tiny_granite,
+    &tiny_nemotron,    &tiny_gpt_neox,   &tiny_opt,       &tiny_nanochat,   &tiny_gemma4,
+    &tiny_qwen3_5,     &tiny_lfm2,       &tiny_qwen3_moe, &tiny_qwen3_next, &tiny_gpt_oss,
+    &tiny_deepseek_v3, &tiny_gemma4_moe, &tiny_lfm2_moe,  &tiny_lfm3};
 
 /* A model whose biases and norms are random too, so that nothing is hidden by zeros and ones. */
 static inline Model *small_model(const char *shape, Pool *pool, uint64_t seed) {
