@@ -11,6 +11,7 @@
 #include "kern/attention.h"
 #include "kern/conv.h"
 #include "kern/delta.h"
+#include "kern/logits.h"
 
 /* embedding: out[t] = scale wte[ids[t]] (+ wpe[pos[t]]).  out: [tokens, channels] */
 typedef struct EmbeddingAttr {
@@ -139,11 +140,11 @@ typedef struct ReferenceRows {
 } ReferenceRows;
 
 /* loghead, lora_loghead: log-probabilities of target tokens, entropies and, with ref_hidden or
- * ref_rows, the KL over the whole vocabulary.  hidden [tokens, c], head weight [v, c], its bias
- * [v] or NULL.  out: [2 or 3, n].  The logits are never held whole: forward and backward each make
- * them in chunks of rows. one_pass is for callers who know what they will send back without having
- * seen the result: forward then makes nothing (out is NaN) and backward, which makes the logits
- * anyway, fills out in. */
+ * ref_rows, the KL over the whole vocabulary, or another divergence.  hidden [tokens, c], head
+ * weight [v, c], its bias [v] or NULL.  out: [2 or 3, n].  The logits are never held whole: forward
+ * and backward each make them in chunks of rows. one_pass is for callers who know what they will
+ * send back without having seen the result: forward then makes nothing (out is NaN) and backward,
+ * which makes the logits anyway, fills out in. */
 typedef struct LogheadAttr {
   int n; /* outputs */
   const int32_t
@@ -163,6 +164,9 @@ typedef struct LogheadAttr {
   const Tensor *ref_lora_b;
   ReferenceRows ref_rows;
   const int32_t *ref_prev; /* [n] the row of ref_rows that output i is compared with */
+  /* How far the reference is (kern/logits.h); NULL: the reverse KL over all tokens, the only one
+   * that goes with token_sets. */
+  const Divergence *divergence;
 } LogheadAttr;
 
 /* token_logp: logits [n, v] -> [2, n] */
@@ -240,6 +244,7 @@ typedef struct PolicyLossAttr {
   const real *advantage;    /* [N] */
   const real *old_logp;     /* [N]; NULL: logp itself, detached */
   const real *ref_logp;     /* [N]; NULL when kl == 0 or kl_estimator == KL_FULL */
+  const real *kl_mask;      /* [N] 0: the token has no KL; NULL: all 1 */
   const real *sampler_logp; /* [N]; NULL without sampler correction */
   double num_sequences;     /* of the whole optimizer step */
   double num_tokens;        /* masked tokens of the whole optimizer step */

@@ -1,11 +1,12 @@
-/* op_loghead.c - log-probabilities, entropies and full KL directly from hidden states.
+/* op_loghead.c - log-probabilities, entropies and divergences directly from hidden states.
  *
  * A [tokens, vocab] matrix never exists: forward computes the logits of a chunk of outputs, reduces
  * them and drops them; backward computes the same chunk again, replaces it by d loss / d logits and
  * multiplies that back (with a softcap, logits are first bounded by cap tanh(x / cap)):
  *   d hidden[row] += dlogits w (outputs in order: rows may repeat)      dw += dlogits^T hidden
  *   dbias += sum over outputs of dlogits
- * Forward saves the log-sum-exp of every output (the policy's, then the reference's).  In one pass
+ * Forward saves the log-sum-exp of every output (the policy's, then the reference's), and the mean
+ * slope of a divergence (logits.h).  In one pass
  * (LogheadAttr.one_pass) it does nothing, and backward also reduces each chunk.
  *
  * Where a target was sampled from a set of tokens, its row of logits is compacted to the set's, and
@@ -89,6 +90,8 @@ static Status check_reference(const LogheadAttr *a, int v) {
   if (a->ref_hidden && (a->ref_head->ndim != 2 || a->ref_head->dim[0] != v))
     return fail(GRPO_ESHAPE, "loghead: the reference's head has shape %s, want [%d, channels]",
                 shape_text(a->ref_head).s, v);
+  if (a->divergence && a->token_sets)
+    return fail(GRPO_EARG, "loghead: only the reverse KL is defined over some of the tokens");
   if (!a->ref_rows.fill) return GRPO_OK;
   if (a->ref_hidden) return fail(GRPO_EARG, "loghead: two references");
   return check_targets("loghead: reference", a->n, v, a->ref_prev);
@@ -117,7 +120,7 @@ static Status loghead_shape(const Node *nd, Tensor *out, size_t *saved) {
   out->ndim = 2;
   out->dim[0] = has_ref(a) ? 3 : 2;
   out->dim[1] = a->n;
-  *saved = 2 * (size_t)a->n * sizeof(real);
+  *saved = (a->divergence ? 3 : 2) * (size_t)a->n * sizeof(real);
   return GRPO_OK;
 }
 
@@ -134,6 +137,7 @@ typedef struct Chunk {
   real *low;        /* [n, r] rows of low */
   int *width;       /* [n] logits of a compacted row; NULL: no row is compacted */
   int32_t *place;   /* [n] of each target in its row; NULL: the targets' ids */
+  int32_t *top;     /* [n, top_k] scratch of a divergence over the best tokens, or NULL */
 } Chunk;
 
 static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
@@ -151,6 +155,12 @@ static Status chunk_init(const Ctx *cx, Node *nd, Chunk *ch) {
   if (sets) ch->place = arena_alloc(cx->arena, (size_t)rows * sizeof *ch->place);
   if (!ch->x || !ch->logits || (ref && !ch->ref_logits) || (sets && !(ch->width && ch->place)))
     return fail(GRPO_ENOMEM, "loghead: no memory for the logits of %d rows", rows);
+  const Divergence *d = attr_of(nd)->divergence;
+  if (d && d->top_k) {
+    ch->top = arena_alloc(cx->arena, (size_t)rows * (size_t)d->top_k * sizeof *ch->top);
+    if (!ch->top)
+      return fail(GRPO_ENOMEM, "loghead: no memory for the best tokens of %d rows", rows);
+  }
   if (!nd->in[LOW]) return GRPO_OK;
   ch->low = arena_alloc(cx->arena, (size_t)rows * (size_t)last_dim(nd->in[LOW]) * sizeof(real));
   if (!ch->low) return fail(GRPO_ENOMEM, "loghead: no memory for an adapter's %d rows", rows);
@@ -253,14 +263,15 @@ static void chunk_reduce(const Ctx *cx, Node *nd, Chunk *ch) {
   const LogheadAttr *a = attr_of(nd);
   const int v = vocab(nd), at = ch->at;
   real *logp = nd->out->data + at, *entropy = logp + a->n, *kl = entropy + a->n;
-  real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n;
+  real *lse = (real *)nd->saved + at, *ref_lse = lse + a->n, *mean = ref_lse + a->n;
   if (has_ref(a))
     logits_logp(cx, ch->n, v, NULL, ch->ref_logits, a->inv_temp, NULL, NULL, NULL, ref_lse);
   chunk_compact(cx, nd, ch);
   logits_logp(cx, ch->n, v, ch->width, ch->logits, a->inv_temp, targets_of(nd, ch), logp, entropy,
               lse);
   if (has_ref(a))
-    logits_kl(cx, ch->n, v, ch->width, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl);
+    logits_kl(cx, ch->n, v, ch->width, a->divergence, ch->logits, ch->ref_logits, a->inv_temp, lse,
+              ref_lse, ch->top, kl, mean);
 }
 
 static Status loghead_forward(const Ctx *cx, Node *nd) {
@@ -299,8 +310,9 @@ static void chunk_grad(const Ctx *cx, Node *nd, Chunk *ch, real *part) {
   const size_t elements = (size_t)n * (size_t)v;
   if (has_ref(a)) {
     memset(part, 0, elements * sizeof *part);
-    logits_kl_grad(cx, n, v, ch->width, ch->logits, ch->ref_logits, a->inv_temp, lse, ref_lse, kl,
-                   dkl, part);
+    const real *mean = a->divergence ? ref_lse + a->n : kl;
+    logits_kl_grad(cx, n, v, ch->width, a->divergence, ch->logits, ch->ref_logits, a->inv_temp, lse,
+                   ref_lse, mean, dkl, ch->top, part);
   }
   logits_logp_grad(cx, n, v, ch->width, ch->logits, a->inv_temp, targets_of(nd, ch), lse, entropy,
                    dlogp, unless_zero(dentropy, n));

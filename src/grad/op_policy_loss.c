@@ -303,8 +303,9 @@ static void add_kl(Pass *p) {
   const Sequence *s = &p->s;
   const double scale = o->kl * kl_scale_of(p->a, s);
   double sum = 0;
+  const real *measured = p->a->kl_mask ? p->a->kl_mask + p->at : NULL;
   for (int t = 0; t < s->n; t++) {
-    if (s->mask[t] == 0) continue;
+    if (s->mask[t] == 0 || (measured && measured[t] == 0)) continue;
     const Kl kl = kl_at(p, t);
     const double w = o->kl_bias_correction ? s->ratio[t] : 1, f = scale * s->mask[t];
     sum += s->mask[t] * kl.value * w;

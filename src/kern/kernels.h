@@ -272,6 +272,12 @@ typedef struct Kernels {
   /* dlogits += c p (log p - log p_ref - kl) */
   void (*kl_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
                   real kl, real c, real *dlogits);
+  /* The generalised Jensen-Shannon divergence of logits.h for 0 <= beta < 1; mean: see there. */
+  double (*jsd)(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
+                real beta, double *mean);
+  /* dlogits += c p (slope - mean) */
+  void (*jsd_grad)(int v, const real *logits, const real *ref, real inv_temp, real lse,
+                   real ref_lse, real beta, real mean, real c, real *dlogits);
 
   /* out[i] = std * rng_normal(key, first + i); the lower half of the index must not wrap around */
   void (*normals)(const RngKey *key, uint64_t first, int n, double std, real *out);

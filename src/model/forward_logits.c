@@ -72,6 +72,7 @@ Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double tem
                      .targets = p->targets,
                      .token_sets = p->token_sets,
                      .one_pass = p->one_pass,
+                     .divergence = ref || p->ref_rows.fill ? p->divergence : NULL,
                      .inv_temp = (real)(1 / temperature),
                      .softcap = (real)m->config.logit_softcap};
   if (ref) try(reference_head(ref, t, ref_hidden, a));

@@ -8,7 +8,8 @@
 #include "model/pack.h"
 
 /* out [2, nout]: log-probabilities of the targets at this temperature, entropies.  With ref (a
- * frozen model of the same vocabulary) or the pack's ref_rows [3, nout]: also the full KL;
+ * frozen model of the same vocabulary) or the pack's ref_rows [3, nout]: also the full KL, or the
+ * pack's divergence;
  * ref_hidden: [nout, c_ref] from forward_out_hidden. */
 Status forward_logp(Model *m, Tape *t, const Pack *p, Tensor *hidden, double temperature,
                     Model *ref, const real *ref_hidden, Tensor **out);

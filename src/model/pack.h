@@ -37,7 +37,8 @@ typedef struct Pack {
   /* The gradient sent back through forward_logp does not depend on its result: one product with the
    * output projection is saved, and backward fills the result in (attrs.h). */
   bool one_pass;
-  ReferenceRows ref_rows; /* a reference that looks at the token before only */
+  ReferenceRows ref_rows;       /* a reference that looks at the token before only */
+  const Divergence *divergence; /* from the reference (attrs.h) */
   /* Results of these rows that were recorded while decoding; NULL: none.  Not with gradient
    * checkpointing. */
   Replay *replay;

@@ -17,6 +17,8 @@ void batch_free(Batch *b) {
   mem_free(b->entropy);
   mem_free(b->target_logp);
   mem_free(b->ref_logp);
+  mem_free(b->ref_prompt_ids);
+  mem_free(b->ref_prompt_len);
   mem_free(b->sampled);
   *b = (Batch){.generation = b->generation + 1};
 }
@@ -66,6 +68,19 @@ Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int m
   return s;
 }
 
+Status batch_reserve_ref_prompts(Batch *b, int max_ref_prompt) {
+  const size_t n = (size_t)b->max_sequences;
+  if (max_ref_prompt <= b->max_ref_prompt) return GRPO_OK;
+  mem_free(b->ref_prompt_ids);
+  mem_free(b->ref_prompt_len);
+  b->ref_prompt_ids = mem_alloc(n * (size_t)max_ref_prompt * sizeof *b->ref_prompt_ids);
+  b->ref_prompt_len = mem_zalloc(n * sizeof *b->ref_prompt_len);
+  b->max_ref_prompt = b->ref_prompt_ids && b->ref_prompt_len ? max_ref_prompt : 0;
+  return b->max_ref_prompt
+             ? GRPO_OK
+             : fail(GRPO_ENOMEM, "rollout: no memory for %zu prompts of the reference", n);
+}
+
 Status batch_record_masks(Batch *b, int slot, bool record) {
   if (record && !b->sampling_mask &&
       !(b->sampling_mask = mem_zalloc((size_t)b->max_sequences * sizeof *b->sampling_mask)))
@@ -113,4 +128,26 @@ Status batch_set_prompt(Batch *b, int slot, const Prompt *p) {
   b->prompt_len[slot] = p->len;
   b->target_len[slot] = p->target_len < b->max_new ? p->target_len : b->max_new;
   return GRPO_OK;
+}
+
+Status batch_set_ref_prompt(Batch *b, int i, const int32_t *ids, int len) {
+  if (!b->max_ref_prompt)
+    return fail(GRPO_EARG,
+                "reference: the engine was made without prompts for the reference alone");
+  if (len > b->max_ref_prompt)
+    return fail(GRPO_EARG,
+                "reference: prompt %d has %d tokens, but the engine was made for %d; raise "
+                "train.distill.max_prompt_tokens",
+                i + 1, len, b->max_ref_prompt);
+  if (len)
+    memcpy(b->ref_prompt_ids + (size_t)i * (size_t)b->max_ref_prompt, ids,
+           (size_t)len * sizeof *ids);
+  b->ref_prompt_len[i] = len;
+  return GRPO_OK;
+}
+
+const int32_t *batch_ref_prompt(const Batch *b, int i, int *len) {
+  if (!b->has_ref_prompts) return batch_prompt(b, i / b->group, len);
+  *len = b->ref_prompt_len[i];
+  return b->ref_prompt_ids + (size_t)i * (size_t)b->max_ref_prompt;
 }

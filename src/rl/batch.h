@@ -39,11 +39,16 @@ typedef struct Batch {
       *sampling_mask; /* [max_sequences] what the filters of sampling left; NULL: never truncated */
   float *ref_logp;    /* [max_sequences, max_new]; NULL: not reserved */
   bool has_ref;       /* ref_logp is filled */
-  int longest;        /* max_new_tokens of sampling */
-  double temperature; /* that the recorded log-probabilities are for */
-  double seconds;     /* that sampling took */
-  uint64_t version;   /* model_version() of the weights that sampled it all; 0: several did */
-  uint64_t generation; /* +1 at every rollout: handles notice that theirs is gone */
+  /* The reference may read another prompt before a completion than the policy. */
+  int max_ref_prompt;      /* 0: none is reserved */
+  int32_t *ref_prompt_ids; /* [max_sequences, max_ref_prompt] */
+  int *ref_prompt_len;     /* [max_sequences] 0: the completion is not measured */
+  bool has_ref_prompts;    /* false: the reference reads the policy's prompts */
+  int longest;             /* max_new_tokens of sampling */
+  double temperature;      /* that the recorded log-probabilities are for */
+  double seconds;          /* that sampling took */
+  uint64_t version;        /* model_version() of the weights that sampled it all; 0: several did */
+  uint64_t generation;     /* +1 at every rollout: handles notice that theirs is gone */
 } Batch;
 
 /* The batches of an engine. */
@@ -56,6 +61,8 @@ typedef enum BatchParts { BATCH_REF = 1, BATCH_TURNS = 2 } BatchParts;
 Status batch_reserve(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts);
 /* Says whether the completions of this group record, from now on, the tokens that filters leave. */
 Status batch_record_masks(Batch *b, int slot, bool record);
+/* Makes room for prompts of the reference, in a batch that has room for its completions. */
+Status batch_reserve_ref_prompts(Batch *b, int max_ref_prompt);
 void batch_free(Batch *b);
 
 int batch_size(const Batch *b);           /* completions */
@@ -63,5 +70,8 @@ int64_t batch_tokens(const Batch *b);     /* of all completions, injected ones i
 int batch_sampled(const Batch *b, int i); /* tokens of completion i that the model sampled */
 const int32_t *batch_prompt(const Batch *b, int prompt, int *len);
 Status batch_set_prompt(Batch *b, int slot, const Prompt *p); /* EARG when it does not fit */
+/* Sets the text that the reference reads before completion i; len 0: it does not measure it. */
+Status batch_set_ref_prompt(Batch *b, int i, const int32_t *ids, int len);
+const int32_t *batch_ref_prompt(const Batch *b, int i, int *len); /* len 0: not measured */
 
 #endif

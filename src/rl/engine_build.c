@@ -107,6 +107,8 @@ static Status reserve_batches(Engine *e, size_t *before, EngineBytes *b) {
   try(batch_reserve(&e->batch[BATCH_SAMPLE], o->prompts_per_step,
                     o->prompts_per_step * o->group_size, o->max_prompt_tokens, o->max_new_tokens,
                     BATCH_REF | (o->turns ? BATCH_TURNS : 0)));
+  if (o->ref_prompt_tokens)
+    try(batch_reserve_ref_prompts(&e->batch[BATCH_SAMPLE], o->ref_prompt_tokens));
   if (o->train) {
     try(reserve_nodes(&e->loss_tape, 16));
     try(arena_reserve(&e->loss_tape.arena, unit_tokens * 24 * sizeof(double)));
@@ -126,7 +128,8 @@ static Status build(Engine *e, const EngineNeeds *needs, EngineBytes *b) {
   try(decoder_new(&e->decoder, e->policy, e->tok, &limits));
   count(&before, &b->cache);
   if (e->reference)
-    try(model_reserve_positions(e->reference, o->max_prompt_tokens + o->max_new_tokens));
+    try(model_reserve_positions(e->reference, max_int(o->max_prompt_tokens, o->ref_prompt_tokens) +
+                                                  o->max_new_tokens));
   count(&before, &b->reference);
   if (o->reuse_rollout == REUSE_ON) try(rollout_activations_allocate(&e->activations));
   count(&before, &b->kept);

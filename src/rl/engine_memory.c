@@ -67,6 +67,23 @@ static Status add_replay(Engine *e, Pack *p) {
   return GRPO_OK;
 }
 
+/* The largest pack that a reference with prompts of its own runs. */
+static Texts ref_texts(const EngineOptions *o) {
+  const int one = o->ref_prompt_tokens + o->max_new_tokens - 1;
+  const int groups = max_int(1, min_int(o->group_size, UNIT_ROWS / one));
+  return (Texts){groups, o->ref_prompt_tokens, 1, o->max_new_tokens, one, false};
+}
+
+/* own: the policy's pack */
+static Status pack_reference(Engine *e, const Pack *own, RefPacks *out) {
+  *out = (RefPacks){1, arena_zalloc(&e->tape.arena, sizeof *out->pack)};
+  if (!out->pack) return fail(GRPO_ENOMEM, "engine: no memory for a group");
+  out->pack->pack = *own;
+  if (!e->o.ref_prompt_tokens) return GRPO_OK;
+  const Texts x = ref_texts(&e->o);
+  return pack_texts(&e->tape.arena, model_config(e->reference), &x, 0, &out->pack->pack);
+}
+
 static Status forward(Engine *e, const Texts *x, bool replay, InMemory *out) {
   const bool shared = e->critic && !critic_trunk(e->critic);
   Arena *a = &e->tape.arena;
@@ -79,7 +96,10 @@ static Status forward(Engine *e, const Texts *x, bool replay, InMemory *out) {
   p->dropout = key;
   if (replay) try(add_replay(e, p));
   *out = (InMemory){0};
-  return unit_forward(e, p, engine_has_reference(e), 1, shared ? &out->value : NULL, &out->logp);
+  RefPacks ref;
+  if (e->reference) try(pack_reference(e, p, &ref));
+  return unit_forward(e, p, engine_has_reference(e) ? &ref : NULL, 1, shared ? &out->value : NULL,
+                      &out->logp);
 }
 
 static Status seed_of(Tape *t, const Tensor *out, real **seed) {
@@ -149,7 +169,9 @@ static Status run_texts(Engine *e, const Texts *x, int rows) {
   try(run_units(e, x, rows, false));
   if (e->o.reuse_rollout == REUSE_ON) try(run_units(e, x, rows, true));
   if (e->critic && critic_trunk(e->critic)) try(run_trunk(e, x));
-  return e->reference ? run_reference(e, x) : GRPO_OK;
+  if (e->reference) try(run_reference(e, x));
+  const Texts own = ref_texts(&e->o);
+  return e->reference && e->o.ref_prompt_tokens ? run_reference(e, &own) : GRPO_OK;
 }
 
 /* Examples of kind "sft": the longest, and many short ones. */
@@ -249,6 +271,10 @@ static Status outline_policy(const Model *m, const ModelForm *form, Outlines *ou
 static Status outline_reference(const Model *policy, const Model *m, bool of_policy, Outlines *out,
                                 size_t *bytes) {
   const bool view = model_owner(m) != m;
+  if (m == policy) {
+    out->reference = model_retain(out->policy);
+    return GRPO_OK;
+  }
   const bool own = of_policy || (view && model_owner(m) == model_owner(policy));
   if (view && !own) try(model_outline(&out->ref_base, m, NULL));
   Model *base = !own ? out->ref_base : out->base ? out->base : out->policy;

@@ -17,7 +17,8 @@ typedef enum ReuseRollout { REUSE_OFF, REUSE_AUTO, REUSE_ON } ReuseRollout;
 typedef struct EngineOptions {
 #include "base/option_fields.h"
 #include "rl/engine_options.def"
-  int max_new_tokens; /* sampling.max_new_tokens */
+  int max_new_tokens;    /* sampling.max_new_tokens */
+  int ref_prompt_tokens; /* longest prompt that the reference alone reads; 0: it reads none */
   int mask_tokens; /* tokens that the filters of sampling leave at most (0: there are none), which
                     the estimate counts; any sampling works */
   ReuseRollout reuse_rollout; /* REUSE_ON: EARG or ENOMEM where it cannot be */

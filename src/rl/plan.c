@@ -4,7 +4,7 @@
 
 #include "grad/quantile.h"
 
-enum { PER_TOKEN_ARRAYS = 13 }; /* one of them is scratch memory for the quantile */
+enum { PER_TOKEN_ARRAYS = 14 }; /* one of them is scratch memory for the quantile */
 
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
@@ -12,7 +12,7 @@ size_t plan_bytes(int sequences, int max_new) {
          n * (3 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
 }
 
-static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns, bool with_sampler) {
+static Status take(Arena *a, Plan *p, const Batch *b, bool with_sampler) {
   const size_t n = (size_t)p->nseq, bytes = (size_t)p->ntokens * sizeof(real);
   p->length = arena_alloc(a, n * sizeof *p->length);
   p->unit = arena_alloc(a, n * sizeof *p->unit);
@@ -23,10 +23,11 @@ static Status take(Arena *a, Plan *p, bool with_ref, bool with_turns, bool with_
   real **const arrays[] = {&p->advantage,   &p->mask, &p->top_entropy, &p->old_logp,
                            &p->old_entropy, &p->logp, &p->entropy,     &p->dlogp,
                            &p->dentropy,    &p->dkl,  &p->ref_logp};
-  const int count = (int)(sizeof arrays / sizeof *arrays) - !with_ref;
+  const int count = (int)(sizeof arrays / sizeof *arrays) - !b->has_ref;
   bool ok = p->length && p->unit && p->order && p->place && p->silent && p->batch;
   for (int i = 0; i < count; i++) ok &= (*arrays[i] = arena_alloc(a, bytes)) != NULL;
-  if (with_turns) ok &= (p->sampled = arena_alloc(a, (size_t)p->ntokens)) != NULL;
+  if (b->has_ref_prompts) ok &= (p->kl_mask = arena_alloc(a, bytes)) != NULL;
+  if (b->sampled) ok &= (p->sampled = arena_alloc(a, (size_t)p->ntokens)) != NULL;
   if (with_sampler) ok &= (p->sampler_logp = arena_alloc(a, bytes)) != NULL;
   return ok ? GRPO_OK : fail(GRPO_ENOMEM, "update: no memory for %d tokens", p->ntokens);
 }
@@ -56,10 +57,14 @@ static void fill_sequence(Plan *p, const Batch *b, const UpdateOptions *o, bool 
     p->advantage[at + t] = (real)a;
     p->mask[at + t] = out ? 0 : 1;
     p->top_entropy[at + t] = 1;
+    if (p->kl_mask) p->kl_mask[at + t] = b->ref_prompt_len[i] > 0;
     p->old_logp[at + t] = c->logp[t];
     if (p->sampler_logp) p->sampler_logp[at + t] = c->logp[t];
     p->old_entropy[at + t] = c->entropy ? c->entropy[t] : 0;
-    if (p->ref_logp) p->ref_logp[at + t] = b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
+    if (p->ref_logp)
+      p->ref_logp[at + t] = p->kl_mask && p->kl_mask[at + t] == 0
+                                ? 0
+                                : b->ref_logp[(size_t)i * (size_t)b->max_new + (size_t)t];
   }
   if (p->sampled) mask_injected(p, c, at);
 }
@@ -119,7 +124,7 @@ Status plan_make(Arena *a, const Batch *b, const UpdateOptions *o, const PlanCut
   if (tokens > INT32_MAX / 4)
     return fail(GRPO_ELIMIT, "update: %lld tokens are too many", (long long)tokens);
   p.ntokens = (int)tokens;
-  try(take(a, &p, b->has_ref, b->sampled != NULL, o->older_sampler));
+  try(take(a, &p, b, o->older_sampler));
   for (int i = 0, at = 0; i < p.nseq; at += p.length[i++])
     fill_sequence(&p, b, o, cut->left_out && cut->left_out[i], i, at);
   if (o->skip_zero_std_groups)
@@ -143,6 +148,7 @@ void plan_loss(const Plan *p, const MicroBatch *mb, const Unit *unit, PolicyLoss
       .kept = p->top_entropy + at,
       .advantage = p->advantage + at,
       .old_logp = p->old_logp + at,
+      .kl_mask = p->kl_mask ? p->kl_mask + at : NULL,
       .ref_logp = p->ref_logp ? p->ref_logp + at : NULL,
       .sampler_logp = plan_sampler_logp(p) + at,
       .num_sequences = p->num_sequences,

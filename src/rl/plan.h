@@ -36,6 +36,7 @@ typedef struct Plan {
   real *advantage, *mask, *top_entropy; /* [ntokens] */
   uint8_t *sampled;                     /* [ntokens] 0: injected; NULL: all tokens are sampled */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
+  real *kl_mask; /* [ntokens] 0: the reference does not measure the token; NULL: it measures all */
   real *sampler_logp;   /* [ntokens]; NULL: the weights before the update have sampled, and old_logp
                          is theirs */
   real *logp, *entropy; /* [ntokens] of the current forward */

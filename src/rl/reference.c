@@ -15,25 +15,40 @@ typedef struct LogpRows {
   float *logp, *entropy;
 } LogpRows;
 
-static void store_rows(const Batch *b, const Unit *unit, const real *from, float *rows) {
-  for (int i = unit->first; i < unit->first + unit->n; i++) {
+/* Stores one number of each token of the unit's completions from output `at` on. */
+static void store_rows(const Batch *b, const Unit *unit, int at, int n, const real *from,
+                       float *rows) {
+  int before = 0;
+  for (int i = unit->first; i < unit->first + unit->n; before += b->completion[i++].len) {
     const int len = b->completion[i].len;
-    memcpy(rows + (size_t)i * (size_t)b->max_new, from, (size_t)len * sizeof *from);
-    from += len;
+    if (before < at || before >= at + n) continue;
+    memcpy(rows + (size_t)i * (size_t)b->max_new, from + (before - at), (size_t)len * sizeof *from);
   }
+}
+
+static Status run_pack(Engine *e, Model *m, const Batch *b, const Unit *unit, const RefPack *part,
+                       const LogpRows *rows) {
+  Tape *t = &e->tape;
+  Tensor *hidden, *out;
+  const Pack *p = &part->pack;
+  try(forward_hidden(m, t, p, &hidden));
+  try(forward_logp(m, t, p, hidden, b->temperature, NULL, NULL, &out));
+  store_rows(b, unit, part->at, p->nout, out->data, rows->logp);
+  if (rows->entropy) store_rows(b, unit, part->at, p->nout, out->data + p->nout, rows->entropy);
+  return GRPO_OK;
 }
 
 static Status run_unit(Engine *e, Model *m, const Batch *b, const Unit *unit,
                        const LogpRows *rows) {
-  Tape *t = &e->tape;
-  Tensor *hidden, *out;
-  Pack p;
-  tape_reset(t);
-  try(unit_pack_batch(&t->arena, model_config(m), b, unit, 0, &p));
-  try(forward_hidden(m, t, &p, &hidden));
-  try(forward_logp(m, t, &p, hidden, b->temperature, NULL, NULL, &out));
-  store_rows(b, unit, out->data, rows->logp);
-  if (rows->entropy) store_rows(b, unit, out->data + p.nout, rows->entropy);
+  Arena *a = &e->tape.arena;
+  RefPacks parts;
+  tape_reset(&e->tape);
+  try(unit_pack_reference(a, model_config(m), b, unit, &parts));
+  for (int i = 0; i < parts.n; i++) {
+    const ArenaMark mark = arena_mark(a);
+    try(run_pack(e, m, b, unit, &parts.pack[i], rows));
+    arena_release(a, mark);
+  }
   return GRPO_OK;
 }
 

@@ -196,7 +196,7 @@ Status rollout_begin(Engine *e, BatchSlot slot, int n, const Prompt *prompts,
   b->generation++;
   b->nprompts = n;
   b->group = o->group;
-  b->has_ref = false;
+  b->has_ref = b->has_ref_prompts = false;
   b->temperature = o->sampling.temperature > 0 ? o->sampling.temperature : 1;
   b->longest = o->sampling.max_new_tokens;
   b->seconds = 0;
@@ -219,7 +219,7 @@ static Status begin_again(Engine *e, BatchSlot slot, int n, const int *slots, co
   for (int i = 0; i < n; i++)
     if (slots[i] < 0 || slots[i] >= b->nprompts)
       return fail(GRPO_EARG, "replace: there is no group %d of %d", slots[i] + 1, b->nprompts);
-  b->has_ref = false;
+  b->has_ref = b->has_ref_prompts = false;
   if (b->version != model_version(e->policy)) b->version = 0;
   return set_prompts(e, b, slot, n, slots, prompts, o);
 }

@@ -4,10 +4,12 @@
 #define GRPO_RL_UNIT_FORWARD_H
 
 #include "rl/engine_struct.h"
+#include "rl/units.h"
 
-/* The policy's forward_logp() of the pack; full_kl: with the whole distribution of the reference.
+/* The policy's forward_logp() of the pack.  ref: the packs of the reference, for p->divergence from
+ * its whole distribution; NULL: that is not wanted.
  * value: what a shared critic makes of the same states; NULL: not wanted. */
-Status unit_forward(Engine *e, Pack *p, bool full_kl, double temperature, Tensor **value,
+Status unit_forward(Engine *e, Pack *p, const RefPacks *ref, double temperature, Tensor **value,
                     Tensor **logp);
 
 #endif

@@ -1,5 +1,7 @@
 #include "rl/units.h"
 
+#include <string.h>
+
 #include "kern/token_set.h"
 
 /* A completion's last token predicts nothing, so it needs no row. */
@@ -73,6 +75,76 @@ Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u,
   g.longest = g.prompt_len + b->longest;
   return pack_groups(a, c, 1, &g, out);
 }
+
+/* ---- the reference's packs ------------------------------------------------------------- */
+
+typedef struct RefLayout {
+  const Batch *b;
+  int end; /* completion after the unit's last */
+  PackGroup *group;
+  const int32_t **ids; /* of the completions */
+  int *len;
+  int at; /* outputs so far */
+} RefLayout;
+
+static bool same_ref_prompt(const PackGroup *g, const int32_t *ids, int len) {
+  return g->prompt_len == len && memcmp(g->prompt, ids, (size_t)len * sizeof *ids) == 0;
+}
+
+/* Lays out completions from `first` on, as many as fit into UNIT_ROWS rows, at least one.  Returns
+ * the number of their groups. */
+static int lay_ref_groups(RefLayout *l, int first, int *next) {
+  const Batch *b = l->b;
+  int n = 0, rows = 0, i = first, len;
+  for (; i < l->end; i++) {
+    const int32_t *prompt = batch_ref_prompt(b, i, &len);
+    const Completion *c = &b->completion[i];
+    const bool shared = n && same_ref_prompt(&l->group[n - 1], prompt, len);
+    const int more = rows_of(c->len) + (shared ? 0 : len);
+    if (len == 0 || (n && rows + more > UNIT_ROWS)) break;
+    l->ids[i - first] = c->ids;
+    l->len[i - first] = c->len;
+    if (!shared)
+      l->group[n++] = (PackGroup){.prompt = prompt,
+                                  .prompt_len = len,
+                                  .completion = l->ids + (i - first),
+                                  .completion_len = l->len + (i - first),
+                                  .longest = len + b->longest};
+    l->group[n - 1].n++;
+    l->at += c->len;
+    rows += more;
+  }
+  *next = i;
+  return n;
+}
+
+Status unit_pack_reference(Arena *a, const Config *c, const Batch *b, const Unit *u,
+                           RefPacks *out) {
+  const size_t n = (size_t)u->n;
+  RefLayout l = {b,
+                 u->first + u->n,
+                 arena_alloc(a, n * sizeof *l.group),
+                 arena_alloc(a, n * sizeof *l.ids),
+                 arena_alloc(a, n * sizeof *l.len),
+                 0};
+  *out = (RefPacks){0, arena_alloc(a, n * sizeof *out->pack)};
+  if (!l.group || !l.ids || !l.len || !out->pack)
+    return fail(GRPO_ENOMEM, "reference: no memory for a packed group");
+  for (int i = u->first; i < l.end;) {
+    RefPack *p = &out->pack[out->n];
+    p->at = l.at;
+    const int groups = lay_ref_groups(&l, i, &i);
+    if (groups) {
+      try(pack_groups(a, c, groups, l.group, &p->pack));
+      out->n++;
+    } else {
+      l.at += b->completion[i++].len;
+    }
+  }
+  return GRPO_OK;
+}
+
+/* ---- tokens and activations that sampling has recorded --------------------------------------- */
 
 Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u,
                        const uint32_t *const **out) {

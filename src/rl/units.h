@@ -44,6 +44,18 @@ int unit_rows_max(int group, int max_prompt, int max_new);
 
 Status unit_pack_batch(Arena *a, const Config *c, const Batch *b, const Unit *u, int end_below,
                        Pack *out);
+/* The packs that the reference runs for a unit, one after the other. */
+typedef struct RefPack {
+  Pack pack;
+  int at; /* its first output among those of the unit */
+} RefPack;
+typedef struct RefPacks {
+  int n;
+  RefPack *pack;
+} RefPacks;
+/* Completions with equal prompts of the reference are packed behind one of them, up to UNIT_ROWS
+ * rows at once.  A completion that is not measured is in no pack. */
+Status unit_pack_reference(Arena *a, const Config *c, const Batch *b, const Unit *u, RefPacks *out);
 /* The tokens that each of the unit's were sampled from (Pack.token_sets); NULL: all were. */
 Status unit_token_sets(Arena *a, int vocab, const Batch *b, const Unit *u,
                        const uint32_t *const **out);

@@ -29,6 +29,17 @@
 
 /* ---- forward --------------------------------------------------------------------- */
 
+/* The reference runs the policy's pack p, unless it has prompts of its own. */
+static Status reference_packs(Update *u, const Unit *unit, const Pack *p, RefPacks *out) {
+  Arena *a = &u->e->tape.arena;
+  if (u->b->has_ref_prompts)
+    return unit_pack_reference(a, model_config(u->e->reference), u->b, unit, out);
+  *out = (RefPacks){1, arena_alloc(a, sizeof *out->pack)};
+  if (!out->pack) return fail(GRPO_ENOMEM, "update: no memory for a group");
+  *out->pack = (RefPack){.pack = *p};
+  return GRPO_OK;
+}
+
 static Status forward_unit(Update *u, int i) {
   Engine *e = u->e;
   const Unit *unit = &u->plan.unit[i];
@@ -49,8 +60,11 @@ static Status forward_unit(Update *u, int i) {
                       &p->token_sets));
   p->dropout = key;
   p->one_pass = u->one_pass;
+  p->divergence = update_divergence(u);
   if (u->replay) try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
-  try(unit_forward(e, p, update_wants_full_kl(u), u->b->temperature,
+  RefPacks ref;
+  if (update_wants_full_kl(u)) try(reference_packs(u, unit, p, &ref));
+  try(unit_forward(e, p, update_wants_full_kl(u) ? &ref : NULL, u->b->temperature,
                    values ? &u->values->out[i] : NULL, &u->out[i]));
   if (values) values_store(u, i);
   if (u->one_pass)
@@ -350,8 +364,12 @@ Status update_check_numbers(const Engine *e, const Batch *b, const UpdateOptions
 static Status check_kl(const Engine *e, const Batch *b, const UpdateOptions *o) {
   const LossOptions *l = &o->loss;
   if (!o->loss_fn) try(loss_options_check(l));
+  try(options_check(&distill_option_set, &o->distill));
   if (l->kl != 0 && !engine_has_reference(e))
     return fail(GRPO_EARG, "train.kl: %g needs a reference, and the trainer has none", l->kl);
+  if (b->has_ref_prompts && !e->reference)
+    return fail(GRPO_EARG,
+                "train.distill.prompt: the reference is not a model, so it cannot read a prompt");
   if (l->kl != 0 && l->kl_estimator != KL_FULL && !b->has_ref)
     return fail(
         GRPO_EARG,

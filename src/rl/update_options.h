@@ -25,9 +25,17 @@ typedef Status (*LossFn)(void *user, const LossInput *in, Value **loss);
  * they were in the one before. */
 typedef Status (*BeforeUpdateFn)(void *user, double *lr, double *kl);
 
+/* The divergence that kl_estimator full measures. */
+typedef struct DistillOptions {
+#include "base/option_fields.h"
+#include "rl/distill_options.def"
+} DistillOptions;
+extern const OptionSet distill_option_set;
+
 typedef struct UpdateOptions {
   LossOptions loss; /* loss.kl > 0 wants engine_reference() before, or kl_estimator full */
-  LossFn loss_fn;   /* NULL: loss.kind */
+  DistillOptions distill;
+  LossFn loss_fn; /* NULL: loss.kind */
   void *loss_user;
   BeforeUpdateFn before; /* called before each optimizer step but the first; NULL: none */
   void *before_user;
@@ -48,7 +56,7 @@ typedef struct UpdateOptions {
   /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
   const volatile int *cancel;
 } UpdateOptions;
-extern const OptionSet update_option_set; /* without `loss` */
+extern const OptionSet update_option_set; /* without `loss` and `distill` */
 void update_options_init(UpdateOptions *o, LossKind kind);
 
 #endif

@@ -68,6 +68,7 @@ typedef struct Update {
   double ratio_deviation;              /* largest |ratio - 1| in the first iteration */
   double forward, backward, optimizer; /* seconds */
   int iteration;                       /* optimizer steps before this one */
+  Divergence divergence;               /* o->distill for the kernels */
   bool one_pass;                       /* the output projection runs in backward only (record.h) */
   bool replay;                         /* layers take the rollout's activations */
   bool mismatch;                       /* the forward gave something else than the record */
@@ -102,6 +103,14 @@ static inline bool update_has_reference(const Update *u) { return engine_has_ref
 /* Is the KL over the whole vocabulary measured, which needs the reference in each forward? */
 static inline bool update_wants_full_kl(const Update *u) {
   return update_has_reference(u) && u->o->loss.kl != 0 && u->o->loss.kl_estimator == KL_FULL;
+}
+
+/* The divergence that it measures; NULL: the reverse KL over the whole vocabulary. */
+static inline const Divergence *update_divergence(Update *u) {
+  const DistillOptions *d = &u->o->distill;
+  const int top_k = d->top_k < model_config(u->e->policy)->vocab_size ? d->top_k : 0;
+  u->divergence = (Divergence){(real)d->beta, top_k};
+  return d->beta == 1 && top_k == 0 ? NULL : &u->divergence;
 }
 
 #endif

@@ -117,6 +117,8 @@ void read_engine_options(lua_State *L, int index, const char *where, EngineOptio
   read_options(L, index, where, &engine_option_set, 0, o);
   field_int(L, index, where, "max_new_tokens", 1, (lua_Integer)longest->high, &o->max_new_tokens);
   field_int(L, index, where, "mask_tokens", 0, INT_MAX, &o->mask_tokens);
+  field_int(L, index, where, "ref_prompt_tokens", 0, (lua_Integer)longest->high,
+            &o->ref_prompt_tokens);
   field_bool(L, index, where, "examples", &o->examples);
   field_bool(L, index, where, "turns", &o->turns);
   field_reuse(L, index, where, &o->reuse_rollout);
@@ -127,7 +129,8 @@ static void check_engine_options(lua_State *L, bool estimate, EngineOptions *o) 
   static const OptionSet *const sets[] = {&engine_option_set, NULL};
   static const char *const others[] = {
       "storage",  "lora",  "model",         "tokenizer",      "reference",   "optimizer",
-      "examples", "turns", "reuse_rollout", "max_new_tokens", "mask_tokens", NULL};
+      "examples", "turns", "reuse_rollout", "max_new_tokens", "mask_tokens", "ref_prompt_tokens",
+      NULL};
   engine_options_init(o);
   check_table(L, 1);
   check_option_fields(L, 1, "engine", sets, estimate ? others : others + 2);

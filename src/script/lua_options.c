@@ -17,13 +17,10 @@ static int l_options(lua_State *L) {
   static const struct {
     const char *name;
     const OptionSet *set;
-  } sets[] = {{"engine", &engine_option_set},
-              {"update", &update_option_set},
-              {"loss", &loss_option_set},
-              {"advantage", &advantage_option_set},
-              {"ppo", &ppo_option_set},
-              {"sampling", &sampling_option_set},
-              {"optimizer_kind", &optimizer_option_set},
+  } sets[] = {{"engine", &engine_option_set},       {"update", &update_option_set},
+              {"loss", &loss_option_set},           {"distill", &distill_option_set},
+              {"advantage", &advantage_option_set}, {"ppo", &ppo_option_set},
+              {"sampling", &sampling_option_set},   {"optimizer_kind", &optimizer_option_set},
               {"optimizer", &adamw_option_set}};
   int n = 0;
   lua_newtable(L);

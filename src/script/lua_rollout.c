@@ -212,6 +212,27 @@ static int l_reference(lua_State *L) {
   return 0;
 }
 
+/* engine:reference_prompts(batch, list): what the reference reads before each completion, a list of
+ * ids in place of the prompt, or false: it does not measure that completion */
+static int l_reference_prompts(lua_State *L) {
+  Batch *b = check_batch(L, 2, NULL);
+  check_engine(L, 1);
+  if (!lua_istable(L, 3) || (int)lua_rawlen(L, 3) != batch_size(b))
+    raise_new(L, GRPO_EARG, "reference_prompts: a list of %d lists of ids or false expected",
+              batch_size(b));
+  IntBuf *ids = push_ints(L);
+  for (int i = 0; i < batch_size(b); i++) {
+    intbuf_clear(ids);
+    lua_rawgeti(L, 3, i + 1);
+    if (lua_toboolean(L, -1)) check_ids(L, -1, "reference_prompts", ids);
+    want_ok(L, batch_set_ref_prompt(b, i, ids->data, (int)ids->len));
+    lua_pop(L, 1);
+  }
+  b->has_ref_prompts = true;
+  keep_ints(L, ids);
+  return 0;
+}
+
 /* ---- texts that were not sampled here ------------------------------------------------------- */
 
 static Finish given_finish(lua_State *L, int options, int i) {
@@ -264,13 +285,38 @@ static float *push_logprobs(lua_State *L, int options, const Engine *e, const Gi
   return logp;
 }
 
-/* engine:given({ prompts=, completions=, n=, temperature=, logprobs=, finish=, stream= }) -> batch
+/* Reads the field `sampled`: for each text a list of booleans, false for a token that no model has
+ * sampled, or false: all are sampled. */
+static void read_sampled(lua_State *L, int options, GivenText *text, int n) {
+  if (lua_getfield(L, options, "sampled") == LUA_TNIL) return;
+  check_table(L, -1);
+  const int list = lua_gettop(L);
+  luaL_checkstack(L, n + 4, "given");
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, list, i + 1);
+    const int tokens = lua_gettop(L);
+    if (!lua_toboolean(L, tokens)) continue;
+    if (!lua_istable(L, tokens) || (int)lua_rawlen(L, tokens) != text[i].len)
+      raise_new(L, GRPO_EARG, "given.sampled[%d]: a list of %d booleans expected", i + 1,
+                text[i].len);
+    uint8_t *sampled = push_scratch(L, (size_t)text[i].len, sizeof *sampled);
+    for (int t = 0; t < text[i].len; t++) {
+      lua_rawgeti(L, tokens, t + 1);
+      sampled[t] = (uint8_t)lua_toboolean(L, -1);
+      lua_pop(L, 1);
+    }
+    text[i].sampled = sampled;
+  }
+}
+
+/* engine:given({ prompts=, completions=, n=, temperature=, logprobs=, sampled=, finish=, stream= })
+ * -> batch
  *
  * The batch that a rollout would have left, had it sampled these ids: n completions of each prompt,
  * prompt after prompt.  Without logprobs the policy computes them. */
 static int l_given(lua_State *L) {
-  static const char *const known[] = {"prompts",  "completions", "n",      "temperature",
-                                      "logprobs", "finish",      "stream", NULL};
+  static const char *const known[] = {"prompts", "completions", "n",      "temperature", "logprobs",
+                                      "sampled", "finish",      "stream", NULL};
   static const char *const streams[] = {"sample", "eval", NULL};
   EngineCall call = engine_call_begin(L);
   GivenOptions o = {.group = engine_options(call.engine)->group_size, .temperature = 1};
@@ -285,7 +331,8 @@ static int l_given(lua_State *L) {
   lua_getfield(L, 2, "prompts");
   const Prompt *prompts = push_prompts(L, lua_gettop(L), 2, &n, &call.ids);
   if (n > INT_MAX / (1 << 16)) raise_new(L, GRPO_EARG, "given: %d prompts are too many", n);
-  const GivenText *text = push_texts(L, 2, n * o.group, &text_ids);
+  GivenText *text = push_texts(L, 2, n * o.group, &text_ids);
+  read_sampled(L, 2, text, n * o.group);
   o.logp = push_logprobs(L, 2, call.engine, text, n * o.group);
   ENGINE_CALL(&call, engine_batch_given(call.engine, (BatchSlot)stream, n, prompts, text, &o));
   keep_ints(L, text_ids);
@@ -293,4 +340,5 @@ static int l_given(lua_State *L) {
   return 1;
 }
 
-CORE_METHODS(rollout, ENGINE_TYPE, FN(rollout), FN(replace), FN(reference), FN(given))
+CORE_METHODS(rollout, ENGINE_TYPE, FN(rollout), FN(replace), FN(reference), FN(reference_prompts),
+             FN(given))

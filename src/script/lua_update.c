@@ -133,10 +133,20 @@ void read_update_options(lua_State *L, unsigned only, UpdateOptions *o) {
   o->cancel = &script_interrupted;
 }
 
+/* The field distill: { beta=, top_k= } */
+static void read_distill(lua_State *L, DistillOptions *o) {
+  static const OptionSet *const own[] = {&distill_option_set, NULL};
+  if (lua_getfield(L, 4, "distill") != LUA_TNIL) {
+    check_option_fields(L, -1, "train.distill", own, NULL);
+    read_options(L, -1, "train.distill", &distill_option_set, 0, o);
+  }
+  lua_pop(L, 1);
+}
+
 static void check_update(lua_State *L, UpdateOptions *o) {
   static const OptionSet *const sets[] = {&loss_option_set, &update_option_set, NULL};
-  static const char *const others[] = {"loss", "max_new_tokens", "seed",          "step",
-                                       "p",    "before",         "older_sampler", NULL};
+  static const char *const others[] = {"loss",   "max_new_tokens", "seed",    "step", "p",
+                                       "before", "older_sampler",  "distill", NULL};
   LossKind kind = LOSS_grpo;
   check_option_fields(L, 4, "update", sets, others);
   if (lua_getfield(L, 4, "loss") == LUA_TSTRING)
@@ -148,6 +158,7 @@ static void check_update(lua_State *L, UpdateOptions *o) {
   update_options_init(o, kind);
   read_update_options(L, 0, o);
   field_bool(L, 4, "update", "older_sampler", &o->older_sampler);
+  read_distill(L, &o->distill);
 }
 
 /* engine:update(batch, completions, options) -> metrics; the advantages are c.advantage */

@@ -376,7 +376,27 @@ static void targets_of_sets(void) {
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
 }
 
+/* Every divergence from a reference, in two passes and in one. */
+static void divergences(void) {
+  enum { N = 7 };
+  static const real betas[] = {0, (real)0.2, (real)0.5, 1};
+  static const int tops[] = {0, 1, 4};
+  LogheadAttr attr = {.n = N, .rows = rows, .targets = targets, .inv_temp = (real)(1 / .7)};
+  Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
+  attr.ref_head = check_constant(LEAF(-1, 1, 6, 3));
+  attr.ref_hidden = LEAF(-1, 1, N, 3)->data;
+  for (int i = 0; i < 24; i++) {
+    const Divergence d = {betas[i % 4], tops[i / 4 % 3]};
+    attr.divergence = &d;
+    attr.one_pass = i >= 12;
+    attr.softcap = i % 2 ? (real)0.8 : 0;
+    CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));
+  }
+}
+
 void check_loghead(void) {
+  divergences();
+
   LogheadAttr attr = {.n = 7, .rows = rows, .targets = targets, .inv_temp = 1};
   Tensor *hidden = LEAF(-1, 1, 5, 4), *head = LEAF(-1, 1, 6, 4);
   CHECK_GRADIENTS(OP_loghead, ((Tensor *[]){hidden, head, NULL}), (&(Attr){.p = &attr}));

@@ -76,3 +76,65 @@ static void kl_grad(int v, const real *logits, const real *ref, real inv_temp, r
     put_or_add(dlogits + i, v - i, true, c * p * (d - kl_row));
   }
 }
+
+/* Of p and the reference's q: log p, log q, and the log of beta q + (1 - beta) p less log p, which
+ * is log((1 - beta) + beta exp(d)) for d = log q - log p. */
+typedef struct Mix {
+  vec p, q, d, above;
+} Mix;
+
+static inline Mix mixture(const real *z, const real *ref, ptrdiff_t left, real inv_temp, real lse,
+                          real ref_lse, real beta) {
+  const vec l = log_prob(z, left, inv_temp, lse), r = log_prob(ref, left, inv_temp, ref_lse);
+  const vec d = r - l, e = v_exp(-v_max(d, -d)), a = v_set(1 - beta), b = v_set(beta);
+  const vec larger = v_sel((ivec)(d > 0), b, a), smaller = v_sel((ivec)(d > 0), a, b);
+  return (Mix){v_exp(l), v_exp(r), d, v_log(v_fma(smaller, e, larger)) + v_max(v_set(0), d)};
+}
+
+static double forward_kl(int v, const real *logits, const real *ref, real inv_temp, real lse,
+                         real ref_lse) {
+  double total = 0;
+  for (int at = 0; at < v; at += SPAN) {
+    vec s = v_set(0);
+    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
+      const vec l = log_prob(logits + i, v - i, inv_temp, lse);
+      const vec r = log_prob(ref + i, v - i, inv_temp, ref_lse);
+      s = v_fma(v_exp(r), r - l, s);
+    }
+    total += (double)v_sum(s);
+  }
+  return total;
+}
+
+static double jsd(int v, const real *logits, const real *ref, real inv_temp, real lse, real ref_lse,
+                  real beta, double *mean) {
+  double of_p = 0, of_q = 0;
+  *mean = -1;
+  if (beta == 0) return forward_kl(v, logits, ref, inv_temp, lse, ref_lse);
+  for (int at = 0; at < v; at += SPAN) {
+    vec sp = v_set(0), sq = v_set(0);
+    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
+      const Mix m = mixture(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, beta);
+      sp = v_fma(m.p, -m.above, sp);
+      sq = v_fma(m.q, m.d - m.above, sq);
+    }
+    of_p += (double)v_sum(sp);
+    of_q += (double)v_sum(sq);
+  }
+  *mean = (double)(1 - beta) * of_p;
+  return *mean + (double)beta * of_q;
+}
+
+static void jsd_grad(int v, const real *logits, const real *ref, real inv_temp, real lse,
+                     real ref_lse, real beta, real mean, real c, real *dlogits) {
+  for (int i = 0; i < v; i += LANES) {
+    if (beta == 0) {
+      const vec p = v_exp(log_prob(logits + i, v - i, inv_temp, lse));
+      const vec q = v_exp(log_prob(ref + i, v - i, inv_temp, ref_lse));
+      put_or_add(dlogits + i, v - i, true, c * (p - q));
+    } else {
+      const Mix m = mixture(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, beta);
+      put_or_add(dlogits + i, v - i, true, c * m.p * ((beta - 1) * m.above - mean));
+    }
+  }
+}

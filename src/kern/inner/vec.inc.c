@@ -1,4 +1,4 @@
-/* vec.inc.c - a vector of LANES reals: loads, stores, tails, sums, exp.
+/* vec.inc.c - a vector of LANES reals: loads, stores, tails, sums, exp, log.
  *
  * The file that includes this one has defined LANES, the types vec and ivec, v_fma, v_max, v_min,
  * v_sqrt, v_get and v_get_or; see generic.c.  If it has faster ways for v_sum and v_largest, for
@@ -73,6 +73,24 @@ static inline vec v_exp(vec x) {
   p = v_sel((ivec)(x <= 88.72283f), (vec)((uivec)p + ((uivec)t << 23)), x + (real)INFINITY);
 #endif
   return v_keep(~(ivec)(x < lo), p);
+#endif
+}
+
+/* log of a normal number above 0: x = 2^e m, sqrt(1/2) <= m < sqrt(2), and log m = 2 artanh((m - 1)
+ * / (m + 1)) as a series.  Error below 2e-7, absolute where x is near 1. */
+static inline vec v_log(vec x) {
+#ifdef GRPO_DOUBLE
+  for (int i = 0; i < LANES; i++) x[i] = log(x[i]);
+  return x;
+#else
+  const int32_t half = 0x3f3504f3; /* sqrt(1/2) */
+  const ivec e = ((ivec)x - half) >> 23;
+  const vec m = (vec)((ivec)x - (e << 23)), s = (m - 1) / (m + 1), z = s * s;
+  vec p = v_fma(z, v_set((real)(1.0 / 9)), v_set((real)(1.0 / 7)));
+  p = v_fma(p, z, v_set((real)(1.0 / 5)));
+  p = v_fma(p, z, v_set((real)(1.0 / 3)));
+  p = v_fma(s * z, p, s);
+  return v_fma(__builtin_convertvector(e, vec), v_set(0.69314718f), p + p);
 #endif
 }
 
