@@ -138,6 +138,24 @@ local cases = {
   lua_loss = function()
     with { train = { loss = across_units, micro_batch_tokens = 60, iterations = 2 } }
   end,
+  distill = function()
+    with { stages = { { kind = "distill" } }, reference = "random",
+      train = { iterations = 2, micro_batch_tokens = 60, steps = 4,
+        distill = { beta = 0.5, top_k = 5, lambda = 0.5 } } }
+  end,
+  distill_feedback = function()
+    with { stages = { { kind = "distill" } }, reference = "policy",
+      train = { iterations = 2, distill = { max_prompt_tokens = 12, prompt = function(row, c)
+        if c.index == 2 and #c.text % 2 == 0 then return nil end
+        return c.text:sub(1, 5) .. row.prompt .. row.answer
+      end } } }
+  end,
+  distill_term = function()
+    with { train = { sync_reference = { every = 1, mixup = 0.3 },
+      distill = { weight = 0.5, sampled_token = true, prompt = function(row)
+        return row.answer .. row.prompt
+      end } } }
+  end,
   one_sum = function() with { train = { gradient_blocks = 1, iterations = 2 } } end,
   blocks = function() with { train = { gradient_blocks = 2, prompts_per_step = 7 } } end,
   tools = function()

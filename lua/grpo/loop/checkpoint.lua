@@ -173,7 +173,8 @@ end
 -- and whether a checkpoint holds it.
 function checkpoint.reference(tr, dir)
   local saved, stage = dir .. "/reference", tr.stage
-  if reference_names.added[stage.config.reference] then return stage.reference, false end
+  local given = stage.config.reference
+  if given == "policy" or reference_names.added[given] then return stage.reference, false end
   if not tr.about.adapter then
     if not fs.isdir(saved) then
       errors.raise_plain("EARG", "%s: it has no reference, because the run measured no KL until "

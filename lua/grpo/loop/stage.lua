@@ -2,11 +2,13 @@
 -- train/steps/KIND.lua.
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local eval_names = require "grpo.options.eval_names"
 local loading = require "grpo.models.loading"
 local memory_advice = require "grpo.loop.memory_advice"
 local nonfinite = require "grpo.loop.nonfinite"
 local outcomes = require "grpo.steps.outcomes"
+local origins = require "grpo.options.origins"
 local planned_steps = require "grpo.loop.planned_steps"
 local preflight = require "grpo.loop.preflight"
 local prompts = require "grpo.scoring.prompts"
@@ -16,6 +18,46 @@ local turns = require "grpo.scoring.turns"
 
 local Stage = {}
 Stage.__index = Stage
+
+-- The ids whose tokens differ: the smallest, and the texts; nil if none does.
+local function first_difference(a, b)
+  for id = 0, math.min(#a, #b) - 1 do
+    local mine, other = a:token(id), b:token(id)
+    if mine ~= other then return id, mine, other end
+  end
+end
+
+-- The distributions of two models are compared token by token.
+local function check_vocabulary(tr, config, reference, place)
+  local function refuse(format, ...)
+    errors.raise_at(origins.position(config, "reference"), "EARG", "reference: %s " .. format
+      .. ", so the two cannot be compared; take a model with the policy's vocabulary",
+      config.reference, ...)
+  end
+  local mine, other = tr.model.config.vocab_size, reference.config.vocab_size
+  if mine ~= other then
+    refuse("has a vocabulary of %d tokens, the policy one of %d", other, mine)
+  end
+  local there, tokenizer = pcall(core.tokenizer_load, place.adapter or place.path)
+  if not there then there, tokenizer = pcall(core.tokenizer_load, place.path) end
+  if not there or not tr.tokenizer then return end
+  local id, token, theirs = first_difference(tr.tokenizer, tokenizer)
+  if id then
+    refuse("has %q as token %d, the policy has %q", tostring(theirs), id, tostring(token))
+  end
+end
+
+local function path_reference(tr, config)
+  local dtype, options = config.reference_dtype, { compute = tr.model.compute }
+  if dtype == "auto" then
+    options.quantize = config.model.quantize
+  else
+    options[(dtype == "int8" or dtype == "nf4") and "quantize" or "dtype"] = dtype
+  end
+  local reference, place = loading.open(config.reference, options)
+  check_vocabulary(tr, config, reference, place)
+  return reference
+end
 
 -- "initial" is the policy as it is now: for an adapter that no step has touched yet the base model,
 -- which is shared; for one that was trained its copy beside the shared base.  A reference that will
@@ -29,6 +71,7 @@ local function make_reference(tr, config, seed)
     if untouched then return core.model_base(tr.model), false end
     return core.model_clone(tr.model), true
   end
+  if reference == "policy" then return tr.model, false end
   if reference == "random" then
     local table_config = {}
     for k, v in pairs(tr.model.config) do table_config[k] = v end
@@ -37,8 +80,7 @@ local function make_reference(tr, config, seed)
   end
   local added = reference_names.added[reference]
   if added then return added.make(config, tr.tokenizer, tr.model), false end
-  return loading.open(reference, { quantize = config.model.quantize, compute = tr.model.compute }),
-    not adapter
+  return path_reference(tr, config), not adapter
 end
 
 -- spec: { kind=, config= } of the experiment.

@@ -8,7 +8,8 @@
 ---@field compute? "f32"|"bf16" how products with weights, and attention, are computed: in float32, or with operands rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions for it (default "f32")
 ---@field extends? string a file of settings (docs/settings.md), merged below this table
 ---@field model? grpo.Options.model
----@field reference? string|boolean the model that KL is measured against: initial, random, a model's path, false, or a name that an extension adds (default "initial")
+---@field reference? string|boolean the model that KL is measured against, or the teacher of train.distill: initial, policy (as it is in each step), random, a model's path, false, or a name that an extension adds (default "initial")
+---@field reference_dtype? "auto"|"f32"|"bf16"|"int8"|"nf4" how a reference that is loaded from a path is stored: auto: as model.quantize says, else as in its file (default "auto")
 ---@field data? grpo.Options.data
 ---@field sampling? grpo.Options.sampling
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, weight=, fn= }; as a list or by name
@@ -22,7 +23,7 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo", ... }, or of a kind that an extension adds, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"distill", ... }, or of a kind that an extension adds, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name that an extension finds
@@ -129,6 +130,7 @@
 ---@field sapo? grpo.Options.train.sapo
 ---@field vespo? grpo.Options.train.vespo
 ---@field cispo_cap? number cispo: largest ratio; default: 1 + clip_high
+---@field distill? grpo.Options.train.distill the reference is a teacher, and the divergence of the policy from it a term of the loss
 ---@field sync_reference? grpo.Options.train.sync_reference move the reference towards the policy from time to time
 ---@field ppo? grpo.Options.train.ppo
 
@@ -159,6 +161,15 @@
 ---@field lambda_pos? number vespo: decay for A >= 0 (default 3)
 ---@field k_neg? number vespo: exponent for A < 0 (default 3)
 ---@field lambda_neg? number vespo: decay for A < 0 (default 2)
+
+---@class grpo.Options.train.distill
+---@field weight? number|grpo.Schedule|string coefficient of the divergence in the loss (default 1)
+---@field beta? number which divergence of student and teacher is measured: 1 the reverse KL, 0 the forward KL, between them the generalised Jensen-Shannon divergence (default 1)
+---@field top_k? integer sum over the tokens that the teacher likes best, this many, and over all others as one; 0: over the whole vocabulary (default 0)
+---@field sampled_token? boolean measure the reverse KL at the sampled token alone, not over the vocabulary (default false)
+---@field prompt? function function(row, c) -> what the teacher reads before completion c in place of the prompt, such as one with the answer or with what was wrong, as data.prompt gives it; nil: c has no teacher; default: the student's prompt
+---@field max_prompt_tokens? integer length of the longest prompt that train.distill.prompt gives; default: data.max_prompt_tokens; data.too_long says what happens to longer ones, where drop leaves the completion without a teacher
+---@field lambda? number share of the steps of a distill stage that learn on completions of the student; the others learn on data.target (default 1)
 
 ---@class grpo.Options.train.sync_reference
 ---@field every? integer steps between two moves (default 512)
@@ -211,4 +222,4 @@
 ---@alias grpo.LossName "grpo"|"bnpo"|"dr_grpo"|"dapo"|"gspo"|"gspo_token"|"luspo"|"gmpo"|"cispo"|"sapo"|"vespo"|"reinforce"|"rloo"
 
 ---@class grpo.Stage: grpo.Options
----@field kind "sft"|"grpo"|"ppo"|string
+---@field kind "sft"|"grpo"|"ppo"|"distill"|string

@@ -115,6 +115,8 @@ local function new_stage(e, stage, index, list)
   if type(stage) ~= "table" then refuse(path, "got %s, want a table", option_tree.shown(stage)) end
   option_rules.check_stage(stage, path, refuse)
   local stacked = table.move(list, 1, #list, 1, {})
+  local defaults = steps[stage.kind].defaults
+  if defaults then table.insert(stacked, 1, { name = "default", value = defaults }) end
   stacked[#stacked + 1] = { name = "stage " .. index, where = where, within = path .. ".",
     value = without(stage, "kind") }
   local config, from = layers.resolve(stacked, e.context.overrides, index)

@@ -30,10 +30,12 @@ local function begins(path, prefix)
   return path:sub(1, #prefix) == prefix
 end
 
--- Adds the engine's rows that are not here yet and whose path begins with `prefix`, not `except`.
-local function engine(prefix, except)
+-- Adds the engine's rows that are not here yet and whose path begins with `prefix`, and with none
+-- of the others.
+local function engine(prefix, ...)
   for _, row in ipairs(of_engine) do
-    local here = begins(row.path, prefix) and not (except and begins(row.path, except))
+    local here = begins(row.path, prefix)
+    for _, except in ipairs { ... } do here = here and not begins(row.path, except) end
     if here and not taken[row] then rows[#rows + 1], taken[row] = row, true end
   end
 end
@@ -94,8 +96,12 @@ engine "model."
 
 add {
   { "reference", "string|boolean",
-    "the model that KL is measured against: initial, random, a model's path, false, or a name "
-    .. "that an extension adds", default = "initial" },
+    "the model that KL is measured against, or the teacher of train.distill: initial, policy (as "
+    .. "it is in each step), random, a model's path, false, or a name that an extension adds",
+    default = "initial" },
+  { "reference_dtype", "enum",
+    "how a reference that is loaded from a path is stored: auto: as model.quantize says, else as "
+    .. "in its file", default = "auto", choices = { "auto", "f32", "bf16", "int8", "nf4" } },
 
   { "data.train", "dataset", "the training rows" },
   { "data.eval", "dataset", "held-out rows" },
@@ -211,8 +217,28 @@ add {
     "add the KL to the loss, or subtract it from the reward",
     default = "loss", choices = { "loss", "reward" } },
 }
-engine("train.", "train.ppo.")
+engine("train.", "train.ppo.", "train.distill.")
 add {
+  { "train.distill", "table",
+    "the reference is a teacher, and the divergence of the policy from it a term of the loss" },
+  { "train.distill.weight", "schedule",
+    "coefficient of the divergence in the loss", default = 1.0, min = 0, live = true },
+}
+engine "train.distill."
+add {
+  { "train.distill.sampled_token", "boolean",
+    "measure the reverse KL at the sampled token alone, not over the vocabulary", default = false },
+  { "train.distill.prompt", "function",
+    "function(row, c) -> what the teacher reads before completion c in place of the prompt, such "
+    .. "as one with the answer or with what was wrong, as data.prompt gives it; nil: c has no "
+    .. "teacher; default: the student's prompt" },
+  { "train.distill.max_prompt_tokens", "int",
+    "length of the longest prompt that train.distill.prompt gives; default: "
+    .. "data.max_prompt_tokens; data.too_long says what happens to longer ones, where drop leaves "
+    .. "the completion without a teacher", min = 1, max = 1048576 },
+  { "train.distill.lambda", "number",
+    "share of the steps of a distill stage that learn on completions of the student; the others "
+    .. "learn on data.target", default = 1.0, min = 0, max = 1 },
   { "train.sync_reference", "table", "move the reference towards the policy from time to time" },
   { "train.sync_reference.every", "int", "steps between two moves", default = 512, min = 1 },
   { "train.sync_reference.mixup", "number",
@@ -274,9 +300,9 @@ add {
   { "hooks.on_error", "function", "on_error(err, tr)" },
   { "hooks.on_end", "function", "on_end(tr, why)" },
   { "stages", "list",
-    "a list of { kind = \"sft\"|\"grpo\"|\"ppo\", ... }, or of a kind that an extension adds, run "
-    .. "in order, each overriding the fields above (not name, threads, compute, extends, "
-    .. "model.path, .config, .tokenizer, .dtype, .quantize, .lora)" },
+    "a list of { kind = \"sft\"|\"grpo\"|\"ppo\"|\"distill\", ... }, or of a kind that an "
+    .. "extension adds, run in order, each overriding the fields above (not name, threads, "
+    .. "compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)" },
 }
 
 for _, row in ipairs(extensions.rows "options") do

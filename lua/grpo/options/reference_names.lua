@@ -3,7 +3,7 @@
 
 local extensions = require "grpo.base.extensions"
 
-local reference_names = { list = { "initial" }, added = {} } -- added[name]: the row
+local reference_names = { list = { "initial", "policy" }, added = {} } -- added[name]: the row
 
 for _, row in ipairs(extensions.rows "references") do
   table.insert(reference_names.list, row.name)

@@ -31,6 +31,7 @@
 --   policy_term(train) for tr:inspect: the loss and a table of its options, if they are not train's
 --   ignores            with `samples`: { [path] = why }, options that other kinds have and this one
 --                      does not read
+--   defaults           options that the kind sets, below all that scripts and files say
 --   card               paths of its own options that the model card shows
 
 local extensions = require "grpo.base.extensions"
@@ -42,7 +43,7 @@ local steps = {}
 -- The names of all kinds: the core's, and those that extensions add.  They are read when they are
 -- asked for, because an extension may require modules that require this one.
 function steps.names()
-  local names = { "sft", "grpo", "ppo" }
+  local names = { "sft", "grpo", "ppo", "distill" }
   for _, row in ipairs(extensions.rows "stages") do names[#names + 1] = row.name end
   return names
 end

@@ -108,6 +108,34 @@ local function added_texts(tokenizer)
   return before, behind
 end
 
+-- Returns the ids of a string, a list of ids or a list of messages, and their text; nil for
+-- anything else.  option: the path of the option that gave it.
+local function encoded(config, tokenizer, prompt, option)
+  if type(prompt) == "string" then
+    local before, behind = added_texts(tokenizer)
+    return encode(config, tokenizer, prompt, true), before .. prompt .. behind
+  end
+  if is_ids(prompt) then
+    local ids = ids_of(config, option, prompt)
+    return ids, tokenizer:decode(ids)
+  end
+  if type(prompt) ~= "table" or type(prompt[1]) ~= "table" then return nil end
+  local ok, text = errors.try(turns.rendered, config, tokenizer, prompt, true)
+  if not ok then error(errors.naming(option, text, "EARG"), 0) end
+  return encode(config, tokenizer, text, false), text
+end
+
+-- Returns the ids of a prompt, and raises an error for anything else.
+function prompts.encoded(config, tokenizer, prompt, option)
+  local ids = encoded(config, tokenizer, prompt, option)
+  if not ids or #ids == 0 then
+    complain(config, option, "returned %s for a completion, want a string, a list of ids or a list "
+      .. "of messages, or nil where it has no teacher",
+      ids and "an empty text" or described(prompt))
+  end
+  return ids
+end
+
 -- The prompt of a row as the model reads it: { ids=, text=, messages=, observation=, given = the
 -- text of a plain string }.  number, held_out: where the random numbers of an environment's
 -- beginning are.
@@ -128,24 +156,15 @@ function prompts.render(config, tokenizer, row, number, held_out)
       prompt = with_observation(prompt, observation)
     end
   end
-  if type(prompt) == "string" then
-    local before, behind = added_texts(tokenizer)
-    return { text = before .. prompt .. behind, given = prompt,
-      ids = encode(config, tokenizer, prompt, true), observation = observation }
-  end
-  if is_ids(prompt) then
-    local ids = ids_of(config, "data.prompt", prompt)
-    return { text = tokenizer:decode(ids), ids = ids }
-  end
-  if type(prompt) ~= "table" or type(prompt[1]) ~= "table" then
+  local ids, text = encoded(config, tokenizer, prompt, "data.prompt")
+  if not ids then
     local got = described(prompt)
     complain(config, "data.prompt",
       "%s for a row%s, want a string, a list of ids or a list of messages",
       render and "returned " .. got or "row.prompt is " .. got, fields_of(row))
   end
-  local ok, text = errors.try(turns.rendered, config, tokenizer, prompt, true)
-  if not ok then error(errors.naming("data.prompt", text, "EARG"), 0) end
-  return { text = text, messages = prompt, ids = encode(config, tokenizer, text, false),
+  return { text = text, ids = ids, given = type(prompt) == "string" and prompt or nil,
+    messages = type(prompt) == "table" and not is_ids(prompt) and prompt or nil,
     observation = observation }
 end
 
@@ -339,16 +358,21 @@ function Source:begin(p)
   self.sampler:begin(p)
 end
 
--- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what
--- is learned, nil: all.
-function Source:demonstration()
-  local prompt = self:next()
+-- Returns the ids of a prompt's target that are learned, and a mask of them; nil for all.
+function Source:learned(prompt)
   if not prompt.target then
     complain(self.config, "data.target", "returned a nil for a row, want a string")
   end
   local target = prompts.first_of_target(self, prompt.target)
-  return { prompt = prompt.ids, target = target,
-    mask = prompt.target_mask and prompts.first(prompt.target_mask, #target) }
+  return target, prompt.target_mask and prompts.first(prompt.target_mask, #target)
+end
+
+-- The next row as a demonstration: { prompt=ids, target=ids, mask= } for kind = "sft"; mask: what
+-- is learned, nil: all.
+function Source:demonstration()
+  local prompt = self:next()
+  local target, mask = self:learned(prompt)
+  return { prompt = prompt.ids, target = target, mask = mask }
 end
 
 return prompts

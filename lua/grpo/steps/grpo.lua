@@ -8,17 +8,19 @@ local sampling = require "grpo.steps.sampling"
 local schedule_value = require "grpo.options.schedule_value"
 local scoring = require "grpo.scoring.scoring"
 local step_log = require "grpo.steps.step_log"
+local teacher = require "grpo.steps.teacher"
 local turns = require "grpo.scoring.turns"
 local update_schedules = require "grpo.steps.update_schedules"
 
 local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true,
-  schedules = { "train.kl" } }
+  schedules = { "train.kl", "train.distill.weight" } }
 
 -- ---- the parts of a step -----------------------------------------------------------------
 
 -- The full KL runs the reference inside the update.
 local function needs_logprobs(stage, beta)
   local train = stage.config.train
+  if train.distill then return beta > 0 and teacher.needs_logprobs(stage.config) end
   if not stage.reference or (train.kl_estimator == "full" and train.kl_in == "loss") then
     return false
   end
@@ -45,6 +47,7 @@ local function reward(stage, batch, weights, log)
 end
 
 local function reference(stage, batch, beta, log)
+  teacher.prompts(stage, batch, log)
   if needs_logprobs(stage, beta) then sampling.reference(stage, batch, log) end
   if stage.config.train.kl_in == "reward" and beta > 0 then subtract_kl(batch, beta) end
 end
@@ -109,8 +112,9 @@ local function update(stage, batch, chosen)
   chosen.loss = limited_loss(train.loss, config.limits.hook, asked)
   chosen.max_new_tokens, chosen.seed = config.sampling.max_new_tokens, config.seed
   chosen.step = stage.tr.step_count + 1
-  chosen.before = update_schedules.between(stage, chosen, "train.kl",
-    train.kl_in == "loss" and train.kl or 0.0)
+  local path, kl = teacher.coefficient(train)
+  chosen.before = update_schedules.between(stage, chosen, path, train.kl_in == "loss" and kl or 0.0)
+  teacher.choose(train, chosen)
   local metrics = stage.engine:update(batch.record, batch.completions,
     setmetatable(chosen, { __index = train }))
   advise_about_kl(stage, asked)
@@ -121,7 +125,8 @@ end
 
 function grpo.step(stage, p)
   local config, train = stage.config, stage.config.train
-  local beta = schedule_value(config, "train.kl", train.kl, p)
+  local path, kl = teacher.coefficient(train)
+  local beta = schedule_value(config, path, kl, p)
   local lr = schedule_value(config, "train.lr", train.lr, p)
   local weights = scoring.weights(config, p)
   local log = { weights = weights }
@@ -148,13 +153,22 @@ function grpo.check(config, complain)
     complain("rewards", "none given; a grpo stage learns from rewards")
   end
   engine_rules.loss(train, complain)
+  teacher.check(config, complain)
+  if train.distill and train.distill.lambda < 1 then
+    complain("train.distill.lambda", "is for stages of kind \"distill\"; a grpo stage samples in "
+      .. "every step")
+  end
   local own_loss = type(train.loss) == "function" -- it may do without advantages, as a KL does
   if config.sampling.group_size == 1 and train.advantage.baseline == "mean" and not own_loss
-    and train.kl == 0 then
+    and train.kl == 0 and not train.distill then
     complain("sampling.group_size", "1 leaves nothing to compare with: every advantage would be 0; "
       .. "use 2 or more, train.advantage.baseline = \"none\" with scale = \"none\", or a stage of "
       .. "kind \"ppo\"")
   end
+end
+
+function grpo.engine_options(config)
+  return { ref_prompt_tokens = teacher.prompt_tokens(config) }
 end
 
 function grpo.updates(config)
@@ -162,7 +176,7 @@ function grpo.updates(config)
 end
 
 function grpo.needs_reference(config)
-  local kl = config.train.kl
+  local _, kl = teacher.coefficient(config.train)
   return type(kl) == "function" or kl > 0
 end
 

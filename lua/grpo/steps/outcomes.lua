@@ -43,7 +43,7 @@ end
 -- Where a critic gives advantages, a group alone does not say whether it teaches.
 function outcomes.of(stage, batch)
   local list, config = {}, stage.config
-  local n = config.sampling.group_size
+  local n = #batch.completions // #batch.prompts
   for slot, prompt in ipairs(batch.prompts) do
     list[slot] = outcomes.group(config, prompt, batch.completions[(slot - 1) * n + 1].group)
     if stage.method.critic then list[slot].zero_advantage = nil end

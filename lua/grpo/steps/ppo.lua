@@ -11,6 +11,7 @@ local scoring = require "grpo.scoring.scoring"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 local step_log = require "grpo.steps.step_log"
+local teacher = require "grpo.steps.teacher"
 local update_schedules = require "grpo.steps.update_schedules"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
@@ -27,6 +28,7 @@ ppo.ignores = {
   ["train.kl_estimator"] = "ppo's KL is in the reward: train.ppo.kl_estimator",
   ["train.kl_in"] = "ppo's KL is in the reward: train.ppo.kl_coef",
   ["train.kl_bias_correction"] = "ppo's KL is in the reward",
+  ["train.distill"] = "it has no teacher",
   ["train.off_policy_mask"] = "it is not for ppo",
   ["train.sampler_correction"] = "it is not for ppo",
   ["train.skip_zero_std_groups"] = "a tied group still teaches a critic",
@@ -36,6 +38,7 @@ ppo.ignores = {
 
 function ppo.check(config, complain, origin)
   local train = config.train
+  teacher.check(config, complain)
   if #config.reward_entries == 0 then
     complain("rewards", "none given; a ppo stage learns from rewards")
   end

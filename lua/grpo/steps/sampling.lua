@@ -34,6 +34,28 @@ function sampling.sample(stage)
   return batch
 end
 
+-- Takes the next prompts with the completions that data.target gives, one for each prompt.  They
+-- have no log-probabilities, because no model has sampled them.
+function sampling.given(stage)
+  local config = stage.config
+  local list = stage.source:take(config.train.prompts_per_step)
+  local batch = { prompts = list, step = stage.tr.step_count, given = true }
+  stage.work = { batch = batch }
+  local o = { prompts = {}, completions = {}, sampled = {}, logprobs = {}, finish = {}, n = 1,
+    temperature = config.sampling.temperature }
+  for i, prompt in ipairs(list) do
+    local target, mask = stage.source:learned(prompt)
+    o.prompts[i], o.completions[i], o.logprobs[i] = prompt.ids, target, {}
+    for t = 1, #target do o.logprobs[i][t] = 0.0 end
+    o.sampled[i] = mask or false
+    o.finish[i] = #target < #prompt.target and "length" or "eos"
+  end
+  batch.record = stage.engine:given(o)
+  batch.completions = rollout.all(batch.record, list, 1, context(stage))
+  stage.tr:check_interrupt()
+  return batch
+end
+
 -- The slots of a batch get further prompts, which are sampled.  Returns their groups.
 local function sample_again(stage, batch, slots)
   local config, n = stage.config, stage.config.sampling.group_size

@@ -3,6 +3,8 @@
 -- The update gives lengths, losses and its own times; a log holds what came before the update:
 --   { reward_errors = calls that failed, reward_seconds = { [entry] = seconds },
 --     reference_seconds = nil without a reference, groups_replaced = nil without dynamic sampling,
+--     frac_taught = nil without prompts of a teacher, teacher_dropped = those that were too long,
+--     given = no model has sampled the completions,
 --     weights = of the entries in this step }
 
 local core = require "grpo.core"
@@ -56,8 +58,9 @@ end
 
 -- Adds to the metrics; returns the number of sampled tokens.
 function step_log.add(config, completions, log, metrics)
-  reward_metrics(config, completions, metrics)
-  turns.measure(config, completions, metrics)
+  if #config.reward_entries > 0 then reward_metrics(config, completions, metrics) end
+  metrics.frac_taught, metrics.teacher_prompts_dropped = log.frac_taught, log.teacher_dropped
+  if not log.given then turns.measure(config, completions, metrics) end
   metrics.num_sequences = #completions
   for i, entry in ipairs(config.reward_entries) do
     metrics[("rewards/%s/weight"):format(entry.name)] = log.weights[i]
