@@ -31,7 +31,8 @@ bool ggml_find(uint32_t number, GgmlType *out) {
 }
 
 bool ggml_is_written(GgmlType t) {
-  return t == GGML_F32 || t == GGML_F16 || t == GGML_BF16 || t == GGML_Q8_0 || t == GGML_Q4_0;
+  return t == GGML_F32 || t == GGML_F16 || t == GGML_BF16 || t == GGML_Q8_0 || t == GGML_Q4_0 ||
+         t == GGML_MXFP4;
 }
 
 bool ggml_is_read(GgmlType t) {
@@ -119,11 +120,22 @@ static void read_q6_k(const uint8_t *p, float *y) {
   }
 }
 
+/* A power of two, and codes of 4 bits with a sign, in the order of Q4_0. */
+static const float mxfp4_levels[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+static void read_mxfp4(const uint8_t *p, float *y) {
+  for (int j = 0; j < 32; j++) {
+    const int n = nibble(p + 1, NULL, j);
+    const float v = ldexpf(mxfp4_levels[n & 7], p[0] - 127);
+    y[j] = n & 8 ? -v : v;
+  }
+}
+
 typedef void (*BlockReader)(const uint8_t *p, float *y);
 static const BlockReader readers[GGML_COUNT] = {
     [GGML_Q8_0] = read_q8_0, [GGML_Q4_0] = read_q4_0, [GGML_Q4_1] = read_q4_1,
     [GGML_Q5_0] = read_q5_0, [GGML_Q5_1] = read_q5_1, [GGML_Q4_K] = read_q4_k,
-    [GGML_Q5_K] = read_q5_k, [GGML_Q6_K] = read_q6_k,
+    [GGML_Q5_K] = read_q5_k, [GGML_Q6_K] = read_q6_k, [GGML_MXFP4] = read_mxfp4,
 };
 
 void ggml_decode(GgmlType t, const void *blocks, size_t n, float *out) {
@@ -188,6 +200,32 @@ static Status write_q4_0(const float *x, uint8_t *p) {
   return GRPO_OK;
 }
 
+/* The nearest level, of two equally near ones the lower. */
+static uint8_t mxfp4_code(float x) {
+  uint8_t n = 0;
+  while (n < 7 && fabsf(x) > (mxfp4_levels[n] + mxfp4_levels[n + 1]) / 2) n++;
+  return (uint8_t)(signbit(x) ? n | 8 : n);
+}
+
+/* The largest magnitude, 4 to 8 times the scale, becomes a level of 4 or 6, so values that were in
+ * MXFP4 stay as they are. */
+static Status write_mxfp4(const float *x, uint8_t *p) {
+  float most = 0;
+  int exponent = -125;
+  for (int j = 0; j < 32; j++) most = fmaxf(most, fabsf(x[j]));
+  if (most > 0) frexpf(most, &exponent);
+  exponent = exponent < -124 ? -127 : exponent - 3;
+  p[0] = (uint8_t)(exponent + 127);
+  for (int j = 0; j < 16; j++)
+    p[1 + j] = (uint8_t)(mxfp4_code(ldexpf(x[j], -exponent)) |
+                         mxfp4_code(ldexpf(x[j + 16], -exponent)) << 4);
+  return GRPO_OK;
+}
+
+static Status write_block(GgmlType t, const float *x, uint8_t *p) {
+  return t == GGML_Q8_0 ? write_q8_0(x, p) : t == GGML_Q4_0 ? write_q4_0(x, p) : write_mxfp4(x, p);
+}
+
 Status ggml_encode(GgmlType t, const float *x, size_t n, void *out) {
   uint8_t *p = out;
   if (t == GGML_F32) {
@@ -206,7 +244,7 @@ Status ggml_encode(GgmlType t, const float *x, size_t n, void *out) {
     return fail(GRPO_EINTERNAL, "%zu values are not whole blocks of %s", n, types[t].name);
   for (; n; n -= 32, x += 32, p += types[t].bytes) {
     try(all_finite(t, x));
-    try(t == GGML_Q8_0 ? write_q8_0(x, p) : write_q4_0(x, p));
+    try(write_block(t, x, p));
   }
   return GRPO_OK;
 }

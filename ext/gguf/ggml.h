@@ -26,8 +26,8 @@ uint32_t ggml_number(GgmlType t);               /* in files */
 bool ggml_find(uint32_t number, GgmlType *out); /* false: no such type */
 int ggml_block_values(GgmlType t);
 size_t ggml_block_bytes(GgmlType t);
-bool ggml_is_read(GgmlType t);    /* F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K */
-bool ggml_is_written(GgmlType t); /* F32 F16 BF16 Q8_0 Q4_0 */
+bool ggml_is_read(GgmlType t);    /* the next, and Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K */
+bool ggml_is_written(GgmlType t); /* F32 F16 BF16 Q8_0 Q4_0 MXFP4 */
 
 /* Converts n values, which are whole blocks, to the same bits as ggml's own float code. */
 void ggml_decode(GgmlType t, const void *blocks, size_t n, float *out);

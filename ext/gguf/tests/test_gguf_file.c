@@ -83,6 +83,29 @@ TEST(blocks_of_five_and_six_bits_put_their_bits_together) {
   CHECK(y[255] == 7 * (5 + 48 - 32) && y[127] == -1 * -32.0f);
 }
 
+/* A byte of exponent, then codes of a sign and three bits. */
+TEST(mxfp4_has_powers_of_two_and_eight_levels) {
+  uint8_t b[17] = {0}, again[17];
+  float y[32];
+  b[0] = 128, b[1] = 0x71, b[16] = 0xf9; /* 2 */
+  ggml_decode(GGML_MXFP4, b, 32, y);
+  CHECK(y[0] == 1 && y[16] == 12 && y[15] == -1 && y[31] == -12 && y[7] == 0);
+  OK(ggml_encode(GGML_MXFP4, y, 32, again));
+  CHECK(memcmp(b, again, sizeof b) == 0);
+  memset(y, 0, sizeof y);
+  y[5] = 2.6f, y[6] = 2.4f, y[7] = -1.25f, y[8] = 6.5f;
+  OK(ggml_encode(GGML_MXFP4, y, 32, b));
+  ggml_decode(GGML_MXFP4, b, 32, y);
+  CHECK(y[5] == 3 && y[6] == 2 && y[7] == -1 && y[8] == 6);
+  y[3] = 1e-44f; /* below the smallest level */
+  for (int i = 0; i < 32; i++) y[i] = i == 3 ? y[i] : 0;
+  OK(ggml_encode(GGML_MXFP4, y, 32, b));
+  ggml_decode(GGML_MXFP4, b, 32, y);
+  CHECK(y[3] == 0);
+  y[3] = INFINITY;
+  REFUSED(ggml_encode(GGML_MXFP4, y, 32, b), GRPO_EARG, "not finite");
+}
+
 static float noise(int i) { return sinf((float)i * 12.9898f) * expf(cosf((float)i * 0.37f)); }
 
 TEST(what_is_quantised_comes_back_within_half_a_step) {
