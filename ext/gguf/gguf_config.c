@@ -5,54 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "formats/json.h"
+#include "gguf/gguf_config_experts.h"
+#include "gguf/gguf_config_gemma4.h"
 #include "gguf/gguf_config_write.h"
-#include "gguf/gguf_keys.h"
+#include "gguf/gguf_reader.h"
 #include "model/config_read.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 /* ---- reading: a config.json ------------------------------------------------------------ */
-
-typedef struct Reader {
-  const Gguf *g;
-  const GgufArch *a;
-  Family family;
-  Buf b;
-  char key[GGUF_KEY_BYTES];
-} Reader;
-
-static void put_name(Reader *r, const char *hf) {
-  buf_printf(&r->b, "%s\"%s\": ", r->b.len > 1 ? ", " : "", hf);
-}
-
-static void put_int(Reader *r, const char *hf, int64_t v) {
-  put_name(r, hf);
-  buf_printf(&r->b, "%lld", (long long)v);
-}
-
-/* A float32 stands for the shortest decimal that reads as the same float: 1e-6, not
- * 9.99999997e-07. */
-static double meant(double v) {
-  char text[40];
-  if ((double)(float)v != v) return v;
-  for (int digits = 6; digits <= 9; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, v);
-    if (strtof(text, NULL) == (float)v) break;
-  }
-  return strtod(text, NULL);
-}
-
-static void put_number(Reader *r, const char *hf, double v) {
-  put_name(r, hf);
-  json_put_number(&r->b, meant(v));
-}
-
-static void put_bool(Reader *r, const char *hf, bool v) {
-  put_name(r, hf);
-  buf_puts(&r->b, v ? "true" : "false");
-}
 
 /* The largest number of a list with one for each layer: a layer with a state has 0 key heads. */
 static int64_t largest(const GgufValue *list) {
@@ -83,26 +45,17 @@ static Status read_layers(Reader *r, int64_t *n) {
   return GRPO_OK;
 }
 
-static Status copy_integer(Reader *r, const KeyPair *p, bool wanted) {
-  int64_t v;
-  bool found;
+/* One of the keys that every file has; layers of LFM2 have different numbers of key heads. */
+static Status copy_shape(Reader *r, const KeyPair *p, bool wanted) {
   const GgufValue *list = gguf_find(r->g, gguf_key(r->key, r->a, p->key));
+  int64_t layers;
   if (is_list_of_heads(r, list) && strcmp(p->hf, "num_key_value_heads") == 0) {
-    put_int(r, p->hf, largest(list));
+    reader_put_int(r, p->hf, largest(list));
     return GRPO_OK;
   }
-  try(gguf_get_int(r->g, r->key, 0, INT32_MAX, &v, &found));
-  if (found && strcmp(p->hf, "num_hidden_layers") == 0) try(read_layers(r, &v));
-  if (found && gguf_has_field(r->a, p->hf)) put_int(r, p->hf, v);
-  if (found || !wanted) return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: key '%s' is missing", r->g->path, r->key);
-}
-
-static Status copy_number(Reader *r, const KeyPair *p) {
-  double v;
-  bool found;
-  try(gguf_get_number(r->g, gguf_key(r->key, r->a, p->key), &v, &found));
-  if (found && gguf_has_field(r->a, p->hf)) put_number(r, p->hf, v);
+  if (!list || strcmp(p->hf, "num_hidden_layers") != 0) return reader_copy_int(r, p, wanted);
+  try(read_layers(r, &layers));
+  reader_put_int(r, p->hf, layers);
   return GRPO_OK;
 }
 
@@ -112,14 +65,15 @@ static Status read_epsilon(Reader *r) {
   gguf_key(r->key, r->a, gguf_epsilon_key(r->a));
   try(gguf_get_number(r->g, r->key, &v, &found));
   if (!found) return fail(GRPO_EFORMAT, "%s: key '%s' is missing", r->g->path, r->key);
-  put_number(r, "rms_norm_eps", v);
+  reader_put_number(r, "rms_norm_eps", v);
   return GRPO_OK;
 }
 
 /* Is this key read for the family?  Windowed layers may repeat the base of the others. */
 static Status is_read(Reader *r, const char *key, double v, bool *yes) {
   double base = 10000;
-  *yes = strcmp(key, "attention.temperature_scale") == 0 && r->family == FAMILY_MINISTRAL3;
+  *yes = (strcmp(key, "attention.temperature_scale") == 0 && r->family == FAMILY_MINISTRAL3) ||
+         (strcmp(key, "expert_weights_scale") == 0 && r->family == FAMILY_DEEPSEEK3);
   for (size_t i = 0; i < GGUF_NUMBERS; i++)
     *yes =
         *yes || (strcmp(key, gguf_numbers[i].key) == 0 && gguf_has_field(r->a, gguf_numbers[i].hf));
@@ -160,16 +114,23 @@ static Status check_refusals(Reader *r) {
   int64_t experts = 0, key = 0, value = 0;
   bool has_key, has_value;
   try(gguf_get_int(r->g, gguf_key(r->key, r->a, "expert_count"), 0, INT32_MAX, &experts, NULL));
-  if (experts && !gguf_expert_keys(r->a))
+  if (experts && !(gguf_arch_traits(r->a) & GGUF_MIXTURE))
     return fail(GRPO_EFORMAT, "%s: key '%s': mixtures of experts are not supported", r->g->path,
                 r->key);
   gguf_key(r->key, r->a, "attention.key_length");
   try(gguf_get_int(r->g, r->key, 1, 1024, &key, &has_key));
   gguf_key(r->key, r->a, "attention.value_length");
   try(gguf_get_int(r->g, r->key, 1, 1024, &value, &has_value));
-  if (has_value && has_key && key != value)
+  if (has_value && has_key && key != value && !gguf_has_trait(r->a, TRAIT_LATENT))
     return fail(GRPO_EFORMAT, "%s: key '%s' = %lld must equal attention.key_length = %lld",
                 r->g->path, r->key, (long long)value, (long long)key);
+  bool rotates = true;
+  try(gguf_get_bool(r->g, gguf_key(r->key, r->a, "rope.scaling.finetuned"), &rotates, NULL));
+  if (!rotates && GRANITES >> r->family & 1) /* of other families llama.cpp ignores it */
+    return fail(GRPO_EFORMAT,
+                "%s: key '%s' says that there are no rotary positions, which is not "
+                "computed for %s models",
+                r->g->path, r->key, gguf_arch_model_type(r->a));
   return check_scales(r);
 }
 
@@ -198,7 +159,7 @@ static Status read_llama3(Reader *r, const GgufTensor *divisors) {
   try(gguf_get_number(r->g, GGUF_LLAMA3_HIGH, &high, NULL));
   gguf_key(r->key, r->a, "rope.scaling.original_context_length");
   try(gguf_get_int(r->g, r->key, 1, INT32_MAX, &length, NULL));
-  put_name(r, "rope_scaling");
+  reader_put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"rope_type\": \"llama3\", \"factor\": ");
   json_put_number(&r->b, factor);
   buf_puts(&r->b, ", \"low_freq_factor\": ");
@@ -215,7 +176,7 @@ static Status put_list(Reader *r, const char *name, const GgufTensor *t) {
     float d;
     try(gguf_read(t, i, 1, &d));
     if (i) buf_puts(&r->b, ", ");
-    json_put_number(&r->b, meant((double)d));
+    json_put_number(&r->b, reader_meant((double)d));
   }
   buf_putc(&r->b, ']');
   return GRPO_OK;
@@ -235,14 +196,14 @@ static Status read_long(Reader *r, const GgufTensor *brief, const GgufTensor *wi
   factor = usual;
   gguf_key(r->key, r->a, "rope.scaling.attn_factor");
   try(gguf_get_number(r->g, r->key, &factor, NULL));
-  put_int(r, "original_max_position_embeddings", length);
-  put_name(r, "rope_scaling");
+  reader_put_int(r, "original_max_position_embeddings", length);
+  reader_put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"type\": \"longrope\"");
   try(put_list(r, "short_factor", brief));
   try(put_list(r, "long_factor", wide));
   if (fabs(factor - usual) > 1e-6 * usual) {
     buf_puts(&r->b, ", \"attention_factor\": ");
-    json_put_number(&r->b, meant(factor));
+    json_put_number(&r->b, reader_meant(factor));
   }
   buf_putc(&r->b, '}');
   return GRPO_OK;
@@ -253,32 +214,50 @@ static Status put_key(Reader *r, const char *key, const char *hf, double otherwi
   double v = otherwise;
   try(gguf_get_number(r->g, gguf_key(r->key, r->a, key), &v, NULL));
   buf_printf(&r->b, ", \"%s\": ", hf);
-  json_put_number(&r->b, meant(v));
+  json_put_number(&r->b, reader_meant(v));
   return GRPO_OK;
 }
 
-/* llama.cpp multiplies cosines and sines by attn_factor and by what is usual for the factor. */
+/* llama.cpp multiplies cosines and sines by attn_factor and by what is usual for the factor, which
+ * it takes for the factor of all dimensions in latent attention; there the key is a tenth of it. */
+static Status yarn_attention(Reader *r, double factor, double *attention, double *all) {
+  const bool latent = gguf_has_trait(r->a, TRAIT_LATENT);
+  double multiplier = 0;
+  *attention = 1;
+  try(gguf_get_number(r->g, gguf_key(r->key, r->a, "rope.scaling.attn_factor"), attention, NULL));
+  gguf_key(r->key, r->a, "rope.scaling.yarn_log_multiplier");
+  try(gguf_get_number(r->g, r->key, &multiplier, NULL));
+  *all = latent ? 10 * reader_meant(multiplier) : 0;
+  if (!latent || multiplier == 0) *attention *= gguf_yarn_factor(factor);
+  if (!latent && multiplier != 0) *attention /= 0.1 * multiplier * log(fmax(factor, 1)) + 1;
+  return gguf_get_number(r->g, GGUF_YARN_ATTENTION, attention, NULL);
+}
+
+/* llama.cpp rounds the ends of the ramp, and gpt-oss's published models do not. */
+static Status read_truncation(Reader *r) {
+  bool truncate = r->family != FAMILY_GPT_OSS;
+  try(gguf_get_bool(r->g, GGUF_YARN_TRUNCATE, &truncate, NULL));
+  buf_printf(&r->b, ", \"truncate\": %s", truncate ? "true" : "false");
+  return GRPO_OK;
+}
+
 static Status read_yarn(Reader *r) {
-  double factor = 1, attention = 1;
+  double factor = 1, attention, all;
   int64_t length = 0;
   gguf_key(r->key, r->a, "context_length");
   try(gguf_get_int(r->g, r->key, 1, INT32_MAX, &length, NULL));
   gguf_key(r->key, r->a, "rope.scaling.original_context_length");
   try(gguf_get_int(r->g, r->key, 1, INT32_MAX, &length, NULL));
   try(gguf_get_number(r->g, gguf_key(r->key, r->a, "rope.scaling.factor"), &factor, NULL));
-  try(gguf_get_number(r->g, gguf_key(r->key, r->a, "rope.scaling.attn_factor"), &attention, NULL));
-  double multiplier = 0;
-  gguf_key(r->key, r->a, "rope.scaling.yarn_log_multiplier");
-  try(gguf_get_number(r->g, r->key, &multiplier, NULL));
-  attention *= gguf_yarn_factor(factor);
-  if (multiplier != 0) attention /= 0.1 * multiplier * log(fmax(factor, 1)) + 1;
-  try(gguf_get_number(r->g, GGUF_YARN_ATTENTION, &attention, NULL));
-  put_name(r, "rope_scaling");
+  try(yarn_attention(r, factor, &attention, &all));
+  reader_put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"rope_type\": \"yarn\"");
   try(put_key(r, "rope.scaling.factor", "factor", 1));
   try(put_key(r, "rope.scaling.yarn_beta_fast", "beta_fast", 32));
   try(put_key(r, "rope.scaling.yarn_beta_slow", "beta_slow", 1));
   try(put_key(r, "attention.temperature_scale", "llama_4_scaling_beta", 0));
+  try(read_truncation(r));
+  if (all != 0) buf_puts(&r->b, ", \"mscale_all_dim\": "), json_put_number(&r->b, all);
   buf_puts(&r->b, ", \"attention_factor\": ");
   json_put_number(&r->b, attention);
   buf_printf(&r->b, ", \"original_max_position_embeddings\": %lld}", (long long)length);
@@ -291,7 +270,7 @@ static Status read_alpha(Reader *r, bool *found) {
   try(gguf_get_number(r->g, GGUF_ALPHA, &alpha, found));
   if (!*found || !gguf_has_trait(r->a, TRAIT_QK_NORM_LAST)) return GRPO_OK;
   try(gguf_get_number(r->g, GGUF_ALPHA_THETA, &theta, NULL));
-  put_name(r, "rope_parameters");
+  reader_put_name(r, "rope_parameters");
   buf_puts(&r->b, "{\"rope_type\": \"dynamic\", \"alpha\": ");
   json_put_number(&r->b, alpha);
   buf_puts(&r->b, ", \"rope_theta\": ");
@@ -349,9 +328,9 @@ static Status read_scaling(Reader *r) {
                 "%s: rope_factors_short.weight and rope_factors_long.weight must both be there",
                 r->g->path);
   if (factor == 1) return GRPO_OK;
-  put_name(r, "rope_scaling");
+  reader_put_name(r, "rope_scaling");
   buf_puts(&r->b, "{\"rope_type\": \"linear\", \"factor\": ");
-  json_put_number(&r->b, meant(factor));
+  json_put_number(&r->b, reader_meant(factor));
   buf_putc(&r->b, '}');
   return GRPO_OK;
 }
@@ -360,7 +339,7 @@ static Status read_scaling(Reader *r) {
 static Status check_divisors(const Gguf *g, const Config *c) {
   const GgufTensor *t = gguf_tensor(g, "rope_freqs.weight");
   float want[512];
-  if (!t) return GRPO_OK;
+  if (!t || c->family == FAMILY_GEMMA4) return GRPO_OK; /* read there */
   if (t->n != (uint64_t)c->head_dim / 2 || t->n > COUNT(want) ||
       !gguf_config_rope_divisors(c, want))
     return fail(GRPO_EFORMAT, "%s: rope_freqs.weight has %llu values for heads of %d", g->path,
@@ -393,11 +372,11 @@ static Status read_vocabulary(Reader *r) {
   if (!embedding || embedding->ndim != 2 || embedding->dim[0] > INT32_MAX)
     return fail(GRPO_EFORMAT, "%s: tensor 'token_embd.weight' is missing or not two-dimensional",
                 r->g->path);
-  put_int(r, "vocab_size", (int64_t)embedding->dim[0]);
-  put_bool(r, "tie_word_embeddings", gguf_tensor(r->g, "output.weight") == NULL);
+  reader_put_int(r, "vocab_size", (int64_t)embedding->dim[0]);
+  reader_put_bool(r, "tie_word_embeddings", gguf_tensor(r->g, "output.weight") == NULL);
   for (size_t i = 0; i < COUNT(ids); i++) {
     try(gguf_get_int(r->g, ids[i].key, 0, UINT32_MAX, &id, &found));
-    if (found && id < (int64_t)embedding->dim[0]) put_int(r, ids[i].hf, id);
+    if (found && id < (int64_t)embedding->dim[0]) reader_put_int(r, ids[i].hf, id);
   }
   for (size_t i = 0; i < COUNT(ends); i++) {
     try(gguf_get_int(r->g, ends[i], 0, UINT32_MAX, &id, &found));
@@ -405,7 +384,7 @@ static Status read_vocabulary(Reader *r) {
     for (int k = 0; k < n; k++) again = again || seen[k] == id;
     if (!again) seen[n++] = id;
   }
-  put_name(r, "eos_token_id");
+  reader_put_name(r, "eos_token_id");
   if (!n) buf_puts(&r->b, "null");
   for (int i = 0; i < n; i++)
     buf_printf(&r->b, "%s%lld", i ? ", " : n > 1 ? "[" : "", (long long)seen[i]);
@@ -422,21 +401,21 @@ static void read_switches(Reader *r) {
               {"mlp_bias", "blk.0.ffn_down.bias"}};
   for (size_t i = 0; i < COUNT(rows); i++)
     if (gguf_has_field(r->a, rows[i].hf) && !gguf_has_trait(r->a, TRAIT_PACKED))
-      put_bool(r, rows[i].hf, gguf_tensor(r->g, rows[i].tensor) != NULL);
+      reader_put_bool(r, rows[i].hf, gguf_tensor(r->g, rows[i].tensor) != NULL);
 }
 
 static Status read_parallel(Reader *r) {
   bool parallel = gguf_tensor(r->g, "blk.0.ffn_norm.weight") == NULL;
   if (!gguf_has_field(r->a, "use_parallel_residual")) return GRPO_OK;
   try(gguf_get_bool(r->g, gguf_key(r->key, r->a, "use_parallel_residual"), &parallel, NULL));
-  put_bool(r, "use_parallel_residual", parallel);
+  reader_put_bool(r, "use_parallel_residual", parallel);
   return GRPO_OK;
 }
 
 /* The pattern is a number n (each n-th layer sees everything), or says for each layer whether it
  * has the window. */
 static Status read_layer_types(Reader *r) {
-  int64_t layers = 0, every = 4;
+  int64_t layers = 0, every = r->family == FAMILY_GPT_OSS ? 2 : 4;
   const GgufValue *list = NULL;
   const GgufValue *v = gguf_find(r->g, gguf_key(r->key, r->a, "attention.sliding_window_pattern"));
   if (v && v->array)
@@ -445,8 +424,8 @@ static Status read_layer_types(Reader *r) {
     try(gguf_get_int(r->g, r->key, 1, CONFIG_MAX_LAYERS, &every, NULL));
   try(gguf_get_int(r->g, gguf_key(r->key, r->a, "block_count"), 1, INT32_MAX, &layers, NULL));
   if (!list && gguf_has_field(r->a, "sliding_window_pattern"))
-    put_int(r, "sliding_window_pattern", every);
-  put_name(r, "layer_types");
+    reader_put_int(r, "sliding_window_pattern", every);
+  reader_put_name(r, "layer_types");
   for (int64_t i = 0; i < layers && i < CONFIG_MAX_LAYERS; i++) {
     const bool windowed = !list                       ? (i + 1) % every != 0
                           : (uint64_t)i < list->count ? gguf_int_at(list, (uint64_t)i) != 0
@@ -464,9 +443,9 @@ static Status read_windows(Reader *r) {
   gguf_key(r->key, r->a, "attention.sliding_window");
   try(gguf_get_int(r->g, r->key, 0, INT32_MAX, &window, &found));
   const bool period = gguf_arch_traits(r->a) & GGUF_WINDOW_PERIOD;
-  if (period && !window) put_name(r, "sliding_window"), buf_puts(&r->b, "null");
-  if (found && (window || !period)) put_int(r, "sliding_window", window);
-  if (!period) return copy_integer(r, &pattern, false);
+  if (period && !window) reader_put_name(r, "sliding_window"), buf_puts(&r->b, "null");
+  if (found && (window || !period)) reader_put_int(r, "sliding_window", window);
+  if (!period) return reader_copy_int(r, &pattern, false);
   return window ? read_layer_types(r) : GRPO_OK;
 }
 
@@ -474,7 +453,7 @@ static Status read_windows(Reader *r) {
 static Status read_kinds(Reader *r, const char *tensor, const char *word) {
   int64_t layers = 0;
   try(read_layers(r, &layers));
-  put_name(r, "layer_types");
+  reader_put_name(r, "layer_types");
   for (int i = 0; i < layers && i < CONFIG_MAX_LAYERS; i++) {
     char name[GGUF_NAME_MAX + 1];
     snprintf(name, sizeof name, "blk.%d.%s", i, tensor);
@@ -507,8 +486,8 @@ static Status check_sections(Reader *r) {
 static Status read_deltas(Reader *r) {
   static const KeyPair interval = {GGUF_INTERVAL, "full_attention_interval"};
   int64_t heads = 1, width = 0;
-  for (size_t i = 0; i < GGUF_DELTAS; i++) try(copy_integer(r, &gguf_deltas[i], true));
-  try(copy_integer(r, &interval, false));
+  for (size_t i = 0; i < GGUF_DELTAS; i++) try(reader_copy_int(r, &gguf_deltas[i], true));
+  try(reader_copy_int(r, &interval, false));
   gguf_key(r->key, r->a, "ssm.time_step_rank");
   try(gguf_get_int(r->g, r->key, 1, 1024, &heads, NULL));
   gguf_key(r->key, r->a, GGUF_VALUES_WIDTH);
@@ -516,7 +495,7 @@ static Status read_deltas(Reader *r) {
   if (width % heads)
     return fail(GRPO_EFORMAT, "%s: key '%s' = %lld is not a multiple of %lld heads", r->g->path,
                 r->key, (long long)width, (long long)heads);
-  put_int(r, "linear_value_head_dim", width / heads);
+  reader_put_int(r, "linear_value_head_dim", width / heads);
   try(check_sections(r));
   return read_kinds(r, "ssm_a", "linear_attention");
 }
@@ -524,16 +503,9 @@ static Status read_deltas(Reader *r) {
 static Status read_states(Reader *r) {
   if (DELTANETS >> r->family & 1) return read_deltas(r);
   if (r->family != FAMILY_LFM2) return GRPO_OK;
-  put_bool(r, "block_auto_adjust_ff_dim", false);
-  try(copy_integer(r, &gguf_filter, true));
+  reader_put_bool(r, "block_auto_adjust_ff_dim", false);
+  try(reader_copy_int(r, &gguf_filter, true));
   return read_kinds(r, "shortconv.conv.weight", "conv");
-}
-
-static Status read_experts(Reader *r) {
-  const int n = gguf_expert_keys(r->a);
-  for (int i = 0; i < n; i++) try(copy_integer(r, &gguf_experts[i], true));
-  if (n) put_bool(r, "norm_topk_prob", gguf_arch_traits(r->a) & GGUF_DIVIDED);
-  return GRPO_OK;
 }
 
 static Status read_optional(Reader *r) {
@@ -541,8 +513,8 @@ static Status read_optional(Reader *r) {
   try(read_parallel(r));
   try(read_windows(r));
   try(read_states(r));
-  try(read_experts(r));
-  for (size_t i = 0; i < GGUF_NUMBERS; i++) try(copy_number(r, &gguf_numbers[i]));
+  try(gguf_experts_read(r));
+  for (size_t i = 0; i < GGUF_NUMBERS; i++) try(reader_copy_number(r, &gguf_numbers[i]));
   return read_scaling(r);
 }
 
@@ -555,7 +527,8 @@ static Status read_query_scalar(Reader *r) {
   try(gguf_get_int(r->g, gguf_key(r->key, r->a, "block_count"), 1, 1024, &layers, NULL));
   dim = hidden / heads;
   try(gguf_get_int(r->g, gguf_key(r->key, r->a, "attention.key_length"), 1, 1024, &dim, NULL));
-  put_int(r, "query_pre_attn_scalar", gguf_usual_query_scalar(r->a, layers, hidden, heads, dim));
+  reader_put_int(r, "query_pre_attn_scalar",
+                 gguf_usual_query_scalar(r->a, layers, hidden, heads, dim));
   return GRPO_OK;
 }
 
@@ -568,21 +541,35 @@ static Status read_unsaid(Reader *r) {
   dim = hidden / heads;
   if (!gguf_find(r->g, gguf_key(r->key, r->a, "attention.head_count_kv")) &&
       gguf_has_field(r->a, "num_key_value_heads"))
-    put_int(r, "num_key_value_heads", heads);
+    reader_put_int(r, "num_key_value_heads", heads);
   gguf_key(r->key, r->a, "attention.key_length");
   try(gguf_get_int(r->g, r->key, 1, 1024, &dim, &found));
-  if (!found) put_int(r, "head_dim", dim);
-  if (!gguf_find(r->g, gguf_key(r->key, r->a, "rope.freq_base"))) put_int(r, "rope_theta", 10000);
+  if (!found) reader_put_int(r, "head_dim", dim);
+  if (!gguf_find(r->g, gguf_key(r->key, r->a, "rope.freq_base")))
+    reader_put_int(r, "rope_theta", 10000);
   gguf_key(r->key, r->a, "rope.dimension_count");
   try(gguf_get_int(r->g, r->key, 1, 1024, &rotary, &found));
   if (found && dim && gguf_has_field(r->a, "partial_rotary_factor"))
-    put_number(r, "partial_rotary_factor", (double)rotary / (double)dim);
+    reader_put_number(r, "partial_rotary_factor", (double)rotary / (double)dim);
   return GRPO_OK;
+}
+
+/* The width of a dense layer says nothing where every layer has experts. */
+static bool is_wanted(const Reader *r, size_t i) {
+  const bool wide = MIXTURES >> r->family & 1 && !(NARROW_MIXTURES >> r->family & 1);
+  return i < 5 && !(wide && strcmp(gguf_integers[i].hf, "intermediate_size") == 0);
+}
+
+static Status read_gemma4(Reader *r) {
+  try(gguf_gemma4_read(r));
+  try(read_epsilon(r));
+  return read_vocabulary(r);
 }
 
 static Status read_all(Reader *r) {
   buf_printf(&r->b, "{\"model_type\": \"%s\"", gguf_arch_model_type(r->a));
-  for (size_t i = 0; i < GGUF_INTEGERS; i++) try(copy_integer(r, &gguf_integers[i], i < 5));
+  if (r->family == FAMILY_GEMMA4) return read_gemma4(r);
+  for (size_t i = 0; i < GGUF_INTEGERS; i++) try(copy_shape(r, &gguf_integers[i], is_wanted(r, i)));
   try(read_epsilon(r));
   try(read_vocabulary(r));
   try(check_refusals(r));
@@ -611,10 +598,12 @@ Status gguf_config_read(Config *out, const Gguf *g) {
   size_t n = 0;
   try(gguf_get_string(g, "general.architecture", &name, &n, NULL));
   char key[GGUF_KEY_BYTES];
-  int64_t window = 0;
+  int64_t window = 0, experts = 0;
   snprintf(key, sizeof key, "%.*s.attention.sliding_window", n > 60 ? 60 : (int)n, name);
   try(gguf_get_int(g, key, 0, INT32_MAX, &window, NULL));
-  const GgufArch *a = gguf_arch(name, n, window > 0);
+  snprintf(key, sizeof key, "%.*s.expert_count", n > 60 ? 60 : (int)n, name);
+  try(gguf_get_int(g, key, 0, INT32_MAX, &experts, NULL));
+  const GgufArch *a = gguf_arch(name, n, window > 0, experts > 0);
   if (!a)
     return fail(GRPO_EFORMAT, "%s: general.architecture '%.*s' is not supported", g->path,
                 n > 60 ? 60 : (int)n, name);

@@ -4,18 +4,23 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "gguf/gguf_keys.h"
+#include "gguf/gguf_config_experts.h"
+#include "gguf/gguf_config_gemma4.h"
 #include "model/rope.h"
 
-bool gguf_config_rope_divisors(const Config *c, float *out) {
+int gguf_config_rope_divisors(const Config *c, float *out) {
   double scaled[512], plain[512];
   Config unscaled = *c;
-  if (c->rope_scaling != ROPE_LLAMA3 || c->head_dim > 1024) return false;
+  if (c->family == FAMILY_GEMMA4) {
+    gguf_gemma4_divisors(c, out);
+    return c->global_head_dim / 2;
+  }
+  if (c->rope_scaling != ROPE_LLAMA3 || c->head_dim > 1024) return 0;
   unscaled.rope_scaling = ROPE_PLAIN;
   rope_frequencies(c, false, false, scaled);
   rope_frequencies(&unscaled, false, false, plain);
   for (int i = 0; i < c->head_dim / 2; i++) out[i] = (float)(plain[i] / scaled[i]);
-  return true;
+  return c->head_dim / 2;
 }
 
 static void write_yarn(const Config *c, const GgufArch *a, GgufMeta *m) {
@@ -26,9 +31,14 @@ static void write_yarn(const Config *c, const GgufArch *a, GgufMeta *m) {
                (uint32_t)c->rope_original_max_position_embeddings);
   gguf_put_f32(m, gguf_key(key, a, "rope.scaling.yarn_beta_fast"), (float)c->rope_beta_fast);
   gguf_put_f32(m, gguf_key(key, a, "rope.scaling.yarn_beta_slow"), (float)c->rope_beta_slow);
-  gguf_put_f32(m, gguf_key(key, a, "rope.scaling.attn_factor"),
-               (float)(c->rope_attention_factor / gguf_yarn_factor(c->rope_factor)));
+  if (c->rope_mscale_all_dim != 0) /* latent attention: see gguf_config.c */
+    gguf_put_f32(m, gguf_key(key, a, "rope.scaling.yarn_log_multiplier"),
+                 (float)(c->rope_mscale_all_dim / 10));
+  else
+    gguf_put_f32(m, gguf_key(key, a, "rope.scaling.attn_factor"),
+                 (float)(c->rope_attention_factor / gguf_yarn_factor(c->rope_factor)));
   gguf_put_f64(m, GGUF_YARN_ATTENTION, c->rope_attention_factor);
+  if (c->family == FAMILY_GPT_OSS) gguf_put_bool(m, GGUF_YARN_TRUNCATE, c->rope_truncate);
   if (c->rope_query_beta != 0)
     gguf_put_f32(m, gguf_key(key, a, "attention.temperature_scale"), (float)c->rope_query_beta);
 }
@@ -108,13 +118,6 @@ static void write_filters(const Config *c, const GgufArch *a, GgufMeta *m) {
   gguf_put_u32(m, gguf_key(key, a, gguf_filter.key), (uint32_t)c->linear_conv_kernel_dim);
 }
 
-static void write_experts(const Config *c, const GgufArch *a, GgufMeta *m) {
-  const int values[] = {c->num_experts, c->num_experts_per_tok, c->moe_intermediate_size};
-  char key[GGUF_KEY_BYTES];
-  for (int i = 0; i < gguf_expert_keys(a); i++)
-    gguf_put_u32(m, gguf_key(key, a, gguf_experts[i].key), (uint32_t)values[i]);
-}
-
 static void write_optional(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[GGUF_KEY_BYTES];
   if (has_window(c)) {
@@ -146,23 +149,6 @@ static bool is_every_fourth_unrotated(const Config *c) {
   return true;
 }
 
-static bool has_dense_layer(const Config *c) {
-  for (int i = 0; i < c->num_hidden_layers; i++)
-    if (!config_layer_experts(c, i)) return true;
-  return false;
-}
-
-static const char *reason_of_experts(const Config *c, const GgufArch *a) {
-  const bool divided = gguf_arch_traits(a) & GGUF_DIVIDED;
-  if (has_dense_layer(c)) return "has experts in every layer";
-  if (c->attention_bias) return "has no biases in attention";
-  if (c->family == FAMILY_OLMOE && c->num_key_value_heads != c->num_attention_heads)
-    return "has as many key heads as heads";
-  if (divided == c->norm_topk_prob) return NULL;
-  return divided ? "divides the weights of a token's experts by their sum"
-                 : "does not divide the weights of a token's experts by their sum";
-}
-
 /* The reason for which llama.cpp would compute something else; NULL: there is none. */
 static const char *reason(const Config *c, const GgufArch *a) {
   const unsigned traits = gguf_arch_traits(a);
@@ -182,8 +168,12 @@ static const char *reason(const Config *c, const GgufArch *a) {
   if (DELTANETS >> c->family & 1 && !period(c, LAYER_DELTA))
     return "wants attention in each n-th layer and in no other";
   if (DELTANETS >> c->family & 1 && c->attention_bias) return "has no biases in attention";
-  if (c->rope_scaling == ROPE_YARN && !c->rope_truncate) return "rounds the ends of YaRN's ramp";
-  return gguf_expert_keys(a) ? reason_of_experts(c, a) : NULL;
+  if (c->family == FAMILY_GEMMA4) return gguf_gemma4_reason(c);
+  if (c->family == FAMILY_GRANITE4 && !config_layer_rotates(c, 0))
+    return "has rotary positions in such models";
+  if (c->rope_scaling == ROPE_YARN && !c->rope_truncate && c->family != FAMILY_GPT_OSS)
+    return "rounds the ends of YaRN's ramp";
+  return gguf_experts_reason(c, a);
 }
 
 Status gguf_config_check(const Config *c, const GgufArch *a, const char *path) {
@@ -198,30 +188,42 @@ static void warn(const Config *c, const GgufArch *a) {
   const double scalar = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : c->head_dim;
   const int64_t usual = gguf_usual_query_scalar(a, c->num_hidden_layers, c->hidden_size,
                                                 c->num_attention_heads, c->head_dim);
-  if (gguf_is_gemma(a) && scalar != (double)usual)
+  if (OLD_GEMMAS >> c->family & 1 && scalar != (double)usual)
     log_message(LOG_WARNING, "GGUF: llama.cpp takes query_pre_attn_scalar to be %lld, not %g",
                 (long long)usual, scalar);
   const int window = config_window(c, 0);
   if (gguf_arch_traits(a) & GGUF_NO_WINDOW && window && window < c->max_position_embeddings)
     log_message(LOG_WARNING, "GGUF: llama.cpp ignores the sliding window of %d of a %s model",
                 window, config_model_type(c));
+  if (c->rope_scaling == ROPE_YARN && !c->rope_truncate)
+    log_message(LOG_WARNING,
+                "GGUF: llama.cpp rounds the ends of YaRN's ramp, which this %s model "
+                "does not",
+                config_model_type(c));
+  if (config_traits(c) & TRAIT_LATENT && c->norm_eps != 1e-6)
+    log_message(LOG_WARNING, "GGUF: llama.cpp takes an eps of %g in the norms of latents, not 1e-6",
+                c->norm_eps);
 }
 
 void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m) {
   char key[GGUF_KEY_BYTES];
   Field f;
   warn(c, a);
-  for (size_t i = 0; i < GGUF_INTEGERS; i++)
+  const bool gemma4 = c->family == FAMILY_GEMMA4;
+  for (size_t i = 0; i < GGUF_INTEGERS && !gemma4; i++)
     if (gguf_find_field(a, gguf_integers[i].hf, &f) && !(c->family == FAMILY_LFM2 && i == 5))
       gguf_put_u32(m, gguf_key(key, a, gguf_integers[i].key), (uint32_t)config_get(c, &f));
   gguf_put_u32(m, gguf_key(key, a, "vocab_size"), (uint32_t)c->vocab_size);
   gguf_put_f32(m, gguf_key(key, a, gguf_epsilon_key(a)), (float)c->norm_eps);
-  if (!config_rotates(c)) return;
-  gguf_put_u32(m, gguf_key(key, a, "attention.value_length"), (uint32_t)c->head_dim);
+  if (gemma4) gguf_gemma4_write(c, a, m);
+  if (gemma4 || !config_rotates(c)) return;
+  const bool latent = config_traits(c) & TRAIT_LATENT;
+  gguf_put_u32(m, gguf_key(key, a, "attention.value_length"),
+               (uint32_t)(latent ? c->kv_lora_rank : c->head_dim));
   gguf_put_u32(m, gguf_key(key, a, "rope.dimension_count"), (uint32_t)config_rotary_dim(c, false));
   if (DELTANETS >> c->family & 1) write_deltas(c, a, m);
   if (c->family == FAMILY_LFM2) write_filters(c, a, m);
-  write_experts(c, a, m);
+  gguf_experts_write(c, a, m);
   write_optional(c, a, m);
   write_scaling(c, a, m);
 }

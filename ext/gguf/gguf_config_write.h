@@ -9,7 +9,7 @@
 /* EARG with the reason: llama.cpp would compute something else from the file. */
 Status gguf_config_check(const Config *c, const GgufArch *a, const char *path);
 void gguf_config_write(const Config *c, const GgufArch *a, GgufMeta *m);
-/* rope_freqs.weight: [rotary dimension / 2] divisors; false: the model has none. */
-bool gguf_config_rope_divisors(const Config *c, float *out);
+/* rope_freqs.weight: divisors of frequencies; their number, up to 512, or 0: the model has none. */
+int gguf_config_rope_divisors(const Config *c, float *out);
 
 #endif

@@ -33,10 +33,10 @@ static Status read_tokenizer(Tokenizer **out, const char *path) {
   return s;
 }
 
-static const char *const dtypes[] = {"f32", "f16", "bf16", "q8_0", "q4_0", NULL};
+static const char *const dtypes[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "mxfp4", NULL};
 
 static Status save(const Model *m, const Tokenizer *t, const char *path, const char *dtype) {
-  static const GgmlType types[] = {GGML_F32, GGML_F16, GGML_BF16, GGML_Q8_0, GGML_Q4_0};
+  static const GgmlType types[] = {GGML_F32, GGML_F16, GGML_BF16, GGML_Q8_0, GGML_Q4_0, GGML_MXFP4};
   int i = 0;
   while (strcmp(dtypes[i], dtype)) i++;
   return gguf_save(m, t, path, types[i]);

@@ -34,11 +34,6 @@ const KeyPair gguf_deltas[GGUF_DELTAS] = {
     {"ssm.state_size", "linear_key_head_dim"},
 };
 const KeyPair gguf_filter = {"shortconv.l_cache", "linear_conv_kernel_dim"};
-const KeyPair gguf_experts[GGUF_EXPERTS] = {
-    {"expert_count", "num_local_experts"},
-    {"expert_used_count", "num_experts_per_tok"},
-    {"expert_feed_forward_length", "moe_intermediate_size"},
-};
 
 const char *gguf_key(char *out, const GgufArch *a, const char *key) {
   snprintf(out, GGUF_KEY_BYTES, "%s.%s", gguf_arch_name(a), key);
@@ -67,12 +62,6 @@ bool gguf_find_field(const GgufArch *a, const char *hf, Field *out) {
 bool gguf_has_field(const GgufArch *a, const char *hf) {
   Field f;
   return gguf_find_field(a, hf, &f);
-}
-
-/* In a narrow mixture feed_forward_length is the width of an expert. */
-int gguf_expert_keys(const GgufArch *a) {
-  const Family f = gguf_family(a);
-  return !(MIXTURES >> f & 1) ? 0 : NARROW_MIXTURES >> f & 1 ? GGUF_EXPERTS - 1 : GGUF_EXPERTS;
 }
 
 /* The names of the epsilon in files. */

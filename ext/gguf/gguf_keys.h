@@ -23,17 +23,13 @@ extern const KeyPair gguf_deltas[GGUF_DELTAS], gguf_filter;
 #define GGUF_SECTIONS     "rope.dimension_sections"
 #define GGUF_BESIDE       "nextn_predict_layers"
 
-/* Of mixtures of experts. */
-enum { GGUF_EXPERTS = 3 };
-extern const KeyPair gguf_experts[GGUF_EXPERTS];
-int gguf_expert_keys(const GgufArch *a); /* how many of them the architecture has */
-
 /* Our own keys: Llama 3's three factors cannot be told from rope_freqs.weight, and others are known
  * there only as float32, or as a part of another number. */
 #define GGUF_LLAMA3_FACTOR  "grpo.rope.factor"
 #define GGUF_LLAMA3_LOW     "grpo.rope.low_freq_factor"
 #define GGUF_LLAMA3_HIGH    "grpo.rope.high_freq_factor"
 #define GGUF_YARN_ATTENTION "grpo.rope.attention_factor"
+#define GGUF_YARN_TRUNCATE  "grpo.rope.truncate"
 #define GGUF_ALPHA          "grpo.rope.alpha"
 #define GGUF_ALPHA_THETA    "grpo.rope.theta"
 

@@ -12,12 +12,15 @@
 #include "model/lora_merge.h"
 #include "model/model_struct.h"
 
-enum { BLOCK_ROWS = 64 };
-
 /* ---- metadata ------------------------------------------------------------------------- */
 
 static uint32_t file_type(GgmlType t) {
-  return t == GGML_F32 ? 0 : t == GGML_F16 ? 1 : t == GGML_Q4_0 ? 2 : t == GGML_Q8_0 ? 7 : 32;
+  return t == GGML_F32     ? 0
+         : t == GGML_F16   ? 1
+         : t == GGML_Q4_0  ? 2
+         : t == GGML_Q8_0  ? 7
+         : t == GGML_MXFP4 ? 38
+                           : 32;
 }
 
 /* Writes the ids that end a text, except for the one that the tokenizer part writes. */
@@ -55,43 +58,79 @@ static Status put_metadata(const Model *m, const Tokenizer *t, const GgufArch *a
   gguf_put_string(meta, "general.architecture", name, strlen(name));
   gguf_put_string(meta, "general.type", "model", 5);
   gguf_put_u32(meta, "general.file_type", file_type(type));
-  if (type == GGML_Q8_0 || type == GGML_Q4_0) gguf_put_u32(meta, "general.quantization_version", 2);
+  if (ggml_block_values(type) > 1) gguf_put_u32(meta, "general.quantization_version", 2);
   gguf_config_write(&m->config, a, meta);
   return put_tokenizer(&m->config, t, meta);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
+/* A part of a parameter in the file; of a stack, of the parameter of every expert. */
+typedef struct Part {
+  const Param *p;
+  int part;
+  uint64_t rows, cols; /* of the whole parameter */
+  GgufOrder order;
+} Part;
+
 static GgmlType type_for(GgmlType type, const GgufEntry *e, unsigned change) {
   if (e->ndim == 1 || (change & (GGUF_KEEP_F32 | GGUF_FILTERS))) return GGML_F32;
   if (type == GGML_Q4_0 && (change & GGUF_VOCABULARY)) type = GGML_Q8_0;
+  if (type == GGML_MXFP4 && !(change & GGUF_STACK)) type = GGML_Q8_0;
   const bool fits = e->dim[e->ndim - 1] % (uint64_t)ggml_block_values(type) == 0;
   return fits ? type : GGML_F16;
 }
 
 /* The name in the file: all experts of a layer are in one tensor, one after the other. */
-static bool name_in_file(const GgufArch *a, const Param *p, char *out, size_t cap,
+static bool name_in_file(const GgufArch *a, const Param *p, int part, char *out, size_t cap,
                          unsigned *change) {
   char stack[PARAM_NAME_BYTES];
   if (p->is_expert) param_stack_name(p, stack);
-  return gguf_arch_file_name(a, p->is_expert ? stack : p->name, out, cap, change);
+  return gguf_arch_file_name(a, p->is_expert ? stack : p->name, part, out, cap, change);
 }
 
 /* Is the parameter in the tensor of the one before it? */
 static bool continues(const Param *p) { return p->is_expert && p->expert > 0; }
 
+static int stacked(const Model *m, const Param *p) {
+  return p->is_expert ? m->config.num_experts : 1;
+}
+
+static Part part_of(const Model *m, const Param *p, int part, unsigned change) {
+  const uint64_t rows = (uint64_t)p->t.dim[p->in_out ? 1 : 0];
+  return (Part){p, part, rows, p->t.n / rows, gguf_order(&m->config, change, rows)};
+}
+
+/* The shape of a part in the file. */
+static void put_shape(const Model *m, const Part *x, GgufEntry *e) {
+  const uint64_t rows = gguf_order_part_rows(&x->order, x->part, x->rows);
+  const unsigned change = x->order.change;
+  if (x->p->is_expert) e->dim[e->ndim++] = (uint64_t)m->config.num_experts;
+  if (change & GGUF_LATENT) {
+    const uint64_t heads = x->order.groups;
+    const bool transposed = gguf_order_transposes(&x->order, x->part);
+    e->ndim = 3, e->dim[0] = heads;
+    e->dim[1] = transposed ? x->cols : rows / heads,
+    e->dim[2] = transposed ? rows / heads : x->cols;
+    return;
+  }
+  if (!(change & GGUF_VECTOR)) e->dim[e->ndim++] = rows;
+  if (x->p->t.ndim > 1) e->dim[e->ndim++] = x->cols;
+}
+
 static Status describe(const Model *m, const Param *p, const GgufArch *a, GgmlType type,
-                       GgufEntry *e) {
-  const int stacked = p->is_expert;
-  unsigned change;
-  if (!name_in_file(a, p, e->name, sizeof e->name, &change))
-    return fail(GRPO_EARG, "GGUF has no name for parameter '%s'", p->name);
-  e->ndim = p->t.ndim + stacked;
-  if (stacked) e->dim[0] = (uint64_t)m->config.num_experts;
-  for (int d = 0; d < p->t.ndim; d++)
-    e->dim[d + stacked] = (uint64_t)p->t.dim[p->in_out ? 1 - d : d];
-  if (change & GGUF_FILTERS) e->ndim = 2, e->dim[1] = e->dim[2];
-  e->type = type_for(type, e, change);
+                       GgufEntry *e, size_t *n) {
+  int parts = 1;
+  for (int i = 0; i < parts; i++) {
+    unsigned change;
+    GgufEntry *one = &e[(*n)++];
+    if (!name_in_file(a, p, i, one->name, sizeof one->name, &change))
+      return fail(GRPO_EARG, "GGUF has no name for parameter '%s'", p->name);
+    const Part x = part_of(m, p, i, change);
+    put_shape(m, &x, one);
+    one->type = type_for(type, one, change);
+    parts = gguf_order_parts(&x.order);
+  }
   return GRPO_OK;
 }
 
@@ -103,25 +142,57 @@ static Status put_row(GgufWriter *w, const GgufOrder *o, size_t cols, real *x, r
   return gguf_writer_put(w, row, cols);
 }
 
-/* Rows come in blocks that stay together where they change their order. */
-static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Param *p,
-                       unsigned change) {
-  const GgufOrder o = gguf_order(&m->config, change);
-  const int n = p->t.dim[0];
-  const int most = gguf_order_moves_rows(&o) ? (int)gguf_order_block(&o) : BLOCK_ROWS;
-  const size_t cols = p->t.n / (size_t)n;
-  real *x = mem_alloc_aligned((size_t)(most + 1) * cols * sizeof *x);
-  Status s = x ? GRPO_OK : fail(GRPO_ENOMEM, "%s: no memory for %d rows", p->name, most);
-  for (int row = 0; row < n && s == GRPO_OK; row += most) {
-    const int rows = n - row < most ? n - row : most;
-    const uint64_t first = gguf_order_row_of(&o, (uint64_t)row);
-    s = lora_merge_rows(cx, m, p, (int)first, rows, x);
-    for (int i = 0; i < rows && s == GRPO_OK; i++) {
-      const uint64_t at = gguf_order_row_of(&o, (uint64_t)(row + i)) - first;
-      s = put_row(w, &o, cols, x + at * cols, x + (size_t)most * cols);
-    }
+/* Outputs row .. row + n - 1 of a parameter.  Experts take no adapter. */
+static Status get_rows(const Ctx *cx, const Model *m, const Param *p, uint64_t row, uint64_t n,
+                       real *x) {
+  if (!p->in_out) return lora_merge_rows(cx, m, p, (int)row, (int)n, x);
+  param_rows(cx, p, (int)row, (int)n, x);
+  return GRPO_OK;
+}
+
+/* Writes x [rows, cols] as [cols, rows]. */
+static Status put_heads_transposed(GgufWriter *w, size_t rows, size_t cols, const real *x,
+                                   real *row) {
+  for (size_t c = 0; c < cols; c++) {
+    for (size_t r = 0; r < rows; r++) row[r] = x[r * cols + c];
+    try(gguf_writer_put(w, row, rows));
   }
-  mem_free_aligned(x);
+  return GRPO_OK;
+}
+
+/* Writes n rows of a part from row `at` on, which are among `span` rows of the parameter; x: memory
+ * for these and one more. */
+static Status put_run(GgufWriter *w, const Ctx *cx, const Model *m, const Part *part, uint64_t at,
+                      uint64_t n, uint64_t span, real *x) {
+  const GgufOrder *o = &part->order;
+  const size_t cols = part->cols;
+  real *row = x + span * cols;
+  const uint64_t first = gguf_order_row_of(o, part->part, at);
+  try(get_rows(cx, m, part->p, first, span, x));
+  if (gguf_order_transposes(o, part->part)) return put_heads_transposed(w, n, cols, x, row);
+  for (uint64_t i = 0; i < n; i++) {
+    const uint64_t r = gguf_order_row_of(o, part->part, at + i) - first;
+    try(put_row(w, o, cols, x + r * cols, row));
+  }
+  return GRPO_OK;
+}
+
+/* Rows come in runs that stay together where they change their order. */
+static Status put_rows(GgufWriter *w, const Ctx *cx, const Model *m, const Part *part) {
+  const GgufOrder *o = &part->order;
+  const uint64_t all = gguf_order_part_rows(o, part->part, part->rows);
+  uint64_t n;
+  Status s = GRPO_OK;
+  for (uint64_t at = 0; at < all && s == GRPO_OK; at += n) {
+    n = gguf_order_run(o, part->part, at);
+    if (n > all - at) n = all - at;
+    const uint64_t span = o->change & GGUF_IN_TURN ? 2 * n - 1 : n;
+    const uint64_t room = (span + 1) * part->cols + n;
+    real *x = mem_alloc_aligned(room * sizeof *x);
+    s = x ? put_run(w, cx, m, part, at, n, span, x)
+          : fail(GRPO_ENOMEM, "%s: no memory for %llu rows", part->p->name, (unsigned long long)n);
+    mem_free_aligned(x);
+  }
   return s;
 }
 
@@ -140,13 +211,22 @@ static Status put_transposed(GgufWriter *w, const Ctx *cx, const Model *m, const
   return s;
 }
 
+/* Writes all parts of a parameter, or of the same one of every expert. */
 static Status put_param(GgufWriter *w, const Ctx *cx, const Model *m, const GgufArch *a,
                         const Param *p) {
-  char name[GGUF_NAME_MAX + 1];
-  unsigned change = 0;
-  name_in_file(a, p, name, sizeof name, &change);
-  if (p->in_out) return put_transposed(w, cx, m, p);
-  return put_rows(w, cx, m, p, change);
+  int parts = 1;
+  if (p->in_out && !p->is_expert) return put_transposed(w, cx, m, p);
+  for (int part = 0; part < parts; part++) {
+    char name[GGUF_NAME_MAX + 1];
+    unsigned change = 0;
+    name_in_file(a, p, part, name, sizeof name, &change);
+    for (int i = 0; i < stacked(m, p); i++) {
+      const Part x = part_of(m, p + i, part, change);
+      try(put_rows(w, cx, m, &x));
+      parts = gguf_order_parts(&x.order);
+    }
+  }
+  return GRPO_OK;
 }
 
 /* Divisors of rotary frequencies, which are tensors beside the parameters. */
@@ -163,7 +243,8 @@ static void add_extra(Extra *x, const char *name, int n) {
 }
 
 static void extra_tensors(const Config *c, Extra *x) {
-  if (gguf_config_rope_divisors(c, x->value[0])) add_extra(x, "rope_freqs.weight", c->head_dim / 2);
+  const int divisors = gguf_config_rope_divisors(c, x->value[0]);
+  if (divisors) add_extra(x, "rope_freqs.weight", divisors);
   if (c->rope_scaling != ROPE_LONG) return;
   for (int i = 0; i < c->rope_nfactors; i++) {
     x->value[0][i] = (float)c->rope_long[i];
@@ -179,7 +260,8 @@ static Status put_tensors(GgufWriter *w, const Model *m, const GgufArch *a, cons
   Status s = GRPO_OK;
   for (int i = 0; i < x->n && s == GRPO_OK; i++)
     s = gguf_writer_put(w, x->value[i], x->entry[i].dim[0]);
-  for (int i = 0; i < m->nparams && s == GRPO_OK; i++) s = put_param(w, &cx, m, a, &m->param[i]);
+  for (int i = 0; i < m->nparams && s == GRPO_OK; i++)
+    if (!continues(&m->param[i])) s = put_param(w, &cx, m, a, &m->param[i]);
   arena_free(&arena);
   return s;
 }
@@ -190,14 +272,14 @@ static Status write_file(const Model *m, const GgufArch *a, const char *path, Gg
                          const GgufMeta *meta) {
   Extra x = {.n = 0};
   GgufWriter *w = NULL;
-  GgufEntry *e = mem_zalloc(((size_t)m->nparams + 2) * sizeof *e);
+  GgufEntry *e = mem_zalloc(((size_t)m->nparams * GGUF_PARTS + 2) * sizeof *e);
   if (!e) return fail(GRPO_ENOMEM, "%s: no memory for its list of tensors", path);
   extra_tensors(&m->config, &x);
   memcpy(e, x.entry, sizeof x.entry);
   Status s = GRPO_OK;
   size_t n = (size_t)x.n;
   for (int i = 0; i < m->nparams && s == GRPO_OK; i++)
-    if (!continues(&m->param[i])) s = describe(m, &m->param[i], a, type, &e[n++]);
+    if (!continues(&m->param[i])) s = describe(m, &m->param[i], a, type, e, &n);
   if (s == GRPO_OK) s = gguf_writer_open(&w, path, meta, n, e);
   mem_free(e);
   try(s);

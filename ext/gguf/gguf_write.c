@@ -56,6 +56,7 @@ void gguf_put_array(GgufMeta *m, const char *key, GgufType element, uint64_t cou
 
 void gguf_element_string(GgufMeta *m, const char *s, size_t n) { put_string(&m->bytes, s, n); }
 void gguf_element_i32(GgufMeta *m, int32_t v) { put_little(&m->bytes, (uint32_t)v, 4); }
+void gguf_element_bool(GgufMeta *m, bool v) { put_little(&m->bytes, v, 1); }
 void gguf_element_f32(GgufMeta *m, float v) {
   uint32_t u;
   memcpy(&u, &v, sizeof u);

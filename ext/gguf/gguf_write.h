@@ -23,6 +23,7 @@ void gguf_put_string(GgufMeta *m, const char *key, const char *s, size_t n);
 void gguf_put_array(GgufMeta *m, const char *key, GgufType element, uint64_t count);
 void gguf_element_string(GgufMeta *m, const char *s, size_t n);
 void gguf_element_i32(GgufMeta *m, int32_t v);
+void gguf_element_bool(GgufMeta *m, bool v);
 void gguf_element_f32(GgufMeta *m, float v);
 void gguf_meta_free(GgufMeta *m);
 

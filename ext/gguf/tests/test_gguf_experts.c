@@ -1,6 +1,7 @@
 /* Experts in GGUF files: where their values stand, and files that lie about them. */
 #include "checkpoint/weights.h"
 #include "gguf/gguf.h"
+#include "gguf/gguf_config_write.h"
 #include "gguf/gguf_save.h"
 #include "model/modeltest.h"
 #include "os/file.h"
@@ -63,4 +64,183 @@ TEST(keys_of_experts_that_lie_are_refused) {
   REFUSED(load_lie(&file, "qwen3moe.expert_feed_forward_length", 31), GRPO_EFORMAT, "has shape");
   buf_free(&file);
   model_release(m);
+}
+
+/* ---- weights in two tensors ---- */
+
+#define COMMON                                                                                     \
+  "\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,"       \
+  "\"intermediate_size\":32,\"num_experts_per_tok\":2,"
+
+static float value(const Gguf *g, const char *name, uint64_t at) {
+  const GgufTensor *t = gguf_tensor(g, name);
+  float x = NAN;
+  CHECK(t != NULL);
+  if (t) OK(gguf_read(t, at, 1, &x));
+  return x;
+}
+
+static float weight(Model *m, const char *name, size_t at) {
+  const Param *p = model_find(m, test_path("model.layers.0.%s", name));
+  CHECK(p != NULL);
+  return p ? (float)p->t.data[at] : NAN;
+}
+
+static void open_file(Gguf *g, Model *m, const char *name) {
+  OK(gguf_save(m, NULL, tmp(name), GGML_F32));
+  REQUIRE(gguf_open(g, tmp(name)));
+}
+
+/* The checkpoint has gate and up in turn, and inputs before outputs. */
+TEST(gates_of_gpt_oss_are_where_llama_cpp_wants_them) {
+  Model *m = small_model("{\"model_type\":\"gpt_oss\"," COMMON "\"num_key_value_heads\":2,"
+                         "\"head_dim\":16,\"num_local_experts\":3}",
+                         NULL, 3);
+  const size_t rows = 2 * WIDTH, out = 7, in = 9; /* of expert 2 */
+  Gguf g;
+  open_file(&g, m, "oss");
+  for (size_t up = 0; up < 2; up++) {
+    const char *name = up ? "up" : "gate";
+    const size_t row = 2 * out + up;
+    CHECK(value(&g, test_path("blk.0.ffn_%s_exps.weight", name), (2 * WIDTH + out) * HIDDEN + in) ==
+          weight(m, "mlp.experts.2.gate_up_proj", in * rows + row));
+    CHECK(value(&g, test_path("blk.0.ffn_%s_exps.bias", name), 2 * WIDTH + out) ==
+          weight(m, "mlp.experts.2.gate_up_proj_bias", row));
+  }
+  CHECK(value(&g, "blk.0.ffn_down_exps.weight", (2 * HIDDEN + out) * WIDTH + in) ==
+        weight(m, "mlp.experts.2.down_proj", in * HIDDEN + out));
+  CHECK(value(&g, "blk.0.attn_sinks.weight", 3) == weight(m, "self_attn.sinks", 3));
+  CHECK(gguf_tensor(&g, "blk.0.ffn_up_exps.bias")->ndim == 2);
+  gguf_close(&g);
+  model_release(m);
+}
+
+TEST(keys_of_latents_are_turned_head_by_head) {
+  enum { RANK = 12, KEYS = 20, VALUES = 14 };
+  Model *m = small_model("{\"model_type\":\"deepseek_v3\"," COMMON "\"n_routed_experts\":4,"
+                         "\"n_shared_experts\":1,\"n_group\":1,\"topk_group\":1,"
+                         "\"moe_intermediate_size\":32,\"first_k_dense_replace\":0,"
+                         "\"q_lora_rank\":24,\"kv_lora_rank\":12,\"qk_nope_head_dim\":20,"
+                         "\"qk_rope_head_dim\":8,\"v_head_dim\":14}",
+                         NULL, 3);
+  const size_t head = 3, row = head * (KEYS + VALUES);
+  Gguf g;
+  open_file(&g, m, "latent");
+  CHECK(value(&g, "blk.0.attn_k_b.weight", (head * RANK + 5) * KEYS + 7) ==
+        weight(m, "self_attn.kv_b_proj.weight", (row + 7) * RANK + 5));
+  CHECK(value(&g, "blk.0.attn_v_b.weight", (head * VALUES + 6) * RANK + 5) ==
+        weight(m, "self_attn.kv_b_proj.weight", (row + KEYS + 6) * RANK + 5));
+  CHECK(value(&g, "blk.0.exp_probs_b.bias", 2) == weight(m, "mlp.gate.e_score_correction_bias", 2));
+  gguf_close(&g);
+  model_release(m);
+}
+
+TEST(groups_of_qwen3_next_become_two_tensors) {
+  enum { KEY = 10, PER_KEY = 3, VALUES = PER_KEY * KEY, GROUP = 2 * KEY + 2 * VALUES };
+  Model *m = small_model("{\"model_type\":\"qwen3_next\"," COMMON "\"num_key_value_heads\":2,"
+                         "\"head_dim\":16,\"num_experts\":4,\"moe_intermediate_size\":32,"
+                         "\"shared_expert_intermediate_size\":32,\"full_attention_interval\":2,"
+                         "\"linear_num_key_heads\":2,\"linear_num_value_heads\":6,"
+                         "\"linear_key_head_dim\":10,\"linear_value_head_dim\":10}",
+                         NULL, 3);
+  static const struct {
+    const char *name;
+    size_t row, from; /* of the second key head, in the file and in the checkpoint */
+  } parts[] = {{"qkv", KEY, 0},
+               {"qkv", 2 * KEY + KEY, KEY},
+               {"qkv", 4 * KEY + VALUES, 2 * KEY},
+               {"gate", VALUES, 2 * KEY + VALUES}};
+  Gguf g;
+  open_file(&g, m, "next");
+  for (size_t i = 0; i < 4; i++)
+    for (size_t r = 0; r < KEY; r++)
+      CHECK(value(&g, test_path("blk.0.attn_%s.weight", parts[i].name),
+                  (parts[i].row + r) * HIDDEN + 3) ==
+            weight(m, "linear_attn.in_proj_qkvz.weight", (GROUP + parts[i].from + r) * HIDDEN + 3));
+  gguf_close(&g);
+  model_release(m);
+}
+
+static const char *const stacked =
+    "{\"model_type\":\"qwen3_5_moe_text\"," COMMON "\"num_key_value_heads\":2,\"head_dim\":16,"
+    "\"num_experts\":3,\"moe_intermediate_size\":32,\"shared_expert_intermediate_size\":48,"
+    "\"full_attention_interval\":1}";
+
+/* Copies a file with one tensor under another name, left out where that is "", or with one that is
+ * made of two. */
+static void copy_file(const char *from, const char *to, const char *name, const char *other) {
+  GgufEntry e[32];
+  GgufMeta meta = {0};
+  GgufWriter *w = NULL;
+  Gguf g;
+  size_t n = 0;
+  Config c;
+  REQUIRE(gguf_open(&g, from));
+  OK(weights_config(&c, from));
+  gguf_put_string(&meta, "general.architecture", "qwen35moe", 9);
+  gguf_config_write(&c, gguf_arch_of("qwen3_5_moe_text"), &meta);
+  for (size_t i = 0; i < g.ntensors; i++) {
+    const GgufTensor *t = &g.tensor[i];
+    const bool named = strcmp(t->name, name) == 0;
+    if (named && !*other) continue;
+    e[n] = (GgufEntry){.type = t->type, .ndim = t->ndim};
+    memcpy(e[n].dim, t->dim, sizeof e[n].dim);
+    snprintf(e[n++].name, sizeof e->name, "%s", named ? other : t->name);
+  }
+  REQUIRE(gguf_writer_open(&w, to, &meta, n, e));
+  for (size_t i = 0; i < g.ntensors; i++) {
+    const GgufTensor *t = &g.tensor[i];
+    if (strcmp(t->name, name) == 0 && !*other) continue;
+    float *x = malloc(t->n * sizeof *x);
+    OK(gguf_read(t, 0, t->n, x));
+    OK(gguf_writer_put(w, x, t->n));
+    free(x);
+  }
+  OK(gguf_writer_commit(w));
+  gguf_close(&g);
+  gguf_meta_free(&meta);
+}
+
+static Status load_copy(const char *name, const char *other) {
+  Model *m = NULL;
+  copy_file(tmp("whole"), tmp("copy"), name, other);
+  const Status s = weights_load(&m, NULL, tmp("copy"), STORE_F32);
+  model_release(m);
+  return s;
+}
+
+TEST(one_half_of_a_weight_is_refused_by_name) {
+  Model *m = small_model(stacked, NULL, 3);
+  OK(gguf_save(m, NULL, tmp("whole"), GGML_F32));
+  OK(load_copy("none", ""));
+  REFUSED(load_copy("blk.0.ffn_up_exps.weight", ""), GRPO_EFORMAT,
+          "'blk.0.ffn_gate_exps.weight' is one half of model.layers.0.mlp.experts.gate_up_proj");
+  REFUSED(load_copy("blk.0.ffn_gate_exps.weight", ""), GRPO_EFORMAT,
+          "'blk.0.ffn_up_exps.weight' is one half of model.layers.0.mlp.experts.gate_up_proj");
+  REFUSED(load_copy("blk.0.ffn_down_exps.weight", "blk.0.ffn_gate_up_exps.weight"), GRPO_EFORMAT,
+          "occurs twice");
+  model_release(m);
+}
+
+/* ---- MXFP4 ---- */
+
+TEST(experts_in_mxfp4_stay_as_they_are) {
+  Model *m = small_model("{\"model_type\":\"gpt_oss\"," COMMON "\"num_key_value_heads\":2,"
+                         "\"head_dim\":16,\"num_local_experts\":3}",
+                         NULL, 3);
+  Model *back = NULL;
+  Gguf g;
+  OK(gguf_save(m, NULL, tmp("four"), GGML_MXFP4));
+  REQUIRE(gguf_open(&g, tmp("four")));
+  CHECK(gguf_tensor(&g, "blk.0.ffn_up_exps.weight")->type == GGML_MXFP4);
+  CHECK(gguf_tensor(&g, "blk.0.ffn_up_exps.bias")->type == GGML_F32);
+  CHECK(gguf_tensor(&g, "blk.0.attn_q.weight")->type == GGML_Q8_0);
+  gguf_close(&g);
+  OK(weights_load(&back, NULL, tmp("four"), STORE_AUTO));
+  if (!back) return;
+  const Param *p = model_find(back, "model.layers.0.mlp.experts.1.down_proj");
+  CHECK(p->t.quant && p->t.quant->type == QUANT_BF16);
+  OK(gguf_save(back, NULL, tmp("again"), GGML_MXFP4));
+  CHECK(same_file(tmp("four"), tmp("again")));
+  model_release(m), model_release(back);
 }

@@ -83,6 +83,46 @@ static const struct {
                 "\"linear_value_head_dim\":10,\"partial_rotary_factor\":0.5}"},
     {"lfm2", "{\"model_type\":\"lfm2\"," COMMON GROUPED ",\"num_hidden_layers\":3,"
              "\"full_attn_idxs\":[0,2],\"block_auto_adjust_ff_dim\":false}"},
+#define LOCAL ",\"num_local_experts\":5,\"num_experts_per_tok\":2}"
+    {"mixtral", "{\"model_type\":\"mixtral\"," COMMON GROUPED LOCAL},
+    {"granitemoe",
+     "{\"embedding_multiplier\":1.75,\"attention_multiplier\":0.2,"
+     "\"residual_multiplier\":0.6,\"logits_scaling\":1.3,\"tie_word_embeddings\":true,"
+     "\"model_type\":\"granitemoe\"," COMMON ",\"num_key_value_heads\":2" LOCAL},
+#define SHARED ",\"shared_expert_intermediate_size\":48" MIXED
+    {"qwen2_moe", "{\"model_type\":\"qwen2_moe\"," COMMON ",\"num_key_value_heads\":2" SHARED},
+    {"gpt_oss", "{\"model_type\":\"gpt_oss\"," COMMON GROUPED ",\"sliding_window\":6,"
+                "\"rope_scaling\":" YARN ",\"truncate\":false}" LOCAL},
+#define DELTA                                                                                      \
+  ",\"num_hidden_layers\":5,\"full_attention_interval\":2,\"linear_num_key_heads\":2,"             \
+  "\"linear_num_value_heads\":6,\"linear_key_head_dim\":10,\"linear_value_head_dim\":10,"          \
+  "\"partial_rotary_factor\":0.5"
+    {"qwen3_5_moe", "{\"model_type\":\"qwen3_5_moe_text\"," COMMON GROUPED DELTA SHARED},
+    {"qwen3_next", "{\"model_type\":\"qwen3_next\"," COMMON GROUPED DELTA SHARED},
+#define LATENT                                                                                     \
+  ",\"kv_lora_rank\":12,\"qk_nope_head_dim\":20,\"qk_rope_head_dim\":8,\"v_head_dim\":14"
+    {"deepseek_v2", "{\"model_type\":\"deepseek_v2\"," COMMON LATENT ",\"num_hidden_layers\":26,"
+                    "\"q_lora_rank\":null,\"n_routed_experts\":null}"},
+    {"deepseek_v3",
+     "{\"model_type\":\"deepseek_v3\"," COMMON LATENT ",\"q_lora_rank\":24,\"n_routed_experts\":6,"
+     "\"n_shared_experts\":2,\"n_group\":3,\"topk_group\":2,\"first_k_dense_replace\":1,"
+     "\"num_experts_per_tok\":3,\"moe_intermediate_size\":32,\"rope_scaling\":{\"rope_type\":"
+     "\"yarn\","
+     "\"factor\":8,\"original_max_position_embeddings\":12,\"mscale\":1,\"mscale_all_dim\":1}}"},
+    {"gemma4",
+     "{\"model_type\":\"gemma4_text\"," COMMON GROUPED ",\"num_hidden_layers\":6,"
+     "\"global_head_dim\":32,\"sliding_window\":6,\"num_kv_shared_layers\":2,"
+     "\"hidden_size_per_layer_input\":8,\"use_double_wide_mlp\":true,\"layer_types\":["
+     "\"sliding_attention\",\"full_attention\",\"sliding_attention\",\"full_attention\","
+     "\"sliding_attention\",\"full_attention\"],\"rope_parameters\":{\"full_attention\":{"
+     "\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":5000.0},"
+     "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":300.0}}}"},
+    {"gemma4 mixture",
+     "{\"model_type\":\"gemma4_text\"," COMMON GROUPED ",\"global_head_dim\":32,"
+     "\"num_global_key_value_heads\":1,\"attention_k_eq_v\":true,\"sliding_window\":6,"
+     "\"hidden_size_per_layer_input\":0,\"enable_moe_block\":true,\"top_k_experts\":2,"
+     "\"tie_word_embeddings\":true,\"final_logit_softcapping\":20.0,\"num_experts\":5,"
+     "\"moe_intermediate_size\":32}"},
 };
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
@@ -101,7 +141,7 @@ static bool same_config(const Config *a, const Config *b) {
 
 static bool adds_one(const char *name) {
   return strncmp(name, "gemma", 5) == 0 || strcmp(name, "nemotron") == 0 ||
-         strcmp(name, "qwen3_5") == 0;
+         strncmp(name, "qwen3_5", 7) == 0 || strcmp(name, "qwen3_next") == 0;
 }
 
 /* Every parameter by name, within a bound on its largest value; 0: bit for bit.  Norms of
@@ -170,8 +210,9 @@ TEST(every_type_comes_back_within_its_step) {
 /* All values of a tensor; NULL, and a failed test, when it is not there. */
 static float *values_of(const Gguf *g, const char *name, int rows, int columns) {
   const GgufTensor *t = gguf_tensor(g, name);
-  const bool good = t && t->ndim == 2 && t->dim[0] == (uint64_t)rows &&
-                    (!columns || t->dim[1] == (uint64_t)columns);
+  const bool good = t && t->ndim == 2 ? t->dim[0] == (uint64_t)rows &&
+                                            (!columns || t->dim[1] == (uint64_t)columns)
+                                      : t && rows == 1; /* a vector */
   if (!good)
     test_fail(__FILE__, __LINE__, "%s: %s is not a matrix of %d rows", g->path, name, rows);
   float *x = good ? malloc(t->n * sizeof *x) : NULL;
@@ -185,7 +226,7 @@ static void check_pair(const Gguf *files, const GgufTensor *a, double alpha) {
   char name[64], other[80];
   snprintf(name, sizeof name, "%.*s", (int)strlen(a->name) - (int)strlen(".lora_a"), a->name);
   const GgufTensor *w = gguf_tensor(&files[0], name);
-  const int out = w ? (int)w->dim[0] : 0;
+  const int out = !w ? 0 : w->ndim == 1 ? 1 : (int)w->dim[0];
   snprintf(other, sizeof other, "%s.lora_b", name);
   float *x = values_of(&files[0], name, out, in), *y = values_of(&files[1], name, out, in);
   float *low = values_of(&files[2], a->name, r, in), *up = values_of(&files[2], other, out, r);
@@ -227,8 +268,9 @@ static void check_adapter_file(const char *shape, const LoraOptions *o, int nmod
 }
 
 TEST(an_adapter_alone_is_what_merging_adds) {
-  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14, 14, 14,
-                                14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 12, 8,  8,  8,  38, 19};
+  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35,  14, 14, 14,
+                                14, 14, 14, 14, 14, 12, 12, 14, 14, 12, 14,  12, 12, 8,
+                                8,  8,  38, 19, 8,  8,  16, 8,  43, 40, 156, 14, 51, 13};
   static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
   for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);
@@ -522,7 +564,7 @@ TEST(metadata_that_lies_is_refused) {
       {"llama.attention.value_length", "", 16, false},
       {"llama.rope.dimension_count", "'llama.rope.dimension_count' = 4 must equal the head's 8", 4,
        false},
-      {"llama.expert_count", "mixtures of experts are not supported", 8, false},
+      {"llama.expert_count", "'llama.expert_used_count' is missing", 8, false},
       {"llama.rope.scaling.type", "'llama.rope.scaling.type' is u32, want a string", 1, false},
       {"tokenizer.ggml.eos_token_id", "", 9, false},
   };

@@ -77,7 +77,7 @@ function Model:generate(prompts, opts) end
 function Model:score(prompts, completions, opts) end
 
 ---@param path string a directory; a file with format "gguf"
----@param opts? { format?: "hf"|"adapter"|"gguf", dtype?: "f32"|"f16"|"bf16"|"nf4"|"q8_0"|"q4_0", merge?: boolean, shard_bytes?: integer, base_name?: string } merge: the adapter into what is written; base_name: what the adapter calls its base
+---@param opts? { format?: "hf"|"adapter"|"gguf", dtype?: "f32"|"f16"|"bf16"|"nf4"|"q8_0"|"q4_0"|"mxfp4", merge?: boolean, shard_bytes?: integer, base_name?: string } merge: the adapter into what is written; base_name: what the adapter calls its base
 function Model:save(path, opts) end
 
 ---Forgets the gradients of all parameters.

@@ -2,5 +2,5 @@
 
 return {
   model_formats = { { name = "gguf", ending = ".gguf", is = "one file for llama.cpp",
-    adapter = "a file for llama.cpp beside its base", quantize = { "q8_0", "q4_0" } } },
+    adapter = "a file for llama.cpp beside its base", quantize = { "q8_0", "q4_0", "mxfp4" } } },
 }
