@@ -50,7 +50,7 @@ refused() {
 refused "an unknown format" "export: --format: 'onnx' is not hf, adapter or gguf; " \
   base x --format onnx
 refused "a type that a directory cannot hold" "--quantize q4_0: --format hf cannot hold it; use nf4 \
-\(int8 is for loading only, q8_0 and q4_0 are for --format gguf\)" base x --quantize q4_0
+\(int8 is for loading only, q8_0, q4_0, mxfp4 are for --format gguf\)" base x --quantize q4_0
 refused "a type that the file cannot hold" \
   "--quantize nf4: --format gguf cannot hold it; use q8_0 or q4_0" base x.gguf --quantize nf4
 "$GRPO" repl <<'LUA'

@@ -166,7 +166,7 @@ local function check_quantize(o)
   if o.format == "hf" then
     local others = ""
     for _, row in ipairs(rows) do
-      others = others .. (", %s are for --format %s"):format(table.concat(row.quantize, " and "),
+      others = others .. (", %s are for --format %s"):format(table.concat(row.quantize, ", "),
         row.name)
     end
     way_out = way_out .. (" (int8 is for loading only%s)"):format(others)
