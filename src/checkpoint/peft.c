@@ -193,8 +193,8 @@ static Status put_targets(Buf *b, const Lora *l, const Json *targets) {
   }
   const char **word = mem_alloc((size_t)l->nmodules * sizeof *word);
   if (!word) return fail(GRPO_ENOMEM, "adapter_config.json: no memory for the names of modules");
-  for (int i = 0; i < l->nmodules; i++) { /* "up_proj" of "...mlp.up_proj.weight" */
-    const char *name = l->module[i].base->name, *end = strrchr(name, '.');
+  for (int i = 0; i < l->nmodules; i++) { /* "up_proj" of "...mlp.up_proj.lora_A.weight" */
+    const char *name = l->module[i].a->name, *end = strstr(name, ".lora_");
     while (end > name && end[-1] != '.') end--;
     word[i] = end;
   }

@@ -533,6 +533,9 @@ static void check_reload(const char *shape, const LoraOptions *o) {
 
 TEST(an_adapter_saved_and_loaded_is_the_same_to_the_bit) {
   static const char *const two[] = {"v_proj", "self_attn.q_proj"}, *const c[] = {"c_proj"};
+  /* the module of LFM3's gate has another name than its tensor */
+  check_reload(tiny_lfm3,
+               &(LoraOptions){.rank = 3, .alpha = 6, .ntargets = 1, .targets = all_linear});
   check_reload(tiny_llama,
                &(LoraOptions){.rank = 4, .alpha = 7.5, .ntargets = 1, .targets = all_linear});
   check_reload(tiny_llama, &(LoraOptions){.rank = 5,
