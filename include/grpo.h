@@ -395,6 +395,8 @@ typedef struct grpo_trainer_options {
                               or fewer where the sums were more than 512 MiB */
   int32_t renormalize;     /* 1 (default): log-probabilities are over the tokens that top_k, top_p
                               and min_p left; 0: over all tokens */
+  double router_aux_loss_coef; /* of the auxiliary loss of a mixture's routers, which is added to
+                                  the loss; default 0 */
 } grpo_trainer_options;
 GRPO_API grpo_status grpo_trainer_options_init(grpo_trainer_options *o, size_t size);
 

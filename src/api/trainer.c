@@ -50,8 +50,9 @@ static grpo_trainer_options defaults(void) {
       .max_new_tokens = o.max_new_tokens,
       .reuse_rollout = -1,
       .examples = 1,
-#define INT(path, field, ...)  .field = o.field,
-#define BOOL(path, field, ...) .field = o.field,
+#define INT(path, field, ...)    .field = o.field,
+#define NUMBER(path, field, ...) .field = o.field,
+#define BOOL(path, field, ...)   .field = o.field,
 #define CHOICE(...)
 #include "rl/engine_options.def"
 #define NUMBER(path, field, ...) .field = a->field,
@@ -82,8 +83,9 @@ static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
   if (own.reuse_rollout < -1 || own.reuse_rollout > 1)
     return fail(GRPO_EARG, "train.reuse_rollout: %d, want -1, 0 or 1", own.reuse_rollout);
   engine_options_init(out);
-#define INT(path, field, ...)  out->field = own.field;
-#define BOOL(path, field, ...) out->field = own.field != 0;
+#define INT(path, field, ...)    out->field = own.field;
+#define NUMBER(path, field, ...) out->field = own.field;
+#define BOOL(path, field, ...)   out->field = own.field != 0;
 #define CHOICE(...)
 #include "rl/engine_options.def"
 #define NUMBER(path, field, ...) out->optimizer.adamw.field = own.field;

@@ -101,11 +101,12 @@ typedef struct DeltaAttr {
 enum { ROUTE_MAX_EXPERTS = 1024 };
 typedef struct RouteAttr {
   int top_k;
-  int groups, top_groups; /* experts are taken from the best groups of experts only; 0: from all */
-  bool sigmoid;           /* scores are sigmoids of the logits, not their softmax */
-  bool normed;            /* the weights of a token are divided by their sum */
-  double eps;             /* sigmoid: is added to that sum */
-  real scale;             /* of the weights */
+  int groups, top_groups;  /* experts are taken from the best groups of experts only; 0: from all */
+  bool sigmoid;            /* scores are sigmoids of the logits, not their softmax */
+  bool normed;             /* the weights of a token are divided by their sum */
+  double eps;              /* sigmoid: is added to that sum */
+  real scale;              /* of the weights */
+  struct Balance *balance; /* softmax alone: counts the routes (balance.h); NULL: nobody does */
 } RouteAttr;
 
 /* The weights of an expert; a bias follows its weight. */

@@ -9,7 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "grad/attrs.h"
+#include "grad/balance.h"
 #include "grad/ops.h"
 
 enum { TOKENS = 64 }; /* of a chunk */
@@ -38,6 +40,8 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
     return fail(GRPO_ESHAPE, "route: the logits have shape %s, want [tokens, experts]",
                 shape_text(x).s);
   try(check_choice(attr_of(nd), x->dim[1]));
+  if (attr_of(nd)->balance && attr_of(nd)->sigmoid)
+    return fail(GRPO_EARG, "route: scores that are sigmoids have no auxiliary loss");
   if (bias && bias->n != (size_t)x->dim[1])
     return fail(GRPO_ESHAPE, "route: the bias has shape %s, want [%d]", shape_text(bias).s,
                 x->dim[1]);
@@ -130,12 +134,23 @@ typedef struct Job {
   const Node *nd;
   real *dx; /* NULL: not wanted */
   bool add;
-  double *part; /* [chunks, experts] d loss / d factor of a chunk's tokens; NULL: not wanted */
+  /* Sums over a chunk's tokens; NULL: not wanted.  Forward: what balance_add() takes, [chunks, 2
+   * experts].  Backward: d loss / d factor, [chunks, experts]. */
+  double *part;
   real *dfactor;
   bool add_factor;
 } Job;
 
-static void route_token(const Node *nd, int t) {
+/* part: [2 experts] of the token's chunk */
+static void count_token(const RouteAttr *a, const Scores *s, int t, int experts, const real *x,
+                        const int *chosen, double *part) {
+  const double n = balance_sequences(a->balance, t);
+  for (int i = 0; i < a->top_k; i++) part[chosen[i]] += n;
+  for (int i = 0; i < experts; i++) part[experts + i] += n * score_of(a, s, x[i]);
+}
+
+/* part: [2 experts] of the token's chunk, or NULL */
+static void route_token(const Node *nd, int t, double *part) {
   const RouteAttr *a = attr_of(nd);
   const int experts = experts_of(nd);
   const real *x = nd->in[0]->data + (size_t)t * (size_t)experts;
@@ -147,6 +162,7 @@ static void route_token(const Node *nd, int t) {
     y[i] = (real)(weight_of(a, &s, x[chosen[i]]) * factor_of(nd, chosen[i]));
     y[a->top_k + i] = (real)chosen[i];
   }
+  if (part) count_token(a, &s, t, experts, x, chosen, part);
 }
 
 /* d loss / d score of the experts that a token takes; g: of their weights before the factors. */
@@ -156,6 +172,18 @@ static void score_gradients(const RouteAttr *a, const Scores *s, const real *x, 
   for (int i = 0; i < a->top_k; i++) mean += g[i] * score_of(a, s, x[chosen[i]]) / s->taken;
   for (int i = 0; i < a->top_k; i++)
     d[i] = (double)a->scale * (a->normed ? (g[i] - mean) / s->taken : g[i]);
+}
+
+/* Adds the auxiliary loss's gradient by the scores, and to *mean what the others' softmax takes of
+ * it. */
+static void balance_gradients(const RouteAttr *a, const Scores *s, int t, int experts,
+                              const real *x, double *dx, double *mean) {
+  const double n = balance_sequences(a->balance, t);
+  for (int i = 0; i < experts; i++) {
+    const double d = score_of(a, s, x[i]) * n * a->balance->slope[i];
+    dx[i] += d;
+    *mean += d;
+  }
 }
 
 static void add_logit_gradients(const Job *j, size_t at, const double *dx) {
@@ -188,6 +216,7 @@ static void route_token_back(const Job *j, int t, double *part) {
     dx[chosen[i]] = score * d[i] * (a->sigmoid ? 1 - score : 1);
     mean += score * d[i];
   }
+  if (a->balance) balance_gradients(a, &s, t, experts, x, dx, &mean);
   for (int i = 0; i < experts && !a->sigmoid; i++) dx[i] -= score_of(a, &s, x[i]) * mean;
   add_logit_gradients(j, at, dx);
 }
@@ -197,18 +226,24 @@ static int end_of(const Node *nd, int chunk) {
   return end < tokens_of(nd) ? end : tokens_of(nd);
 }
 
+/* The sums of a chunk, which are 0 so far; NULL: not wanted. */
+static double *part_of(const Job *j, int chunk, size_t columns) {
+  double *part = j->part ? j->part + (size_t)chunk * columns : NULL;
+  if (part) memset(part, 0, columns * sizeof *part);
+  return part;
+}
+
 static void forward_chunk(void *arg, int chunk, int worker) {
   (void)worker;
-  const Node *nd = arg;
-  for (int t = chunk * TOKENS; t < end_of(nd, chunk); t++) route_token(nd, t);
+  const Job *j = arg;
+  double *part = part_of(j, chunk, 2 * (size_t)experts_of(j->nd));
+  for (int t = chunk * TOKENS; t < end_of(j->nd, chunk); t++) route_token(j->nd, t, part);
 }
 
 static void backward_chunk(void *arg, int chunk, int worker) {
   (void)worker;
   const Job *j = arg;
-  const size_t experts = (size_t)experts_of(j->nd);
-  double *part = j->part ? j->part + (size_t)chunk * experts : NULL;
-  if (part) memset(part, 0, experts * sizeof *part);
+  double *part = part_of(j, chunk, (size_t)experts_of(j->nd));
   for (int t = chunk * TOKENS; t < end_of(j->nd, chunk); t++) route_token_back(j, t, part);
 }
 
@@ -223,20 +258,30 @@ static void sum_factor(void *arg, int expert, int worker) {
   j->dfactor[expert] = (real)sum;
 }
 
+static Status new_parts(const Ctx *cx, int columns, Job *j) {
+  const size_t n = (size_t)chunks_of(j->nd) * (size_t)columns + 1;
+  j->part = arena_alloc(cx->arena, n * sizeof *j->part);
+  return j->part ? GRPO_OK : fail(GRPO_ENOMEM, "route: no memory for %d tokens", tokens_of(j->nd));
+}
+
 static Status forward(const Ctx *cx, Node *nd) {
-  pool_run(cx->pool, chunks_of(nd), forward_chunk, nd);
+  const ArenaMark mark = arena_mark(cx->arena);
+  Balance *b = attr_of(nd)->balance;
+  Job j = {.nd = nd};
+  if (b && !b->ended) try(new_parts(cx, 2 * experts_of(nd), &j));
+  pool_run(cx->pool, chunks_of(nd), forward_chunk, &j);
+  if (j.part && !mem_measuring()) balance_add(b, tokens_of(nd), chunks_of(nd), j.part);
+  arena_release(cx->arena, mark);
   return GRPO_OK;
 }
 
 static Status backward(const Ctx *cx, Node *nd) {
   const ArenaMark mark = arena_mark(cx->arena);
-  const size_t parts = (size_t)chunks_of(nd) * (size_t)experts_of(nd);
   Job j = {.nd = nd};
   if (wants_grad(nd->in[0])) j.dx = grad_into(nd->in[0], &j.add);
   if (wants_grad(nd->in[2])) {
     j.dfactor = grad_into(nd->in[2], &j.add_factor);
-    j.part = arena_alloc(cx->arena, (parts + 1) * sizeof *j.part);
-    if (!j.part) return fail(GRPO_ENOMEM, "route: no memory for %d tokens", tokens_of(nd));
+    try(new_parts(cx, experts_of(nd), &j));
   }
   pool_run(cx->pool, chunks_of(nd), backward_chunk, &j);
   if (j.part) pool_run(cx->pool, experts_of(nd), sum_factor, &j);

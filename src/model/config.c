@@ -48,6 +48,10 @@ int config_layer_experts(const Config *c, int layer) {
   return dense ? 0 : c->num_experts;
 }
 
+bool config_has_aux_loss(const Config *c) {
+  return c->num_experts && !(config_traits(c) & (TRAIT_ROUTER_BIAS | TRAIT_BESIDE));
+}
+
 int config_window(const Config *c, int layer) {
   const LayerKind kind = config_layer_kind(c, layer);
   return kind == LAYER_WINDOWED || kind == LAYER_SHARING_WINDOW ? c->sliding_window : 0;

@@ -157,7 +157,9 @@ const char *config_model_type(const Config *c); /* "llama" */
 LayerKind config_layer_kind(const Config *c, int layer);
 const char *config_layer_word(LayerKind k);           /* in layer_types: "full_attention" */
 int config_layer_experts(const Config *c, int layer); /* 0: the layer is dense */
-int config_window(const Config *c, int layer);        /* 0: the layer sees everything before it */
+/* Do routers have an auxiliary loss? */
+bool config_has_aux_loss(const Config *c);
+int config_window(const Config *c, int layer); /* 0: the layer sees everything before it */
 int config_head_dim(const Config *c, int layer);
 int config_kv_heads(const Config *c, int layer);
 int config_ffn_size(const Config *c, int layer);

@@ -513,7 +513,8 @@ Status forward_hidden(Model *m, Tape *t, const Pack *p, Tensor **hidden) {
               .pack = p->spans,
               .dropout = p->dropout,
               .replay = p->replay,
-              .bidirectional = p->bidirectional};
+              .bidirectional = p->bidirectional,
+              .balance = p->balance};
   Tensor *x;
   try(forward_layers(m, t, r, &x));
   return forward_final_norm(m, t, x, hidden);

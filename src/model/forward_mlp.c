@@ -60,7 +60,8 @@ static Status new_mixture(Pass *p, const Layer *l, const Mixture **out) {
                          .sigmoid = l->t[L_ROUTER_FIX] != NULL,
                          .eps = config_traits(c) & TRAIT_ROUTER_EPS ? 1e-6 : 1e-20,
                          .normed = c->norm_topk_prob,
-                         .scale = (real)c->routed_scaling_factor};
+                         .scale = (real)c->routed_scaling_factor,
+                         .balance = p->rows->balance};
   m->experts = (ExpertsAttr){.experts = c->num_experts,
                              .top_k = c->num_experts_per_tok,
                              .width = c->moe_intermediate_size,

@@ -64,27 +64,29 @@ static Status measure(const Config *c, int group, const PackGroup *g, Sizes *s) 
 }
 
 typedef struct Filling {
-  int32_t *ids, *pos, *length, *out_rows, *targets, *value_rows;
+  int32_t *ids, *pos, *length, *sequences, *out_rows, *targets, *value_rows;
   PackSpan *spans;
   int rows, outputs, nspans, values;
 } Filling;
 
-static void put_rows(Filling *f, const int32_t *ids, int n, int pos, int length, int prefix) {
+static void put_rows(Filling *f, const int32_t *ids, int n, int pos, int length, int sequences,
+                     int prefix) {
   if (n) f->spans[f->nspans++] = (PackSpan){f->rows, n, prefix};
   for (int i = 0; i < n; i++, f->rows++) {
     f->ids[f->rows] = ids[i];
     f->pos[f->rows] = pos + i;
     f->length[f->rows] = length;
+    f->sequences[f->rows] = sequences;
   }
 }
 
 static void put_group(Filling *f, const PackGroup *g) {
   const int prompt_span = f->nspans, length = longest(g);
-  put_rows(f, g->prompt, g->prompt_len, 0, length, -1);
+  put_rows(f, g->prompt, g->prompt_len, 0, length, g->n, -1);
   const int last = f->rows - 1;
   for (int i = 0; i < g->n; i++) {
     const int len = g->completion_len[i], first = f->rows;
-    put_rows(f, g->completion[i], len - 1 + has_end(g, i), g->prompt_len, length, prompt_span);
+    put_rows(f, g->completion[i], len - 1 + has_end(g, i), g->prompt_len, length, 1, prompt_span);
     for (int t = 0; t < len; t++, f->outputs++) {
       f->out_rows[f->outputs] = t ? first + t - 1 : last;
       f->targets[f->outputs] = g->completion[i][t];
@@ -102,17 +104,20 @@ Status pack_groups(Arena *a, const Config *c, int ngroups, const PackGroup *grou
   Filling f = {.ids = arena_alloc(a, (size_t)s.rows * sizeof *f.ids),
                .pos = arena_alloc(a, (size_t)s.rows * sizeof *f.pos),
                .length = arena_alloc(a, (size_t)s.rows * sizeof *f.length),
+               .sequences = arena_alloc(a, (size_t)s.rows * sizeof *f.sequences),
                .out_rows = arena_alloc(a, (size_t)s.outputs * sizeof *f.out_rows),
                .targets = arena_alloc(a, (size_t)s.outputs * sizeof *f.targets),
                .value_rows = arena_alloc(a, (size_t)s.values * sizeof *f.value_rows),
                .spans = arena_alloc(a, (size_t)s.spans * sizeof *f.spans)};
-  if (!f.ids || !f.pos || !f.length || !f.out_rows || !f.targets || !f.value_rows || !f.spans)
+  if (!f.ids || !f.pos || !f.length || !f.sequences || !f.out_rows || !f.targets || !f.value_rows ||
+      !f.spans)
     return fail(GRPO_ENOMEM, "no memory for a pack of %lld rows", (long long)s.rows);
   for (int i = 0; i < ngroups; i++) put_group(&f, &groups[i]);
   *out = (Pack){.nrows = f.rows,
                 .ids = f.ids,
                 .pos = f.pos,
                 .length = f.length,
+                .sequences = f.sequences,
                 .nspans = f.nspans,
                 .spans = f.spans,
                 .nout = f.outputs,

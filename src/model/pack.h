@@ -20,6 +20,7 @@ typedef struct Pack {
   /* [nrows] the most tokens that the row's sequence can have, from which longrope's factors follow;
    * NULL: nrows */
   const int32_t *length;
+  const int32_t *sequences; /* [nrows] that have the row in common; NULL: 1 */
   int nspans;
   const PackSpan *spans;
   int nout;
@@ -42,7 +43,8 @@ typedef struct Pack {
   /* Results of these rows that were recorded while decoding; NULL: none.  Not with gradient
    * checkpointing. */
   Replay *replay;
-  bool bidirectional; /* a token sees the rest of its span too; excludes replay */
+  bool bidirectional;      /* a token sees the rest of its span too; excludes replay */
+  struct Balance *balance; /* counts what routers choose (balance.h); NULL: nobody does */
 } Pack;
 
 typedef struct PackGroup {

@@ -17,9 +17,10 @@ typedef struct Rows {
   const PackSpan *pack; /* NULL: decoding */
   int nspans;
   AttnSpan *spans;       /* moved on to the next layer after each */
-  const RngKey *dropout; /* this and the next two as in Pack */
+  const RngKey *dropout; /* this and what follows as in Pack */
   Replay *replay;
   bool bidirectional;
+  struct Balance *balance;
 } Rows;
 
 #endif

@@ -366,10 +366,19 @@ static Status measure(Pool *pool, const Model *policy, const Model *reference,
   return s;
 }
 
+static Status check_routers(const Config *policy, const EngineOptions *o) {
+  if (o->router_aux_loss_coef == 0 || config_has_aux_loss(policy)) return GRPO_OK;
+  return fail(GRPO_EARG,
+              "train.router_aux_loss_coef: it is %g, but a model of type %s has no auxiliary loss; "
+              "leave it at 0",
+              o->router_aux_loss_coef, config_model_type(policy));
+}
+
 Status engine_measure(Pool *pool, const Model *policy, const Model *reference,
                       const EngineOptions *o, const ModelForm *form, EngineNeeds *out) {
   if (o->reuse_rollout == REUSE_ON && !o->train)
     return fail(GRPO_EARG, "engine: reuse_rollout without an optimizer has no use");
+  try(check_routers(model_config(policy), o));
   *out = (EngineNeeds){.options = *o};
   mem_measure_begin();
   const Status s = measure(pool, policy, reference, form, out);

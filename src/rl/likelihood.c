@@ -9,6 +9,7 @@
 #include "os/comm.h"
 #include "rl/engine_impl.h"
 #include "rl/share.h"
+#include "rl/unit_forward.h"
 
 static const Option option_rows[] = {
 #define OPTIONS_OF SftOptions
@@ -28,7 +29,8 @@ static Status count(Likelihood *l) {
   const int64_t all = (int64_t)last->token0 + last->tokens;
   l->tokens = l->mask ? 0 : all;
   for (int64_t i = 0; l->mask && i < all; i++) l->tokens += l->mask[i];
-  l->nll = 0;
+  l->nll = l->rows = 0;
+  for (int i = 0; i < l->nunits; i++) l->rows += l->unit[i].rows;
   if (l->tokens) return GRPO_OK;
   return fail(GRPO_EARG, "%s: there is nothing to learn, because every target token is masked",
               l->what);
@@ -39,7 +41,8 @@ static bool counts(const Likelihood *l, const Unit *unit, int token) {
 }
 
 /* o: training, with an adapter's dropout; NULL: the likelihood alone */
-static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tensor **out) {
+static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, double *aux_loss,
+                      Tensor **out) {
   Tape *t = &l->e->tape;
   Model *m = l->e->policy;
   Tensor *hidden;
@@ -53,8 +56,10 @@ static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, Tens
     *key = dropout_key(o->seed, o->step, (int)(unit - l->unit), 0);
     pack->dropout = key;
     pack->one_pass = !l->nonfinite;
+    try(unit_count_routes(l->e, pack));
   }
   try(forward_hidden(m, t, pack, &hidden));
+  *aux_loss = unit_balance(l->e, pack, unit->rows / l->rows);
   return forward_logp(m, t, pack, hidden, 1, NULL, NULL, out);
 }
 
@@ -75,35 +80,48 @@ static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
   return tape_backward_from(t, out, seed);
 }
 
-/* Runs the units first .. end - 1; nll: of each unit. */
-static Status run_units(Likelihood *l, const SftOptions *o, int first, int end, double *nll) {
-  for (int i = first; i < end && isfinite(l->nll); i++) {
+typedef struct UnitSums {
+  double nll, aux_loss;
+} UnitSums;
+
+static double loss_of(const Likelihood *l) {
+  const double c = l->e->o.router_aux_loss_coef, nll = l->nll / (double)l->tokens;
+  return c != 0 ? nll + c * l->aux_loss : nll;
+}
+
+/* Runs the units first .. end - 1; sums: of each unit. */
+static Status run_units(Likelihood *l, const SftOptions *o, int first, int end, UnitSums *sums) {
+  for (int i = first; i < end && isfinite(loss_of(l)); i++) {
     const double before = l->nll;
     Tensor *out;
     if (o->cancel && *o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
-    try(forward(l, &l->unit[i], o, &out));
+    try(forward(l, &l->unit[i], o, &sums[i].aux_loss, &out));
     try(backward(l, &l->unit[i], out));
     l->nll = 0;
     add_nll(l, &l->unit[i], out); /* backward has filled `out` in */
-    nll[i] = l->nll;
+    sums[i].nll = l->nll;
     l->nll += before;
+    l->aux_loss += sums[i].aux_loss;
   }
   return GRPO_OK;
 }
 
 /* Each rank has run its units. */
-static Status gather(Likelihood *l, double *nll) {
+static Status gather(Likelihood *l, UnitSums *sums) {
   size_t at[COMM_RANKS + 1];
   for (int r = 0; r < comm_size(); r++) {
     int first, end;
     gradient_tree_range(l->e->tree, l->nunits, r, &first, &end);
-    at[r] = (size_t)first * sizeof *nll;
-    at[r + 1] = (size_t)end * sizeof *nll;
+    at[r] = (size_t)first * sizeof *sums;
+    at[r + 1] = (size_t)end * sizeof *sums;
   }
-  try(comm_share(nll, at));
-  l->nll = 0;
-  for (int i = 0; i < l->nunits; i++) l->nll += nll[i];
+  try(comm_share(sums, at));
+  l->nll = l->aux_loss = 0;
+  for (int i = 0; i < l->nunits; i++) {
+    l->nll += sums[i].nll;
+    l->aux_loss += sums[i].aux_loss;
+  }
   return GRPO_OK;
 }
 
@@ -112,20 +130,20 @@ static Status measure(Likelihood *l, const SftOptions *o, double *norm) {
   Engine *e = l->e;
   const bool shared = share_splits_updates(e, l->nunits) && !l->nonfinite;
   int first = 0, end = l->nunits;
-  double *nll = arena_zalloc(&e->step, (size_t)l->nunits * sizeof *nll);
-  if (!nll) return fail(GRPO_ENOMEM, "%s: %d units", l->what, l->nunits);
+  UnitSums *sums = arena_zalloc(&e->step, (size_t)l->nunits * sizeof *sums);
+  if (!sums) return fail(GRPO_ENOMEM, "%s: %d units", l->what, l->nunits);
   if (shared) gradient_tree_range(e->tree, l->nunits, comm_rank(), &first, &end);
-  l->nll = 0;
+  l->nll = l->aux_loss = 0;
   try(gradient_tree_begin(e->tree, l->nunits, shared));
-  Status s = run_units(l, o, first, end, nll);
+  Status s = run_units(l, o, first, end, sums);
   if (shared) s = comm_agree(s);
   try(s);
-  if (shared) try(gather(l, nll));
+  if (shared) try(gather(l, sums));
   try(gradient_tree_end(e->tree, &e->tape.cx));
   try(optimizer_grad_norm(e->optimizer, &e->tape.cx, norm));
-  if (isfinite(l->nll) && isfinite(*norm)) return GRPO_OK;
+  if (isfinite(loss_of(l)) && isfinite(*norm)) return GRPO_OK;
   return fail(GRPO_EDIVERGED, "the loss is %g and the gradient norm %g",
-              nonfinite_shown(l->nll / (double)l->tokens), nonfinite_shown(*norm));
+              nonfinite_shown(loss_of(l)), nonfinite_shown(*norm));
 }
 
 /* Computes the step once more, to say where the first value that is not finite came from. */
@@ -156,7 +174,8 @@ static Status step(Likelihood *l, const SftOptions *o, double *norm) {
 static void report(const Likelihood *l, const SftOptions *o, double norm, double seconds,
                    StepMetrics *m) {
   step_metrics_init(m);
-  m->loss = l->nll / (double)l->tokens;
+  m->loss = loss_of(l);
+  if (l->e->o.router_aux_loss_coef != 0) m->aux_loss = l->aux_loss;
   m->grad_norm = norm;
   m->learning_rate = o->lr;
   m->trained_tokens = m->num_tokens = (double)l->tokens;
@@ -181,8 +200,9 @@ Status likelihood_sum(Likelihood *l) {
   try(count(l));
   l->e->tape.off = true;
   for (int i = 0; i < l->nunits && s == GRPO_OK; i++) {
+    double aux_loss;
     Tensor *out;
-    s = forward(l, &l->unit[i], NULL, &out);
+    s = forward(l, &l->unit[i], NULL, &aux_loss, &out);
     if (s == GRPO_OK) add_nll(l, &l->unit[i], out);
   }
   l->e->tape.off = false;

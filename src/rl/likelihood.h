@@ -34,7 +34,8 @@ typedef struct Likelihood {
   /* Filled in: the outputs in the loss, over all units, and their summed loss. */
   int64_t tokens;
   double nll;
-  Nonfinite *nonfinite; /* looks for a value that is not finite; NULL: as nearly always */
+  double rows, aux_loss; /* over all units; the loss of routers, without its coefficient */
+  Nonfinite *nonfinite;  /* looks for a value that is not finite; NULL: as nearly always */
 } Likelihood;
 
 /* One optimizer step.  Metrics: loss, gradient, rate, times; num_tokens and trained_tokens are the

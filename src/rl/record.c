@@ -29,7 +29,8 @@ void record_begin(Update *u) {
 bool record_needs_forward(const Update *u, int unit) {
   const LossOptions *l = &u->o->loss;
   if (u->o->older_sampler && u->iteration == 0) return true;
-  return !u->plan.silent[unit] || u->values || u->o->loss_fn || l->kl != 0 || l->entropy != 0;
+  return !u->plan.silent[unit] || u->values || u->o->loss_fn || u->routers || l->kl != 0 ||
+         l->entropy != 0;
 }
 
 void record_use(Update *u, const Unit *unit) {

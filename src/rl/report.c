@@ -35,6 +35,7 @@ void update_report(const Update *u, int iterations, double norm, double seconds,
   loss_metrics_report(&u->sums, u->plan.ref_logp || update_wants_full_kl(u), m);
   m->loss = update_loss(u) / iterations;
   m->grad_norm = norm / iterations;
+  if (u->routers) m->aux_loss = u->aux_loss / iterations;
   m->learning_rate = u->o->lr;
   m->beta = u->o->loss.kl;
   m->ratio_max_deviation = u->ratio_deviation;

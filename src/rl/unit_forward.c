@@ -4,6 +4,17 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 
+Status unit_count_routes(Engine *e, Pack *p) {
+  if (e->o.router_aux_loss_coef == 0) return GRPO_OK;
+  return balance_new(&e->tape.arena, model_config(e->policy)->num_experts, p->sequences,
+                     &p->balance);
+}
+
+double unit_balance(const Engine *e, const Pack *p, double share) {
+  if (!p->balance) return 0;
+  return share * balance_end(p->balance, share * e->o.router_aux_loss_coef);
+}
+
 /* Runs the reference and copies its final hidden states of the pack's outputs to `to`; the rest of
  * its forward is released. */
 static Status reference_hidden(Engine *e, const Pack *p, real *to) {
@@ -47,6 +58,7 @@ Status unit_forward(Engine *e, Pack *p, const RefPacks *ref, double temperature,
     p->ref_rows = (ReferenceRows){e->o.source.row, e->o.source.of};
   else if (ref)
     try(reference_states(e, p->nout, ref, &ref_hidden));
+  try(unit_count_routes(e, p));
   try(forward_hidden(e->policy, &e->tape, p, &hidden));
   if (value) try(critic_values(e->critic, &e->tape, p, hidden, value));
   return forward_logp(e->policy, &e->tape, p, hidden, temperature, ref_hidden ? e->reference : NULL,

@@ -61,6 +61,7 @@ static Status forward_unit(Update *u, int i) {
   p->dropout = key;
   p->one_pass = u->one_pass;
   p->divergence = update_divergence(u);
+  if (u->routers) u->routers[i] = p;
   if (u->replay) try(unit_replay(&e->tape.arena, &e->activations, u->b, unit, p, &p->replay));
   RefPacks ref;
   if (update_wants_full_kl(u)) try(reference_packs(u, unit, p, &ref));
@@ -109,6 +110,25 @@ static Status unit_loss(Update *u, const MicroBatch *mb, int place) {
   update_store_gradient(&entropy, p->dentropy + at);
   update_store_gradient(full ? &kl : NULL, p->dkl + at);
   return GRPO_OK;
+}
+
+/* A sequence counts as long as it is, so a prompt in each of its unit's completions. */
+static double rows_of(const Update *u, const Unit *unit) {
+  return unit->rows + (unit->n - 1.0) * u->b->prompt_len[unit->first / u->b->group];
+}
+
+static void count_rows(Update *u) {
+  u->rows = 0;
+  for (int i = 0; i < u->norder; i++) u->rows += rows_of(u, &u->plan.unit[u->plan.order[i]]);
+}
+
+/* The auxiliary loss of a unit's routers, which counts for as much as the unit has rows. */
+static void routers_loss(Update *u, int place) {
+  const int i = u->plan.order[place];
+  const double share = rows_of(u, &u->plan.unit[i]) / u->rows;
+  const double loss = unit_balance(u->e, u->routers[i], share);
+  u->aux_loss += loss;
+  if (u->of_place) u->of_place[place].aux_loss = loss;
 }
 
 /* ---- values that are not finite --------------------------------------------------- */
@@ -200,6 +220,7 @@ static Status run_micro_batch(Update *u, const MicroBatch *all) {
   } else {
     for (int i = mb->first; i < end; i++) try(unit_loss(u, mb, i));
   }
+  for (int i = mb->first; u->routers && i < end; i++) routers_loss(u, i);
   if (values_shared(u))
     for (int i = mb->first; i < end; i++) try(values_loss(u, i));
   if (u->nonfinite && !isfinite(update_loss(u))) return look_at_loss(u, mb);
@@ -247,15 +268,8 @@ static Status gradients_of_process(Update *u) {
   return GRPO_OK;
 }
 
-/* The losses and metrics of the passes so far. */
-static UnitLoss sums_of(const Update *u) {
-  UnitLoss l = {.loss = u->loss, .sums = u->sums};
-  if (u->values) l.values = u->values->sums;
-  return l;
-}
-
 static Status gradients(Update *u) {
-  const UnitLoss before = sums_of(u);
+  const UnitLoss before = update_sums(u);
   try(forward_common_batches(u));
   Status s = gradients_of_process(u);
   if (u->nonfinite) return s; /* it looks for itself, at what it has */
@@ -279,13 +293,11 @@ static Status gradient_norm(const Update *u, double *norm) {
 
 /* The gradient of the step and its norm.  EDIVERGED: the loss or the norm is not finite. */
 static Status measure(Update *u, double *norm) {
-  const UnitLoss before = sums_of(u);
+  const UnitLoss before = update_sums(u);
   try(gradients(u));
   if (u->mismatch) {
     u->one_pass = u->replay = u->mismatch = false;
-    u->loss = before.loss;
-    u->sums = before.sums;
-    if (u->values) u->values->sums = before.values;
+    update_restore(u, &before);
     try(gradients(u));
   }
   const double start = clock_seconds();
@@ -312,16 +324,15 @@ static Status diverged(const Update *u, const char *what, const Nonfinite *n) {
 }
 
 /* Computes the step once more, every result by itself, to say where the first value that is not
- * finite came from.  loss, values: the sums before it. */
-static Status explain(Update *u, double loss, ValueSums values) {
+ * finite came from. */
+static Status explain(Update *u, const UnitLoss *before) {
   Nonfinite n;
   char what[64];
   snprintf(what, sizeof what, "%s", err_message());
   nonfinite_begin(&n, u->e, u->b);
   u->nonfinite = &n;
   u->one_pass = u->replay = false;
-  u->loss = loss;
-  if (u->values) u->values->sums = values;
+  update_restore(u, before);
   gradients(u);
   u->nonfinite = NULL;
   nonfinite_end(&n);
@@ -337,13 +348,13 @@ static Status optimize(Update *u, double norm) {
 }
 
 Status update_iterate(Update *u, int iteration, double *norm) {
-  const double loss = u->loss;
-  const ValueSums value_sums = u->values ? u->values->sums : (ValueSums){0};
+  const UnitLoss before = update_sums(u);
   u->iteration = iteration;
   update_divide(u);
+  count_rows(u);
   record_begin(u);
   const Status s = measure(u, norm);
-  if (s == GRPO_EDIVERGED) return explain(u, loss, value_sums);
+  if (s == GRPO_EDIVERGED) return explain(u, &before);
   try(s);
   if (iteration == 0) record_check_ratio(u);
   if (iteration == 0 && u->shared) try(update_gather_deviation(&u->ratio_deviation));
@@ -397,6 +408,10 @@ Status update_begin(Update *u, const bool *left_out, int end_below) {
   try(plan_make(&e->step, u->b, u->o, &cut, &u->plan));
   u->out = arena_zalloc(&e->step, (size_t)u->plan.nunits * sizeof *u->out);
   if (!u->out) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
+  if (e->o.router_aux_loss_coef != 0) {
+    u->routers = arena_zalloc(&e->step, (size_t)u->plan.nunits * sizeof *u->routers);
+    if (!u->routers) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);
+  }
   if (comm_size() > 1) {
     u->of_place = arena_alloc(&e->step, (size_t)u->plan.nunits * sizeof *u->of_place);
     if (!u->of_place) return fail(GRPO_ENOMEM, "update: %d groups", u->plan.nunits);

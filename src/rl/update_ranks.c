@@ -118,12 +118,11 @@ Status update_gather_losses(Update *u, const UnitLoss *before) {
   }
   try(comm_share(u->of_place, at));
   try(gather_mismatch(u));
-  u->loss = before->loss;
-  u->sums = before->sums;
-  if (u->values) u->values->sums = before->values;
+  update_restore(u, before);
   for (int i = 0; i < u->norder; i++) {
     const UnitLoss *l = &u->of_place[i];
     u->loss += l->loss;
+    u->aux_loss += l->aux_loss;
     loss_metrics_add(&u->sums, &l->sums);
     if (!u->values) continue;
     value_sums_add(&u->values->sums, &l->values);

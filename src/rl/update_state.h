@@ -42,7 +42,7 @@ static inline void value_sums_add(ValueSums *to, const ValueSums *from) {
 
 /* The losses of a unit and its metrics, or those of a whole pass. */
 typedef struct UnitLoss {
-  double loss;
+  double loss, aux_loss;
   LossMetrics sums;
   ValueSums values;
   double deviation; /* see Values */
@@ -53,18 +53,22 @@ typedef struct Update {
   const Batch *b;
   const UpdateOptions *o;
   Plan plan;
-  int norder;     /* units of this optimizer step: the first of plan.order */
-  int groups;     /* of these units */
-  int first, end; /* this rank's units: the places first .. end - 1 of plan.order */
-  Values *values; /* NULL: no critic */
+  int norder;           /* units of this optimizer step: the first of plan.order */
+  int groups;           /* of these units */
+  int first, end;       /* this rank's units: the places first .. end - 1 of plan.order */
+  Values *values;       /* NULL: no critic */
+  const Pack **routers; /* [units] whose routes this micro-batch's forward has counted; NULL: no
+                           auxiliary loss */
   Tensor **out; /* [units] log-probabilities, entropies (and full KLs): [2 or 3, tokens]; NULL: the
                      unit needs no forward */
   bool shared;  /* this rank has the units of its groups, and other ranks have the others */
   bool sampled_own;   /* it has also sampled them */
   UnitLoss *of_place; /* [units] by place in plan.order, of this pass; NULL: one rank alone */
   LossMetrics sums;
-  double tokens;                       /* in the loss, of the whole rollout */
-  double loss;                         /* of the policy alone; update_loss() adds the critic's */
+  double rows;     /* of this optimizer step's sequences */
+  double tokens;   /* in the loss, of the whole rollout */
+  double loss;     /* of the policy alone; update_loss() adds what follows and the critic's */
+  double aux_loss; /* of routers, without its coefficient */
   double ratio_deviation;              /* largest |ratio - 1| in the first iteration */
   double forward, backward, optimizer; /* seconds */
   int iteration;                       /* optimizer steps before this one */
@@ -82,12 +86,26 @@ static inline void update_name_unit(Update *u, const Unit *unit, bool ends) {
   u->nonfinite->end_below = ends ? u->e->o.max_new_tokens : 0;
 }
 
-/* The loss whose gradient is taken, over all passes.  Policy and critic are summed apart, each
- * in the units' order, because one running sum would be rounded differently for other
+/* The loss whose gradient is taken, over all passes.  Policy, routers and critic are summed apart,
+ * each in the units' order, because one running sum would be rounded differently for other
  * micro-batches. */
 static inline double update_loss(const Update *u) {
   const Values *v = u->values;
-  return v ? u->loss + v->coef * v->sums.value_loss : u->loss;
+  const double loss = u->routers ? u->loss + u->e->o.router_aux_loss_coef * u->aux_loss : u->loss;
+  return v ? loss + v->coef * v->sums.value_loss : loss;
+}
+
+/* Takes the sums of the passes so far, and sets them again. */
+static inline UnitLoss update_sums(const Update *u) {
+  UnitLoss l = {.loss = u->loss, .aux_loss = u->aux_loss, .sums = u->sums};
+  if (u->values) l.values = u->values->sums;
+  return l;
+}
+static inline void update_restore(Update *u, const UnitLoss *l) {
+  u->loss = l->loss;
+  u->aux_loss = l->aux_loss;
+  u->sums = l->sums;
+  if (u->values) u->values->sums = l->values;
 }
 
 /* Copies the gradient by x to [x->n] reals; zeros where nothing reached it.  x may be NULL. */

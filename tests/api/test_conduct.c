@@ -241,6 +241,7 @@ TEST(structs_carry_their_size) {
 TEST(structs_of_older_versions_get_the_defaults_of_what_they_lack) {
   enum { V1 = offsetof(grpo_trainer_options, optimizer) };
   static const size_t versions[] = {V1, offsetof(grpo_trainer_options, gradient_blocks),
+                                    offsetof(grpo_trainer_options, router_aux_loss_coef),
                                     sizeof(grpo_trainer_options)};
   union {
     grpo_trainer_options o;

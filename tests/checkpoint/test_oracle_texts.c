@@ -1,5 +1,6 @@
 /* The oracles' checkpoints: logits, log-probabilities, entropies, greedy texts and routes.
  * Tolerances in bf16: test_oracles.c. */
+#include "grad/balance.h"
 #include "model/decode.h"
 #include "model/forward.h"
 #include "oracletest.h"
@@ -179,10 +180,41 @@ static void check_routes(const char *name) {
   model_release(m);
 }
 
+/* All tokens of the first sequence count, so that one more is what its last token predicts. */
+static void check_aux_loss(const char *name) {
+  if (!test_oracle(name)) return;
+  Model *m = load(name, NULL);
+  Json *j = read(name, "routes.json"), *texts = read(name, "forward.json");
+  const Json *want = json_get(j, "aux_loss");
+  Ints ids = ints_of(json_child(json_get(texts, "input_ids")));
+  const int32_t *more[] = {ids.at};
+  const PackGroup g = {ids.at, ids.n, 1, more, &(int){1}, 0, 0};
+  const int experts = model_config(m)->num_experts;
+  Tape t;
+  Pack p;
+  Tensor *h;
+  CHECK(config_has_aux_loss(model_config(m)) == (json_type(want) == JSON_NUMBER));
+  if (json_type(want) == JSON_NUMBER) {
+    OK(tape_init(&t, NULL));
+    REQUIRE(pack_groups(&t.arena, model_config(m), 1, &g, &p));
+    OK(balance_new(&t.arena, experts, p.sequences, &p.balance));
+    REQUIRE(forward_hidden(m, &t, &p, &h));
+    CHECK_NEAR(balance_end(p.balance, 1), json_number(want), 1e-5);
+    tape_free(&t);
+  }
+  free(ids.at);
+  json_free(j);
+  json_free(texts);
+  model_release(m);
+}
+
 TEST(tokens_take_the_reference_s_experts) {
   static const char *const names[] = {"qwen3_moe",   "olmoe",   "qwen3_5_moe", "qwen3_next",
                                       "deepseek_v3", "gpt_oss", "gemma4_moe",  "lfm2_moe"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_routes(names[i]);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    check_routes(names[i]);
+    check_aux_loss(names[i]);
+  }
 }
 
 TEST(newer_families_have_the_reference_s_logits_and_texts) {

@@ -178,6 +178,17 @@ describe("train", function()
     assert.is_true(each ~= one and math.abs(each - one) < 1e-5 * one, each .. " " .. one)
   end)
 
+  it("router_aux_loss_coef adds a loss of a mixture's routers", function()
+    local _, m = run(function(t)
+      t.model.config = { model_type = "olmoe", hidden_size = 16, num_hidden_layers = 2,
+        num_attention_heads = 2, intermediate_size = 8, num_experts = 4, num_experts_per_tok = 2,
+        max_position_embeddings = 32 }
+      t.train.router_aux_loss_coef = 0.5
+    end)
+    assert.is_true(m[1].aux_loss > 1.9 and m[1].aux_loss < 4, m[1].aux_loss)
+    assert.is_true(math.abs(m[1].loss - 0.5 * m[1].aux_loss) < 1e-6)
+  end)
+
   it("gradient_blocks is in the estimated memory", function()
     local function weights(blocks)
       local tr = grpo.trainer(experiment(function(t)

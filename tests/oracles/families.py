@@ -7,7 +7,8 @@ computes with it in float32.
 
 config.json, model.safetensors   the checkpoint, stored in bf16
 expected.json                    ids, the log-probability of each id after the first, and for the sum
-                                 of these the norm of the gradient of every parameter
+                                 of these the norm of the gradient of every parameter; of mixtures of
+                                 experts the same for the auxiliary loss of all ids but the last
 """
 
 import json
@@ -38,6 +39,8 @@ FAMILIES = {
 # In the files of these families each expert's matrices are apart: gate, up, down.
 EXPERTS = {"mixtral": "block_sparse_moe.experts.{}.{}.weight w1 w3 w2",
            "qwen2_moe": "mlp.experts.{}.{}.weight gate_proj up_proj down_proj"}
+
+MIXTURES = ["mixtral", "granitemoe", "qwen2_moe"]
 
 
 def gradients(family, name, grad):
@@ -84,6 +87,14 @@ def main(family):
     out = {"ids": ids[0].tolist(), "logps": logps.tolist(),
            "gradients": {name: g.norm().item() for whole, p in model.named_parameters()
                          for name, g in gradients(family, whole, p.grad)}}
+    if family in MIXTURES:
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        loss = model(input_ids=ids[:, :-1], output_router_logits=True).aux_loss
+        loss.backward()
+        out["aux_loss"] = loss.item()
+        out["aux_gradients"] = {name: g.norm().item() for whole, p in model.named_parameters()
+                                for name, g in gradients(family, whole, p.grad)}
     with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
         json.dump(out, file)
         file.write("\n")

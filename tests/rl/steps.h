@@ -23,7 +23,7 @@ typedef struct Setup {
   bool two_passes, lora, untied, capped, own_loss, checkpointing;
   bool damaged, spoilt; /* the record is wrong; the rollout's activations are */
   int micro_batch_tokens, iterations;
-  double kl, entropy, dropout;
+  double kl, entropy, dropout, aux; /* aux: router_aux_loss_coef */
   KlEstimator estimator;
   ReuseRollout reuse;
   const char *shape;                       /* config.json of another model than tiny.h's */
@@ -76,6 +76,7 @@ static inline void open_engine(Tiny *t, const Setup *s) {
   t->o.turns = s->turns;
   t->o.micro_batch_tokens = s->micro_batch_tokens;
   t->o.gradient_checkpointing = s->checkpointing;
+  t->o.router_aux_loss_coef = s->aux;
   tiny_models(t, s->threads ? s->threads : 2, &c, true);
   if (s->lora && s->shape) CHECK(!lora_add(t->model, &every, 4));
   if (s->lora && !s->shape) tiny_lora(t, s->dropout);

@@ -118,7 +118,7 @@ local cases = {
   end,
   nf4 = function() adapter { train = { kl = 0.05 }, model = { quantize = "nf4" } } end,
   mixture = function()
-    with { train = { kl = 0.05, iterations = 2 } }
+    with { train = { kl = 0.05, iterations = 2, router_aux_loss_coef = 0.01 } }
     base.model.config = { model_type = "qwen3_moe", hidden_size = 48, num_hidden_layers = 2,
       num_attention_heads = 2, num_key_value_heads = 1, head_dim = 24, num_experts = 6,
       num_experts_per_tok = 2, moe_intermediate_size = 40, max_position_embeddings = 64 }

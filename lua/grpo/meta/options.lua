@@ -106,6 +106,7 @@
 ---@field iterations? integer passes over one rollout, an optimizer update each; all of them are one step (default 1)
 ---@field micro_batch_tokens? integer rows in memory at once; default: those of one group, the least that is possible; never changes a result, except bnpo's
 ---@field gradient_blocks? integer blocks of groups whose gradients are summed apart, and then by a binary tree; takes the gradient's memory log2(blocks) times, rounded down; default: one for each group, or fewer where that were more than 512 MiB; changes the last bits of a result
+---@field router_aux_loss_coef? number mixtures of experts: coefficient of the auxiliary loss, which is small where a router takes all experts equally often; it is added to the loss (default 0)
 ---@field lr? number|grpo.Schedule|string learning rate (default 1e-6)
 ---@field max_grad_norm? number gradients are scaled down to this norm; 0: never (default 1)
 ---@field on_nonfinite? "stop"|"skip" what follows a step whose reward (where reward.on_error is stop), loss or gradient is not finite: the weights stay, its batch is kept in the run's directory, and the run stops, or takes the next batch, up to 10 times in a row (default "stop")

@@ -187,6 +187,7 @@ engine "train.prompts_per_step"
 engine "train.iterations"
 engine "train.micro_batch_tokens"
 engine "train.gradient_blocks"
+engine "train.router_aux_loss_coef"
 engine "train.lr"
 engine "train.max_grad_norm"
 add {

@@ -81,6 +81,7 @@ function steps.engine_options(kind, config)
     max_prompt_tokens = longest, max_new_tokens = room, examples = not samples,
     micro_batch_tokens = config.train.micro_batch_tokens,
     gradient_blocks = config.train.gradient_blocks,
+    router_aux_loss_coef = config.train.router_aux_loss_coef,
     gradient_checkpointing = config.model.gradient_checkpointing,
     reuse_rollout = samples and config.train.reuse_rollout,
     renormalize = config.sampling.renormalize,

@@ -38,7 +38,6 @@ local no_evolution = "schedules and hooks do this; let a hook set tr.config.trai
 local never_padded = "sequences are packed and never padded"
 local over_what_is_left = "Here log-probabilities are renormalised over the tokens that the "
   .. "filters left; there they are those of all tokens, as with sampling.renormalize = false."
-local no_moe = "mixtures of experts are not supported"
 
 local adamw, adamw_8bit, lion = '"adamw"', '"adamw_8bit"', '"lion"'
 local optimizers = {
@@ -89,7 +88,8 @@ lists[1] = { program = "TRL", rows = {
   { "model_init_kwargs", false,
     "a model is read as its config.json says; set model.dtype, model.quantize or compute" },
   { "trust_remote_code", false, no_python },
-  { "router_aux_loss_coef", false, no_moe },
+  { "router_aux_loss_coef", "train.router_aux_loss_coef",
+    "It is 0 here by default; TRL's default is the one of the model's config.json." },
   { "disable_dropout", false, "models train without dropout; model.lora.dropout is the only one" },
   { "cast_lm_head_to_fp32", false, "logits, losses and log-probabilities are float32 or double" },
   { "remove_unused_columns", false, "rewards, prompts and hooks get the whole row" },
@@ -249,7 +249,7 @@ lists[1] = { program = "TRL", rows = {
   { "lora_alpha", "model.lora.alpha", only = lora },
   { "lora_dropout", "model.lora.dropout", only = lora },
   { "lora_target_modules", "model.lora.targets", only = lora },
-  { "lora_target_parameters", false, no_moe },
+  { "lora_target_parameters", false, "an adapter leaves experts and routers out" },
   { "lora_modules_to_save", false, "an adapter trains its low-rank factors only" },
   { "lora_task_type", false, "every model here is a causal one" },
   { "use_rslora", false,
