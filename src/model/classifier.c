@@ -31,8 +31,43 @@ void classifier_free(Classifier *c) {
   mem_free(c);
 }
 
-/* Without padding at its end. */
-static Sequence trimmed(const Config *c, Sequence s) {
+/* ---- a head that is trained ------------------------------------------------------------- */
+
+static Status copy_weights(Model *to, const Model *from, const real *score) {
+  for (int i = 0; i < to->nparams; i++) {
+    Param *p = &to->param[i];
+    const Param *q = model_find((Model *)(uintptr_t)from, p->name);
+    if (&p->t == to->t[M_SCORE]) {
+      if (score) memcpy(p->t.data, score, p->t.n * sizeof *score);
+    } else if (!q || q->t.n != p->t.n || q->t.quant) {
+      return fail(GRPO_EARG, "a head is trained with its model, whose weights must be float32");
+    } else {
+      memcpy(p->t.data, q->t.data, p->t.n * sizeof *p->t.data);
+    }
+  }
+  model_updated(to);
+  return GRPO_OK;
+}
+
+Status model_with_score(Model **out, const Model *m, int labels, const real *score, uint64_t seed) {
+  Config c = *model_config(m);
+  Model *made;
+  if (m->lora) return fail(GRPO_EARG, "a head is trained with its model, not with an adapter");
+  c.num_labels = labels;
+  try(model_new(&made, m->pool, &c, seed));
+  made->compute = m->compute;
+  const Status s = copy_weights(made, m, score);
+  if (s != GRPO_OK) {
+    model_release(made);
+    return s;
+  }
+  *out = made;
+  return GRPO_OK;
+}
+
+/* ---- logits ------------------------------------------------------------------------------ */
+
+Sequence sequence_trimmed(const Config *c, Sequence s) {
   int len = s.len;
   while (len > 0 && s.ids[len - 1] == c->pad_token_id) len--;
   return (Sequence){s.ids, len ? len : 1};
@@ -144,7 +179,7 @@ Status classifier_logits(Classifier *c, int n, const Sequence *s, real *logits) 
   Tape t;
   Sequence *own = mem_alloc((size_t)(n + 1) * sizeof *own);
   if (!own) return fail(GRPO_ENOMEM, "classifier: %d sequences", n);
-  for (int i = 0; i < n; i++) own[i] = trimmed(model_config(c->trunk), s[i]);
+  for (int i = 0; i < n; i++) own[i] = sequence_trimmed(model_config(c->trunk), s[i]);
   Status st = check_lengths(model_config(c->trunk), n, own);
   if (st == GRPO_OK) st = model_tape(c->trunk, &t);
   if (st == GRPO_OK) {

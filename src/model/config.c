@@ -18,7 +18,8 @@ Traits config_traits(const Config *c) {
   if (c->mlp_bias || (c->attention_bias && t & TRAIT_MLP_BIAS_TOO)) t |= TRAIT_MLP_BIAS;
   if (c->parallel_residual) t |= TRAIT_PARALLEL;
   if (c->parallel_residual && c->family == FAMILY_STABLELM) t |= TRAIT_ONE_NORM;
-  if (!c->tie_word_embeddings) t |= TRAIT_UNTIED;
+  if (c->num_labels) t |= TRAIT_SCORE;
+  if (!c->tie_word_embeddings && !c->num_labels) t |= TRAIT_UNTIED;
   if (c->keys_are_values) t |= TRAIT_KEYS_AS_VALUES;
   if (c->per_layer_size) t |= TRAIT_PER_LAYER;
   if (c->enable_moe_block) t |= TRAIT_BESIDE;

@@ -74,6 +74,7 @@ typedef uint64_t Traits;
 #define TRAIT_BESIDE         TRAIT(41) /* a mixture is added to the dense part of the same layer */
 #define TRAIT_HEAD_GATE      TRAIT(42) /* a number for each head gates attention's result */
 #define TRAIT_ROUTER_EPS     TRAIT(43) /* the sum of a token's scores gets 1e-6, not 1e-20 */
+#define TRAIT_SCORE          TRAIT(44) /* a head for labels in place of the output projection */
 
 /* ROPE_PROPORTIONAL: whole heads rotate, but pairs from partial_rotary_factor on at frequency 0.
  * ROPE_ALPHA: the base is multiplied by factor^(d / (d - 2)), d the channels that rotate. */
@@ -140,8 +141,9 @@ typedef struct Config {
   double rope_short[CONFIG_MAX_ROPE_FACTORS], rope_long[CONFIG_MAX_ROPE_FACTORS];
   int bos_token_id, pad_token_id;            /* -1: none */
   int num_eos, eos_token_id[CONFIG_MAX_EOS]; /* config.json and generation_config.json together */
-  bool denoiser;                             /* trained to fill in masks */
-  int mask_token_id;                         /* our own key; used where denoiser is set */
+  int num_labels; /* of score.weight, a head in place of the output projection; 0: there is none */
+  bool denoiser;  /* trained to fill in masks */
+  int mask_token_id; /* our own key; used where denoiser is set */
 } Config;
 
 bool config_is_eos(const Config *c, int id);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "formats/json.h"
 #include "model/config_fields.h"
@@ -85,10 +86,23 @@ static void put_field(Buf *b, const Config *c, const Field *f) {
   }
 }
 
+/* "LlamaForCausalLM", "GPT2LMHeadModel", or the class of the same model with a head for labels. */
+static void put_architecture(Buf *b, const Config *c, const char *name) {
+  static const char *const heads[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
+  size_t stem = strlen(name);
+  for (size_t i = 0; c->num_labels && i < sizeof heads / sizeof *heads; i++) {
+    const char *at = strstr(name, heads[i]);
+    if (at) stem = (size_t)(at - name);
+  }
+  buf_printf(b, "%.*s%s", (int)stem, name, c->num_labels ? "ForSequenceClassification" : "");
+}
+
 void config_write(Buf *b, const Config *c) {
   const FamilyRow *family = config_family(c->family);
-  buf_printf(b, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", family->architecture,
-             family->type);
+  buf_puts(b, "{\n  \"architectures\": [\"");
+  put_architecture(b, c, family->architecture);
+  buf_printf(b, "\"],\n  \"model_type\": \"%s\"", family->type);
+  if (c->num_labels) put_int(b, "num_labels", c->num_labels);
   for (int i = 0; i < config_num_fields(); i++) {
     const Field f = config_field(c->family, i);
     if (*f.key) put_field(b, c, &f);

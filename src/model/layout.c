@@ -12,6 +12,7 @@
 typedef enum Dim {
   NONE,
   VOCAB,
+  LABELS,
   POSITIONS,
   HIDDEN,
   QKV,
@@ -127,6 +128,7 @@ static const ParamRow gpt2_end[] = {
     {M_NORM_W, "transformer.ln_f.weight", {HIDDEN}, NORM, ANY, 0, 0},
     {M_NORM_B, "transformer.ln_f.bias", {HIDDEN}, NORM | BIAS, ANY, 0, 0},
     {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, ANY, TRAIT_UNTIED, 0},
+    {M_SCORE, "score.weight", {LABELS, HIDDEN}, 0, ANY, TRAIT_SCORE, 0},
     {0},
 };
 
@@ -365,6 +367,7 @@ static const ParamRow llama_end[] = {
     {M_NORM_W, "model.norm.weight", {HIDDEN}, NORM, ANY, 0, TRAIT_BARE_NORMS},
     {M_NORM_B, "model.norm.bias", {HIDDEN}, NORM | BIAS, ANY, TRAIT_NORM_BIAS, 0},
     {M_HEAD, "lm_head.weight", {VOCAB, HIDDEN}, 0, ANY, TRAIT_UNTIED, 0},
+    {M_SCORE, "score.weight", {LABELS, HIDDEN}, 0, ANY, TRAIT_SCORE, 0},
     {M_HEAD_B, "lm_head.bias", {VOCAB}, BIAS, ANY, TRAIT_UNTIED | TRAIT_HEAD_BIAS, 0},
     {0},
 };
@@ -427,6 +430,8 @@ static int size_of(const Config *c, int layer, Dim d) {
   switch (d) {
   case VOCAB:
     return c->vocab_size;
+  case LABELS:
+    return c->num_labels;
   case POSITIONS:
     return c->max_position_embeddings + config_first_position(c);
   case HIDDEN:
@@ -571,7 +576,7 @@ int layout_index(const Model *m, const char *name) {
 
 bool layout_is_matrix(const Model *m, int i) {
   const Tensor *t = &m->param[i].t;
-  return t->ndim == 2 && t != m->t[M_POSITION] && !m->param[i].by_head;
+  return t->ndim == 2 && t != m->t[M_POSITION] && t != m->t[M_SCORE] && !m->param[i].by_head;
 }
 
 bool layout_is_projection(const Model *m, int i) {
@@ -605,7 +610,7 @@ Status layout_params(Model *m) {
     add_rows(m, &(Place){i, prefix, m->layer[i].t}, t->layer);
   }
   add_rows(m, &outside, t->end);
-  if (c->tie_word_embeddings) m->t[M_HEAD] = m->t[M_EMBED];
+  if (!m->t[M_HEAD]) m->t[M_HEAD] = m->t[M_EMBED];
   param_names_sort(m->by_name, m->param, m->nparams);
   return GRPO_OK;
 }

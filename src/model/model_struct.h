@@ -82,6 +82,7 @@ typedef enum ModelSlot {
   M_NORM_B,
   M_HEAD,
   M_HEAD_B,
+  M_SCORE,
   M_COUNT
 } ModelSlot;
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "model/forward.h"
@@ -55,18 +56,24 @@ static Status forward(Likelihood *l, const Unit *unit, const SftOptions *o, doub
   if (o) {
     *key = dropout_key(o->seed, o->step, (int)(unit - l->unit), 0);
     pack->dropout = key;
-    pack->one_pass = !l->nonfinite;
+    pack->one_pass = !l->nonfinite && !l->outputs;
     try(unit_count_routes(l->e, pack));
   }
   try(forward_hidden(m, t, pack, &hidden));
   *aux_loss = unit_balance(l->e, pack, unit->rows / l->rows);
+  if (l->outputs) return l->outputs(l->user, t, unit, pack, hidden, out);
   return forward_logp(m, t, pack, hidden, 1, NULL, NULL, out);
+}
+
+/* The loss's derivative by an output, times N. */
+static double slope_of(const Likelihood *l, const Unit *unit, int i) {
+  return l->slope ? l->slope[unit->token0 + i] * (double)l->tokens : -1;
 }
 
 static void add_nll(Likelihood *l, const Unit *unit, const Tensor *out) {
   double sum = 0;
   for (int i = 0; i < unit->tokens; i++)
-    if (counts(l, unit, i)) sum -= (double)out->data[i];
+    if (counts(l, unit, i)) sum += slope_of(l, unit, i) * (double)out->data[i];
   l->nll += sum;
 }
 
@@ -75,7 +82,7 @@ static Status backward(Likelihood *l, const Unit *unit, Tensor *out) {
   real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
   if (!seed) return fail(GRPO_ENOMEM, "%s: no memory for %zu gradients", l->what, out->n);
   for (int i = 0; i < unit->tokens; i++)
-    if (counts(l, unit, i)) seed[i] = (real)(-1 / (double)l->tokens);
+    if (counts(l, unit, i)) seed[i] = (real)(slope_of(l, unit, i) / (double)l->tokens);
   gradient_tree_enter(l->e->tree, &t->cx, (int)(unit - l->unit));
   return tape_backward_from(t, out, seed);
 }
@@ -193,6 +200,42 @@ Status likelihood_step(Likelihood *l, const SftOptions *o, StepMetrics *out) {
   try(step(l, o, &norm));
   report(l, o, norm, clock_seconds() - start, out);
   return GRPO_OK;
+}
+
+/* Each rank has computed the outputs of its units. */
+static Status share_outputs(const Likelihood *l, real *out) {
+  const Unit *last = &l->unit[l->nunits - 1];
+  size_t at[COMM_RANKS + 1];
+  for (int r = 0; r < comm_size(); r++) {
+    int first, end;
+    gradient_tree_range(l->e->tree, l->nunits, r, &first, &end);
+    const int from = first < l->nunits ? l->unit[first].token0 : last->token0 + last->tokens;
+    const int to = end < l->nunits ? l->unit[end].token0 : last->token0 + last->tokens;
+    at[r] = (size_t)from * sizeof *out;
+    at[r + 1] = (size_t)to * sizeof *out;
+  }
+  return comm_share(out, at);
+}
+
+Status likelihood_outputs(Likelihood *l, real *out) {
+  Engine *e = l->e;
+  const bool shared = e->tree && share_splits_updates(e, l->nunits);
+  int first = 0, end = l->nunits;
+  Status s = GRPO_OK;
+  try(count(l));
+  if (shared) gradient_tree_range(e->tree, l->nunits, comm_rank(), &first, &end);
+  e->tape.off = true;
+  for (int i = first; i < end && s == GRPO_OK; i++) {
+    Tensor *of_unit;
+    double aux_loss;
+    s = forward(l, &l->unit[i], NULL, &aux_loss, &of_unit);
+    if (s == GRPO_OK)
+      memcpy(out + l->unit[i].token0, of_unit->data, (size_t)l->unit[i].tokens * sizeof *out);
+  }
+  e->tape.off = false;
+  if (!shared) return s;
+  try(comm_agree(s));
+  return share_outputs(l, out);
 }
 
 Status likelihood_sum(Likelihood *l) {

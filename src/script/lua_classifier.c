@@ -46,15 +46,34 @@ static int l_logits(lua_State *L) {
   return 1;
 }
 
+/* model_with_head(model, seed) -> the model with a head for one label; c:model() -> a classifier's
+ * model, trained with its head */
+static int l_model_with_head(lua_State *L) {
+  Model *m = check_model(L, 1);
+  const uint64_t seed = (uint64_t)check_integer(L, 2, 0, INT64_MAX);
+  LuaModel *lm = push_lua_model(L);
+  want_ok(L, model_with_score(&lm->m, m, 1, NULL, seed));
+  return 1;
+}
+
+static int l_model(lua_State *L) {
+  const Classifier *c = check_classifier(L);
+  LuaModel *lm = push_lua_model(L);
+  want_ok(L, model_with_score(&lm->m, c->trunk, c->labels, c->score, 0));
+  return 1;
+}
+
 static int l_gc(lua_State *L) {
   classifier_free(take_handle(L, 1, CLASSIFIER_TYPE));
   return 0;
 }
 
 CORE_PART(classifier) {
-  static const luaL_Reg methods[] = {FN(labels), FN(logits), {NULL, NULL}};
+  static const luaL_Reg methods[] = {FN(labels), FN(logits), FN(model), {NULL, NULL}};
   static const luaL_Reg meta[] = {META(gc), {NULL, NULL}};
   make_type(L, CLASSIFIER_TYPE, meta, methods);
   lua_pushcfunction(L, l_classifier_load);
   lua_setfield(L, -2, "classifier_load");
+  lua_pushcfunction(L, l_model_with_head);
+  lua_setfield(L, -2, "model_with_head");
 }

@@ -359,13 +359,13 @@ function View:evaluation(tr, report)
   local method = tr and tr.stage.method or {}
   self:remember(report)
   self.completes = not method.evaluate
-  local parts = {}
-  if report["eval/accuracy"] then
+  local parts, usual = {}, not method.eval_line
+  if usual and report["eval/accuracy"] then
     parts[1] = ("accuracy %.1f %% (greedy, 95 %% interval %.1f to %.1f)")
       :format(report["eval/accuracy"] * 100,
       report["eval/accuracy/low"] * 100, report["eval/accuracy/high"] * 100)
   end
-  if method.eval_line then parts[#parts + 1] = method.eval_line(report) end
+  if not usual then parts[1] = method.eval_line(report) end
   if graded(report) then
     local sampled = report["eval/sampled/metric"]
     parts[#parts + 1] = ("metric %.4f greedy%s"):format(report["eval/metric"],
@@ -379,7 +379,7 @@ function View:evaluation(tr, report)
   if report["eval/kl"] then
     parts[#parts + 1] = ("kl %.4f nats a token"):format(report["eval/kl"])
   end
-  if report["eval/loss"] then
+  if usual and report["eval/loss"] then
     local bits = report["eval/bits_per_character"]
     parts[#parts + 1] = ("loss %.4f nats a token%s"):format(report["eval/loss"],
       bits and (", %.3f bits a character"):format(bits) or "")

@@ -16,7 +16,7 @@ local function lengths(kind, config, origins, context)
   local prompt, completion = steps.lengths(kind, config)
   if prompt + completion <= context then return longest, room end
   local free = origins[PROMPT] == "default"
-  if not steps[kind].samples and not config.data.target then
+  if completion ~= room then -- all of a text is its prompt
     return free and context or longest, room
   end
   local room_is_free = origins[ROOM] == "default" or not steps[kind].samples

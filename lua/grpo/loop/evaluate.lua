@@ -65,7 +65,8 @@ local function held_out(tr, config, n)
     local row = row_random.during(config, "row", i, true, function() return dataset[i] end)
     local prompt = prompts.of_row(config, tr.tokenizer, row, i, i, true)
     if prompts.fit(config, tr.tokenizer, prompt, count) then
-      prompt.row, prompt.number, prompt.target = row, i, target_of(tr, config, row, i)
+      prompt.row, prompt.number, prompt.place = row, i, i
+      prompt.target = target_of(tr, config, row, i)
       list[#list + 1] = prompt
     end
   end

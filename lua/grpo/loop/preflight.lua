@@ -29,7 +29,7 @@ local function check_context(kind, config, limit)
   if not limit or longest + room <= limit then return end
   local prompt = length(config, "data.max_prompt_tokens", config.data.max_prompt_tokens)
   local where = origins.position(config, "data.max_prompt_tokens")
-  if not steps[kind].samples and not config.data.target then
+  if room ~= config.sampling.max_new_tokens then -- all of a text is its prompt
     errors.raise_at(where, "EARG",
       "data.max_prompt_tokens: %s exceeds the model's context of %d tokens; lower it", prompt,
       limit)
@@ -98,7 +98,7 @@ function preflight.run(tr)
     for _, note in ipairs(schedule_check.stage(spec)) do notes[#notes + 1] = note end
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
-    if method.samples then check_reference(method, spec.config) end
+    if method.needs_reference then check_reference(method, spec.config) end
     local source = prompts.source(spec.config, tr.tokenizer, planned_steps(spec.config))
     check_sampler(source)
     method.first_row(source, spec.config)

@@ -97,7 +97,7 @@ function Stage.new(tr, spec, index)
   preflight.stage(tr, spec)
   -- config.json says how it was trained
   core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil)
-  if stage.method.samples and config.reference and stage.method.needs_reference(config) then
+  if steps.wants_reference(spec.kind, config) then
     stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
     stage.measures_kl = config.data.eval ~= nil and eval_names.has_kl(spec.kind, config)
   end

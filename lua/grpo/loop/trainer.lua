@@ -84,13 +84,6 @@ function trainer.set(tr, name, value)
   own[tr][name] = value
 end
 
-local function needs_mask(e)
-  for _, spec in ipairs(e.stages) do
-    if steps[spec.kind].masks then return true end
-  end
-  return false
-end
-
 -- options: { directory = run directory object, view = where lines are shown, from = a checkpoint to
 -- continue from, weights = a checkpoint to measure }, all optional.
 function trainer.new(e, options)
@@ -110,7 +103,7 @@ function trainer.new(e, options)
   if at then tr.counters = checkpoint.read(at) end
   own[tr].model, own[tr].tokenizer, tr.about = ranks.load(
     loading.is_adapted(e.config.model, at),
-    function() return loading.model(e.config.model, e.config, at, needs_mask(e)) end)
+    function() return loading.model(e.config.model, e.config, at, steps.model_needs(e)) end)
   tr.about.lengths = context_fit.apply(e, tr.model)
   if options.from then tr:restore(options.from) end
   if options.weights then tr:measure_at(options.weights) end

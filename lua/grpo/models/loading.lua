@@ -39,18 +39,44 @@ local function tokenizer_of(option, path)
     .. "for instance grpo.tokenizer.bytes()")
 end
 
+-- Is the directory's model a classifier or a reward model?
+local function has_head(path)
+  local text = core.fs.read(path .. "/config.json")
+  local ok, config = pcall(core.json_decode, text or "")
+  local names = ok and type(config) == "table" and config.architectures
+  return type(names) == "table" and tostring(names[1]):find("ForSequenceClassification$") ~= nil
+end
+
+-- The model at a path with a head for one label: its own, or a new one with random weights.
+local function model_with_head(path, options, seed)
+  local model
+  if has_head(path) then
+    model = core.classifier_load(path, { dtype = "f32", compute = options.compute }):model()
+    model.tokenizer = options.tokenizer or core.tokenizer_load(path)
+  else
+    local plain = core.model_load(path, options)
+    model = core.model_with_head(plain, seed)
+    model.tokenizer = plain.tokenizer
+    plain:close()
+  end
+  return model
+end
+
 -- Loads the model at place.path, grows its vocabulary to the tokenizer's, then adds place.adapter.
 -- The second result is a sentence about new rows, or nil.  Reading a tokenizer takes time and not
 -- every caller needs text, so without options.tokenizer it is read only for an adapter, or if
--- `grow` is set.  masks: the tokenizer gets a mask token if it has none.
-local function load_at(place, options, grow, masks)
+-- `grow` is set.  needs: see loading.model.
+local function load_at(place, options, grow, needs)
   local note
   if place.adapter and not options.tokenizer
       and core.fs.exists(place.adapter .. "/tokenizer.json") then
     options.tokenizer = place.adapter
   end
-  local model = core.model_load(place.path, options)
-  if masks and model.tokenizer then model.tokenizer = model.tokenizer:with_mask() end
+  local model = needs and needs.head and model_with_head(place.path, options, needs.head)
+    or core.model_load(place.path, options)
+  if needs and needs.masks and model.tokenizer then
+    model.tokenizer = model.tokenizer:with_mask()
+  end
   local looks = grow or place.adapter or options.tokenizer
   local rows, tokens = model.config.vocab_size, looks and model.tokenizer and #model.tokenizer or 0
   if tokens > rows then
@@ -91,7 +117,7 @@ end
 
 -- Loads the model from model.path, or from the checkpoint `from`.  An adapter is trained on frozen
 -- weights, which may be quantised; without one all weights are trained, in f32.
-local function load_model(model, config, tokenizer, from, masks)
+local function load_model(model, config, tokenizer, from, needs)
   local place = model_paths.find(model.path)
   if from then
     if model_paths.is_adapter(from) then
@@ -104,7 +130,7 @@ local function load_model(model, config, tokenizer, from, masks)
   local options = { tokenizer = tokenizer, dtype = adapted and model.dtype or "f32",
     quantize = model.quantize, compute = config.compute }
   if options.quantize then options.dtype = nil end
-  local loaded, note = load_at(place, options, true, masks)
+  local loaded, note = load_at(place, options, true, needs)
   if not loaded.tokenizer then
     local _, err = pcall(core.tokenizer_load, place.path) -- names one that is not read
     if type(err) == "table" and err.code == "EFORMAT" then error(err, 0) end
@@ -155,12 +181,12 @@ function loading.new(config, options)
 end
 
 -- Makes a model with random weights for an experiment.
-local function make_model(model, config, tokenizer, masks)
+local function make_model(model, config, tokenizer, needs)
   local shape = model.config
   if type(shape) == "string" then shape = read_config(shape) end
   local copy = copy_of(shape)
   local tokens = #tokenizer
-  if masks then tokenizer = tokenizer:with_mask() end
+  if needs.masks then tokenizer = tokenizer:with_mask() end
   if not copy.vocab_size or copy.vocab_size == tokens then copy.vocab_size = #tokenizer end
   if copy.vocab_size < #tokenizer then
     errors.raise("EARG", "model.config: vocab_size is %d, but the tokenizer has %d tokens",
@@ -176,26 +202,33 @@ local function make_model(model, config, tokenizer, masks)
     end
   end
   local options = { seed = config.seed, tokenizer = tokenizer, compute = config.compute }
-  return core.model_new(copy, options), tokenizer, {}
+  local made = core.model_new(copy, options)
+  if needs.head then
+    made = core.model_with_head(made, needs.head)
+    made.tokenizer = tokenizer
+  end
+  return made, tokenizer, {}
 end
 
 -- Makes or loads an experiment's model.
 --   model   the options of section model
 --   config  the whole experiment's options (threads, seed, compute)
 --   from    a checkpoint whose weights or adapter are taken, or nil
---   masks   whether the tokenizer needs a mask token; without one it gets one, and the model a row
+--   needs   { masks = true: a tokenizer without a mask token gets one, and the model a row,
+--           head = a seed: the model gets a head for rewards, if it has none }, or nil
 -- Returns the model, its tokenizer, and
 -- { adapter = "fresh" | "loaded" | nil, base = path, note = a sentence or nil }.
-function loading.model(model, config, from, masks)
+function loading.model(model, config, from, needs)
+  needs = needs or {}
   if config.threads then core.set_threads(config.threads) end
   if model.path then
-    return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from, masks)
+    return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from, needs)
   end
   if from then
     return load_model({ path = from, dtype = "f32" }, config, tokenizer_of(model.tokenizer, from),
-      nil, masks)
+      nil, needs)
   end
-  return make_model(model, config, tokenizer_of(model.tokenizer), masks)
+  return make_model(model, config, tokenizer_of(model.tokenizer), needs)
 end
 
 -- Does loading.model give a model with an adapter, whose base stays as it is?

@@ -17,9 +17,8 @@ end
 
 -- Is the KL from the reference measured?  It is where the stage has one.
 function eval_names.has_kl(kind, config)
-  local method = steps[kind]
-  return eval_names.has_completions(config) and method.samples and config.reference ~= false
-    and method.needs_reference(config)
+  return eval_names.has_completions(config) and steps[kind].samples
+    and steps.wants_reference(kind, config)
 end
 
 -- Is anything measured at all?

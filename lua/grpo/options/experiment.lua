@@ -124,6 +124,7 @@ local function new_stage(e, stage, index, list)
   config.name = e.config.name
   config.reward_entries = entries_of(config, where, e.context.rewards)
   config.reads_text = steps[stage.kind].reads_text and not config.data.target
+  config.prompt_of = steps[stage.kind].prompt_of
   option_rules.check(stage.kind, config, function(option) return from[option] end,
     function(...) layers.complain_of(layer, from, ...) end)
   refuse_empty(config, "train")

@@ -11,12 +11,15 @@
 --   step(stage, p)     one step: returns metrics and the tokens trained on; p is the argument of
 --                      schedules
 -- A kind may have:
---   needs_reference(config)   with `samples`: whether a KL is measured
+--   needs_reference(config)   whether a step compares the policy with the reference; without it
+--                      there is none
 --   turns              its steps accept completions with injected tokens
 --   learns_targets     its steps learn from data.target
 --   schedules          paths of options beside train.lr that may be functions of the step
 --   masks              a mask token is needed; the tokenizer and the model get one if they lack it
+--   head               the model has a head for rewards in place of its output projection
 --   reads_text         a row without data.prompt and data.target is read as row.text
+--   prompt_of(row)     the prompt of a row without data.prompt, in place of row.prompt
 --   leaves_out_end     it does not learn the end token behind a target
 --   lengths(config)    longest prompt and completion, if they are not the options' own
 --   evaluate(tr, list, report)   replaces the usual evaluation: fills in the report for a list of
@@ -34,6 +37,7 @@
 --   defaults           options that the kind sets, below all that scripts and files say
 --   card               paths of its own options that the model card shows
 
+local errors = require "grpo.base.errors"
 local extensions = require "grpo.base.extensions"
 local options = require "grpo.options"
 local truncated = require "grpo.options.truncated"
@@ -64,6 +68,26 @@ end })
 function steps.lengths(kind, config)
   if steps[kind].lengths then return steps[kind].lengths(config) end
   return config.data.max_prompt_tokens, config.sampling.max_new_tokens
+end
+
+-- Does a stage compare the policy with its reference?
+function steps.wants_reference(kind, config)
+  local needs = steps[kind].needs_reference
+  return config.reference ~= false and needs ~= nil and needs(config)
+end
+
+-- Returns the needs of an experiment's stages, which loading.model takes.
+function steps.model_needs(e)
+  local needs, others = {}, nil
+  for _, spec in ipairs(e.stages) do
+    if steps[spec.kind].masks then needs.masks = true end
+    if steps[spec.kind].head then needs.head = e.config.seed else others = spec.kind end
+  end
+  if needs.head and others then
+    errors.raise("EARG", "stages: a stage of kind \"%s\" cannot train a model that has a head for "
+      .. "rewards in place of its output projection; give it an experiment of its own", others)
+  end
+  return needs
 end
 
 -- How many optimizer updates a step has.

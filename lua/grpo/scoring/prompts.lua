@@ -147,7 +147,8 @@ function prompts.render(config, tokenizer, row, number, held_out)
     if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
     prompt = result
   else
-    prompt = type(row) == "table" and (config.reads_text and row.text or row.prompt) or nil
+    prompt = type(row) == "table" and (config.reads_text and row.text
+      or config.prompt_of and config.prompt_of(row) or row.prompt) or nil
   end
   if config.environment and not is_ids(prompt) then
     observation = environment.opening(config, row, number, held_out)
@@ -168,11 +169,11 @@ function prompts.render(config, tokenizer, row, number, held_out)
     observation = observation }
 end
 
--- f(config, tokenizer, row, ...), which makes "prompt" or "target" of row i of data.train or
--- data.eval; an error names the row.  number: as for render.
-local function of_row(what, f, config, tokenizer, row, i, number, held_out)
+-- f(config, tokenizer, row, ...), which makes a part ("prompt", "target", "pair") of row i of
+-- data.train or data.eval; an error names the row.  number: as for render.
+local function of_row(what, f, config, tokenizer, row, i, number, held_out, ...)
   local made = table.pack(core.protected(row_random.during, config, what, number, held_out, f,
-    config, tokenizer, row, number, held_out))
+    config, tokenizer, row, ...))
   if made[1] then return table.unpack(made, 2, made.n) end
   local err = made[2]
   if type(err) ~= "table" or err.fatal or err.code == "ENOMEM" or not i then error(err, 0) end
@@ -184,7 +185,13 @@ end
 
 -- The prompt of row i of data.train or data.eval.
 function prompts.of_row(config, tokenizer, row, i, number, held_out)
-  return of_row("prompt", prompts.render, config, tokenizer, row, i, number, held_out)
+  return of_row("prompt", prompts.render, config, tokenizer, row, i, number, held_out, number,
+    held_out)
+end
+
+-- f(config, tokenizer, row, ...), which makes another part, "pair", of the row of a prompt.
+function prompts.of_row_part(what, f, config, tokenizer, prompt, held_out, ...)
+  return of_row(what, f, config, tokenizer, prompt.row, prompt.place, prompt.number, held_out, ...)
 end
 
 -- True when the prompt may be used; truncates or raises as data.too_long says, counting in
@@ -210,27 +217,24 @@ function prompts.fit(config, tokenizer, prompt, count)
   return true
 end
 
--- The ids that a completion of this row is compared with, or should be: data.target gives a list of
--- ids, or a string, which is encoded and ended with the tokenizer's end token, or a list of
--- strings, which are by turns the model's and injected.  nil: data.target is not set, or gives
--- nothing for the row.  Second result, for a list of strings: which tokens are the model's.
-function prompts.target(config, tokenizer, row)
-  local target = config.data.target and config.data.target(row)
-  if is_ids(target) then return ids_of(config, "data.target", target) end
-  if target == nil then return nil end
+-- The ids of a completion that a row gives: a list of ids, or a string, which is encoded and ended
+-- with the tokenizer's end token, or a list of strings, which are by turns the model's and
+-- injected.  Second result, for a list of strings: which tokens are the model's.
+function prompts.completion_ids(config, tokenizer, target, option)
+  if is_ids(target) then return ids_of(config, option, target) end
   local parts = type(target) == "string" and { target } or target
   if type(parts) ~= "table" then
-    complain(config, "data.target", "returned a %s for a row, want a string or a list of ids",
+    complain(config, option, "returned a %s for a row, want a string or a list of ids",
       type(target))
   end
   if parts.role or type(parts[1]) == "table" and parts[1].role then
-    complain(config, "data.target", "returned a message for a row, want its text: the content of "
+    complain(config, option, "returned a message for a row, want its text: the content of "
       .. "the answer")
   end
   local ids, mask = {}, {}
   for i, part in ipairs(parts) do
     if type(part) ~= "string" then
-      complain(config, "data.target", "item %d is a %s, want a string", i, type(part))
+      complain(config, option, "item %d is a %s, want a string", i, type(part))
     end
     for _, id in ipairs(tokenizer:encode(part)) do
       ids[#ids + 1], mask[#mask + 1] = id, i % 2 == 1
@@ -239,8 +243,16 @@ function prompts.target(config, tokenizer, row)
   if tokenizer.eos and ids[#ids] ~= tokenizer.eos then
     ids[#ids + 1], mask[#mask + 1] = tokenizer.eos, true
   end
-  if #ids == 0 then complain(config, "data.target", "returned an empty string for a row") end
+  if #ids == 0 then complain(config, option, "returned an empty string for a row") end
   return ids, #parts > 1 and mask or nil
+end
+
+-- The ids that a completion of this row is compared with, or should be, as completion_ids makes
+-- them of what data.target gives.  nil: data.target is not set, or gives nothing for the row.
+function prompts.target(config, tokenizer, row)
+  local target = config.data.target and config.data.target(row)
+  if target == nil then return nil end
+  return prompts.completion_ids(config, tokenizer, target, "data.target")
 end
 
 -- The first n of a list of ids.
@@ -315,11 +327,12 @@ function Source:next()
       number, false)
     if prompts.fit(self.config, self.tokenizer, prompt, self) then
       prompt.row, prompt.number, prompt.index = row, number, index
+      prompt.place = place > 0 and place or nil
       if index then
         self.chosen[#self.chosen + 1] = { index = index > 0 and index or nil, row = row }
       end
       prompt.target, prompt.target_mask = of_row("target", prompts.target, self.config,
-        self.tokenizer, row, place > 0 and place or nil, number, false)
+        self.tokenizer, row, prompt.place, number, false)
       return prompt
     end
   end

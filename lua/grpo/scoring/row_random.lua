@@ -5,9 +5,9 @@ local core = require "grpo.core"
 
 local row_random = {}
 
-local streams = { row = 0, prompt = 1, target = 2 }
+local streams = { row = 0, prompt = 1, target = 2, pair = 3 }
 
--- f(...) while math.random draws from a stream of its own.  what: "row", "prompt" or "target";
+-- f(...) while math.random draws from a stream of its own.  what: a key of `streams`;
 -- number: of the row.
 function row_random.during(config, what, number, held_out, f, ...)
   core.reseed_math(core.rng(config.seed, "user", held_out and 1 or 0, number, streams[what]))

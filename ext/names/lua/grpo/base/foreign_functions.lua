@@ -7,6 +7,8 @@ local experiment, trainer = "grpo.experiment", "'grpo run SCRIPT'"
 local load_model, load_tokenizer = "grpo.model.load(path)", "grpo.tokenizer.load(path)"
 local sft, ppo = 'a stage of kind "sft" of grpo.experiment',
   'a stage of kind "ppo" of grpo.experiment'
+local dpo, reward = 'a stage of kind "dpo" of grpo.experiment',
+  'a stage of kind "reward" of grpo.experiment'
 
 -- [NAME] = what it is here, the end of "NAME is ... here".
 local functions = {
@@ -15,7 +17,9 @@ local functions = {
   RLOOTrainer = experiment, RLOOConfig = experiment, OnlineDPOTrainer = experiment,
   TrainingArguments = experiment, GenerationConfig = "the section sampling of grpo.experiment",
   SamplingParams = "the section sampling of grpo.experiment",
-  SFTTrainer = sft, SFTConfig = sft, PPOTrainer = ppo, PPOConfig = ppo,
+  SFTTrainer = sft, SFTConfig = sft, PPOTrainer = ppo, PPOConfig = ppo, DPOTrainer = dpo,
+  DPOConfig = dpo, KTOTrainer = dpo, KTOConfig = dpo, ORPOTrainer = dpo, ORPOConfig = dpo,
+  CPOTrainer = dpo, CPOConfig = dpo, RewardTrainer = reward, RewardConfig = reward,
   LoraConfig = "the option model.lora of grpo.experiment", ModelConfig = "the section model",
   get_peft_model = "the option model.lora of grpo.experiment, or model:add_lora(options)",
   PeftModel = load_model .. ", which takes the directory of an adapter",

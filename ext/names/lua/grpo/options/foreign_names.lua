@@ -846,12 +846,14 @@ lists[4] = { program = "verl", rows = {
 -- Values of options here that other programs, or habit, call otherwise: [option][value] = Lua
 -- source of ours, or { false, reason }.
 local a_stage = "it is a kind of stage; write stages = { { kind = \"%s\" } }"
-local preferences = "it learns from pairs of answers, and this program from rewards"
+local preferences = "it learns from pairs of answers; write stages = { { kind = \"dpo\", "
+  .. "train = { dpo = { loss_type = \"%s\" } } } }"
 local values = {
   ["train.loss"] = {
     ppo = { false, a_stage:format("ppo") }, sft = { false, a_stage:format("sft") },
-    nll = { false, a_stage:format("sft") }, dpo = { false, preferences },
-    orpo = { false, preferences }, kto = { false, preferences }, ipo = { false, preferences },
+    nll = { false, a_stage:format("sft") }, dpo = { false, a_stage:format("dpo") },
+    orpo = { false, preferences:format("orpo") }, kto = { false, preferences:format("kto") },
+    ipo = { false, preferences:format("ipo") }, simpo = { false, preferences:format("simpo") },
     vanilla = '"grpo"', geo_mean = '"gmpo"', gpg = '"reinforce"', drgrpo = '"dr_grpo"',
     ["dr-grpo"] = '"dr_grpo"', ["token-mean"] = '"dapo"', ["seq-mean-token-mean"] = '"grpo"',
     ["seq-mean-token-sum-norm"] = '"dr_grpo"',

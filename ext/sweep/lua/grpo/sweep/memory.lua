@@ -23,13 +23,6 @@ local function model_key(e)
   return table.concat(parts, "\n")
 end
 
-local function masks(e)
-  for _, spec in ipairs(e.stages) do
-    if steps[spec.kind].masks then return true end
-  end
-  return false
-end
-
 local kept = {} -- the model that was loaded last
 
 -- Forgets the model, whose memory the runs need.
@@ -43,7 +36,8 @@ local function model_of(e)
   local key = model_key(e)
   if kept.key ~= key then
     memory.close()
-    local model, tokenizer, about = loading.model(e.config.model, e.config, nil, masks(e))
+    local model, tokenizer, about = loading.model(e.config.model, e.config, nil,
+      steps.model_needs(e))
     kept = { key = key, model = model, tokenizer = tokenizer, about = about }
   end
   return kept
@@ -58,9 +52,9 @@ function memory.of(e)
   context_fit.apply(e, loaded.model)
   for _, spec in ipairs(e.stages) do
     local options = Stage.engine_options(loaded, spec)
-    local method, config = steps[spec.kind], spec.config
-    if method.samples and config.reference and not reference_names.added[config.reference]
-        and method.needs_reference(config) then
+    local config = spec.config
+    if steps.wants_reference(spec.kind, config)
+        and not reference_names.added[config.reference] then
       -- a model of its own has the policy's shape, as a rule
       local shared = loaded.about.adapter == "fresh" and not config.train.sync_reference
       options.reference = shared and core.model_base(loaded.model) or loaded.model
