@@ -324,6 +324,9 @@ typedef struct grpo_loss_options {
   int32_t max_new_tokens; /* dr_grpo's denominator; 0: the trainer's, or the longest sequence */
   int32_t mask_truncated; /* for a trainer only: 1 leaves cut completions out of the loss */
   int32_t reserved;
+  /* for a trainer only: Clip-Cov and KL-Cov choose among the tokens of a step; ratio 0: not */
+  double clip_cov_ratio, clip_cov_low, clip_cov_high; /* defaults 0, 1, 5 */
+  double kl_cov_ratio, kl_cov_coef;                   /* 0, 1 */
 } grpo_loss_options;
 GRPO_API grpo_status grpo_loss_options_init(grpo_loss_options *o, size_t size);
 
@@ -440,7 +443,7 @@ typedef struct grpo_update_options {
   double lr, max_grad_norm;      /* defaults 1e-6, 1; max_grad_norm 0: no clipping */
   int32_t iterations;            /* updates from this rollout; default 1 */
   int32_t skip_zero_std_groups;  /* 1: leave groups out whose rewards are all equal; default 0 */
-  uint64_t seed, step;           /* of an adapter's dropout */
+  uint64_t seed, step;           /* of an adapter's dropout and of Clip-Cov */
 } grpo_update_options;
 GRPO_API grpo_status grpo_update_options_init(grpo_update_options *o, size_t size);
 /* *metrics is valid until the next call of the trainer; metrics may be NULL. */

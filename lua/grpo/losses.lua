@@ -61,10 +61,54 @@ local function kl(t, o, r)
   return o.kl_bias_correction and value * r or value
 end
 
--- Adds beta KL inside the same average as the policy term.
+-- Takes Clip-Cov's tokens out of the policy term, and adds KL-Cov's KL and beta KL inside the same
+-- average.
 local function with_kl(l, t, o, r)
+  if t.clip_cov then l = l * (t.clip_cov * -1 + 1) end
+  if t.kl_cov then
+    local d = t.logp - t.old_logp
+    l = l + d:maximum(-d) * t.kl_cov * o.kl_cov.coef
+  end
   if not o.kl or o.kl == 0 then return l end
   return l + kl(t, o, r) * o.kl
+end
+
+-- ---- tokens chosen by their covariance (2505.22617) ----------------------------------------
+
+-- A list of 0 and 1 for each token, 1 for the `count` of `candidates` that come first in order.
+local function marks(n, candidates, count, before)
+  table.sort(candidates, before)
+  local list = {}
+  for i = 1, n do list[i] = 0 end
+  for k = 1, math.min(count, #candidates) do list[candidates[k]] = 1 end
+  return list
+end
+
+-- Returns the tokens that Clip-Cov takes out of the policy term, and those to which KL-Cov gives a
+-- KL, as t.clip_cov and t.kl_cov: lists of 0 and 1, of all tokens of the step.  t holds lists;
+-- draw(i): a random number for token i.
+function losses.covariance(t, o, draw)
+  local masked, logp, advantage = {}, {}, {}
+  for i, m in ipairs(t.mask) do
+    if m ~= 0 then
+      masked[#masked + 1] = i
+      logp[#logp + 1], advantage[#advantage + 1] = t.old_logp[i], t.advantage[i]
+    end
+  end
+  local mean_logp, mean_advantage = statistics.mean(logp), statistics.mean(advantage)
+  local cov, within = {}, {}
+  for _, i in ipairs(masked) do
+    cov[i] = (t.old_logp[i] - mean_logp) * (t.advantage[i] - mean_advantage)
+    if cov[i] > o.clip_cov.low and cov[i] < o.clip_cov.high then within[#within + 1] = i end
+  end
+  local function count(ratio) return ratio > 0 and math.max(1, ratio * #masked // 1) or 0 end
+  local clipped = marks(#t.mask, within, count(o.clip_cov.ratio), function(i, k)
+    return draw(i) < draw(k)
+  end)
+  local held = marks(#t.mask, masked, count(o.kl_cov.ratio), function(i, k)
+    return cov[i] > cov[k] or cov[i] == cov[k] and i < k
+  end)
+  return clipped, held
 end
 
 -- ---- the losses ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/covariance.h"
 #include "model/sampler.h"
 #include "rl/advantage.h"
 
@@ -23,6 +24,7 @@ static grpo_loss_options defaults(void) {
   };
   o.kl = o.entropy = 0; /* no loss has another default of these */
   o.top_entropy_quantile = 1;
+  o.clip_cov_ratio = o.kl_cov_ratio = 0;
   return o;
 }
 
@@ -109,9 +111,10 @@ Status batch_take(const grpo_loss_batch *b, const LossOptions *o, int *one, Poli
   if (!(own.num_sequences >= 0 && own.num_tokens >= 0))
     return fail(GRPO_EARG, "batch: num_sequences %g and num_tokens %g must not be negative",
                 own.num_sequences, own.num_tokens);
-  if (o->top_entropy_quantile < 1 || o->mask_truncated)
+  if (o->top_entropy_quantile < 1 || o->mask_truncated || covariance_is_used(o))
     return fail(GRPO_EARG,
-                "loss: only a trainer knows top_entropy_quantile and mask_truncated; set mask");
+                "loss: only a trainer knows top_entropy_quantile, mask_truncated, clip_cov_ratio "
+                "and kl_cov_ratio; set mask");
   *out = (PolicyLossAttr){.options = *o,
                           .mask = own.mask,
                           .advantage = own.advantage,

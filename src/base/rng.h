@@ -22,7 +22,8 @@ typedef enum RngStream {
   RNG_UNMASK,    /* filling masks in */
   RNG_MINIBATCH, /* which prompts a minibatch takes */
   RNG_TURN,      /* tools and environments while sampling for training */
-  RNG_TURN_EVAL  /* and for evaluation */
+  RNG_TURN_EVAL, /* and for evaluation */
+  RNG_COVARIANCE /* which tokens Clip-Cov chooses */
 } RngStream;
 
 typedef struct RngKey {

@@ -213,7 +213,8 @@ typedef enum SamplerMode {
 } SamplerMode;
 
 /* The settings of a loss; formulas and symbols: docs/algorithms.md.  Whoever makes the masks of
- * PolicyLossAttr reads top_entropy_quantile and mask_truncated; the operation does not. */
+ * PolicyLossAttr reads top_entropy_quantile, mask_truncated, clip_cov and kl_cov.ratio; the operation
+ * does not. */
 typedef struct LossOptions {
   LossKind kind;
   int max_new_tokens; /* dr_grpo's denominator */
@@ -234,6 +235,8 @@ typedef struct LossMetrics {
   double sampler_sum, sampler_count, sampler_min, sampler_max;
 } LossMetrics;
 
+enum { CHOSEN_CLIP = 1, CHOSEN_KL = 2 }; /* the token leaves the policy term; it has a KL */
+
 /* policy_loss: inputs logp [N], entropy [N] or NULL, full KL [N] or NULL; out: a number.
  * Everything else is per token and carries no gradient.  Sequences are consecutive. */
 typedef struct PolicyLossAttr {
@@ -247,6 +250,7 @@ typedef struct PolicyLossAttr {
   const real *ref_logp;     /* [N]; NULL when kl == 0 or kl_estimator == KL_FULL */
   const real *kl_mask;      /* [N] 0: the token has no KL; NULL: all 1 */
   const real *sampler_logp; /* [N]; NULL without sampler correction */
+  const uint8_t *chosen;    /* [N] CHOSEN_CLIP, CHOSEN_KL (covariance.h); NULL: no token */
   double num_sequences;     /* of the whole optimizer step */
   double num_tokens;        /* masked tokens of the whole optimizer step */
   double num_kept_tokens;   /* of the step: masked and kept, for the entropy bonus */

@@ -3,6 +3,7 @@
  *   loss = sum over sequences of
  *            scale  * sum_t m_t kept_t factor_t term_t      (policy_terms.c)
  *          + kl * kl_scale * sum_t m_t KL_t (times w_t with kl_bias_correction)
+ *          + kl_cov.coef * kl_scale * sum over tokens that KL-Cov chose of m_t |d_t|
  *          - entropy * sum_t m_t kept_t H_t / tokens
  *
  * Terms depend on l_t = logp directly and through the ratio w = exp(lw).  Forward adds up both
@@ -133,6 +134,10 @@ static double old_logp(const Pass *p, int t) {
   return value_at(p->a->old_logp, p->at + (size_t)t, p->s.logp[t]);
 }
 
+static bool is_chosen(const PolicyLossAttr *a, size_t i, int bit) {
+  return a->chosen && a->chosen[i] & bit;
+}
+
 static void load_tokens(Pass *p, int n) {
   const PolicyLossAttr *a = p->a;
   Sequence *s = &p->s;
@@ -141,7 +146,7 @@ static void load_tokens(Pass *p, int n) {
   for (int t = 0; t < n; t++) {
     const size_t i = p->at + (size_t)t;
     s->mask[t] = value_at(a->mask, i, 1);
-    s->kept[t] = value_at(a->kept, i, 1);
+    s->kept[t] = is_chosen(a, i, CHOSEN_CLIP) ? 0 : value_at(a->kept, i, 1);
     s->advantage[t] = value_at(a->advantage, i, 1);
     s->logp[t] = s->mask[t] != 0 ? (double)p->logp[i] : 0;
     s->diff[t] = s->mask[t] != 0 ? s->logp[t] - old_logp(p, t) : 0;
@@ -319,6 +324,19 @@ static void add_kl(Pass *p) {
   if (p->a->metrics) p->a->metrics->kl_sum += sum;
 }
 
+/* KL-Cov: |l - old| of the chosen tokens, whose slope is 0 where they are equal. */
+static void add_kl_cov(Pass *p) {
+  const PolicyLossAttr *a = p->a;
+  const Sequence *s = &p->s;
+  const double f = a->options.kl_cov_coef * kl_scale_of(a, s);
+  for (int t = 0; a->chosen && t < s->n; t++) {
+    if (s->mask[t] == 0 || !is_chosen(a, p->at + (size_t)t, CHOSEN_KL)) continue;
+    const double d = s->diff[t];
+    p->loss += f * s->mask[t] * fabs(d);
+    p->d_logp[t] += f * s->mask[t] * (d > 0 ? 1 : d < 0 ? -1 : 0);
+  }
+}
+
 static void add_entropy(Pass *p) {
   const PolicyLossAttr *a = p->a;
   const Sequence *s = &p->s;
@@ -327,11 +345,12 @@ static void add_entropy(Pass *p) {
   double sum = 0;
   for (int t = 0; p->entropy && t < s->n; t++) {
     if (s->mask[t] == 0) continue;
-    const double h = (double)p->entropy[p->at + (size_t)t], f = scale * s->mask[t] * s->kept[t];
+    const size_t i = p->at + (size_t)t;
+    const double h = (double)p->entropy[i], f = scale * s->mask[t] * value_at(a->kept, i, 1);
     sum += s->mask[t] * h;
     if (f == 0) continue;
     p->loss -= f * h;
-    p->out[1][p->at + (size_t)t] = (real)-f;
+    p->out[1][i] = (real)-f;
   }
   if (a->metrics) a->metrics->entropy_sum += sum;
 }
@@ -425,6 +444,7 @@ static Status forward(const Ctx *cx, Node *nd) {
     else
       add_token_terms(&p);
     add_kl(&p);
+    add_kl_cov(&p);
     add_entropy(&p);
     store_gradient(&p);
     measure(&p);

@@ -22,7 +22,7 @@ typedef struct Sequence {
   int n;
   double mass, count; /* sum of the mask; the same, at least 1 */
   double *mask;       /* m */
-  double *kept;       /* top-entropy mask */
+  double *kept;       /* top-entropy mask, 0 where Clip-Cov chose the token */
   double *advantage;  /* A */
   double *logp;       /* l */
   double *diff;       /* d = l - old */

@@ -45,6 +45,10 @@ double quantile_value(const real *x, Quantile q) {
   return low + q.weight * (high - low);
 }
 
+void smallest(const real *x, uint32_t *at, size_t n, size_t k) {
+  if (k > 0 && k < n) select_kth(x, at, (ptrdiff_t)n, (ptrdiff_t)k - 1);
+}
+
 void top_entropy_mask(size_t n, const real *mask, const real *entropy, double share, uint32_t *at,
                       real *kept) {
   size_t count = 0;

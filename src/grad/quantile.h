@@ -16,6 +16,9 @@ typedef struct Quantile {
 Quantile quantile_of(const real *x, size_t n, uint32_t *at, double q);
 double quantile_value(const real *x, Quantile q);
 
+/* Brings the k of these n numbers that are smallest to at[0 .. k), of equals the earlier ones. */
+void smallest(const real *x, uint32_t *at, size_t n, size_t k);
+
 /* kept[i] = 1 where the entropy is in the given share of the highest among tokens whose mask is not
  * 0 (NULL: all), else 0; all 1 when no token is masked in.  at [n] is scratch. */
 void top_entropy_mask(size_t n, const real *mask, const real *entropy, double share, uint32_t *at,

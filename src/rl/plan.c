@@ -2,13 +2,15 @@
 
 #include <string.h>
 
+#include "grad/covariance.h"
 #include "grad/quantile.h"
 
-enum { PER_TOKEN_ARRAYS = 14 }; /* one of them is scratch memory for the quantile */
+/* One of them is scratch memory for the quantile, two are for covariances. */
+enum { PER_TOKEN_ARRAYS = 16 };
 
 size_t plan_bytes(int sequences, int max_new) {
   const size_t n = (size_t)sequences, tokens = n * (size_t)max_new;
-  return tokens * (PER_TOKEN_ARRAYS * sizeof(real) + sizeof(uint8_t)) +
+  return tokens * (PER_TOKEN_ARRAYS * sizeof(real) + 2 * sizeof(uint8_t)) +
          n * (3 * sizeof(int) + sizeof(Unit) + sizeof(bool) + sizeof(MicroBatch)) + 4096;
 }
 
@@ -87,6 +89,23 @@ static Status keep_high_entropy(Arena *a, Plan *p, double share) {
   return GRPO_OK;
 }
 
+static Status choose_by_covariance(Arena *a, Plan *p, const UpdateOptions *o) {
+  const size_t n = (size_t)p->ntokens;
+  real *x = arena_alloc(a, n * sizeof *x);
+  uint32_t *at = arena_alloc(a, n * sizeof *at);
+  p->chosen = arena_alloc(a, n);
+  if (!x || !at || !p->chosen)
+    return fail(GRPO_ENOMEM, "update: no memory for the covariances of %d tokens", p->ntokens);
+  const CovarianceInput in = {
+      .n = n,
+      .mask = p->mask,
+      .logp = p->old_logp,
+      .advantage = p->advantage,
+      .key = {.seed = o->seed, .stream = RNG_COVARIANCE, .step = (uint32_t)o->step}};
+  covariance_choose(&o->loss, &in, x, at, p->chosen);
+  return GRPO_OK;
+}
+
 /* ---- units ------------------------------------------------------------------------ */
 
 int plan_cut(int n, const int *order, const Unit *unit, int micro_batch_tokens, MicroBatch *out) {
@@ -130,6 +149,7 @@ Status plan_make(Arena *a, const Batch *b, const UpdateOptions *o, const PlanCut
   if (o->skip_zero_std_groups)
     for (int g = 0, at = 0; g < b->nprompts; g++)
       at = mask_tied_group(&p, g * b->group, b->group, at);
+  if (covariance_is_used(&o->loss)) try(choose_by_covariance(a, &p, o));
   if (o->loss.top_entropy_quantile < 1) try(keep_high_entropy(a, &p, o->loss.top_entropy_quantile));
   p.nunits = units_of_batch(b, cut->end_below, p.unit);
   for (int i = 0; i < p.nunits; i++) p.order[i] = i;
@@ -151,6 +171,7 @@ void plan_loss(const Plan *p, const MicroBatch *mb, const Unit *unit, PolicyLoss
       .kl_mask = p->kl_mask ? p->kl_mask + at : NULL,
       .ref_logp = p->ref_logp ? p->ref_logp + at : NULL,
       .sampler_logp = plan_sampler_logp(p) + at,
+      .chosen = p->chosen ? p->chosen + at : NULL,
       .num_sequences = p->num_sequences,
       .num_tokens = p->num_tokens,
       .num_kept_tokens = p->num_kept,

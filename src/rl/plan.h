@@ -34,6 +34,7 @@ typedef struct Plan {
   bool *silent;                         /* [nunits] every advantage times mask is 0 */
   MicroBatch *batch;                    /* [nbatches] */
   real *advantage, *mask, *top_entropy; /* [ntokens] */
+  uint8_t *chosen;                      /* [ntokens] see covariance.h; NULL: no token is chosen */
   uint8_t *sampled;                     /* [ntokens] 0: injected; NULL: all tokens are sampled */
   real *old_logp, *old_entropy, *ref_logp; /* [ntokens]; ref_logp NULL when the batch has none */
   real *kl_mask; /* [ntokens] 0: the reference does not measure the token; NULL: it measures all */

@@ -30,7 +30,7 @@ bool record_needs_forward(const Update *u, int unit) {
   const LossOptions *l = &u->o->loss;
   if (u->o->older_sampler && u->iteration == 0) return true;
   return !u->plan.silent[unit] || u->values || u->o->loss_fn || u->routers || l->kl != 0 ||
-         l->entropy != 0;
+         l->entropy != 0 || l->kl_cov_ratio > 0;
 }
 
 void record_use(Update *u, const Unit *unit) {

@@ -48,7 +48,7 @@ typedef struct UpdateOptions {
   /* and those of an update alone */
 #include "base/option_fields.h"
 #include "rl/update_options.def"
-  uint64_t seed, step; /* of an adapter's dropout; step also for messages */
+  uint64_t seed, step; /* of an adapter's dropout and of Clip-Cov; step also for messages */
   /* Older weights than the present ones have sampled the batch, on purpose: the old
    * log-probabilities are then computed in the first iteration, and the record has the sampler's
    * alone. */

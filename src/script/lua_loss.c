@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grad/covariance.h"
 #include "grad/quantile.h"
 #include "script/lua_tensor.h"
 #include "script/push_metrics.h"
@@ -144,6 +145,24 @@ static void keep_top_entropy(LossBatch *b, double share, const real *entropy, co
   lua_pop(L, 1);
 }
 
+/* Chooses the tokens of Clip-Cov and KL-Cov, all of whose inputs the batch has. */
+static void choose_by_covariance(LossBatch *b, const real *logp) {
+  lua_State *L = b->L;
+  if (!covariance_is_used(&b->a.options)) return;
+  if (!b->a.advantage) raise_new(L, GRPO_EARG, "loss.clip_cov, loss.kl_cov: need t.advantage");
+  real *x = push_scratch(L, b->n, sizeof *x);
+  uint32_t *at = push_scratch(L, b->n, sizeof *at);
+  uint8_t *chosen = take(b, b->n);
+  const CovarianceInput in = {.n = b->n,
+                              .mask = b->a.mask,
+                              .logp = b->a.old_logp ? b->a.old_logp : logp,
+                              .advantage = b->a.advantage,
+                              .key = {.stream = RNG_COVARIANCE}};
+  covariance_choose(&b->a.options, &in, x, at, chosen);
+  b->a.chosen = chosen;
+  lua_pop(L, 2);
+}
+
 /* For mask_truncated: leaves out the completions for which the list t.truncated holds true. */
 static void drop_truncated(LossBatch *b, real **mask) {
   lua_State *L = b->L;
@@ -170,8 +189,9 @@ static double count_tokens(const LossBatch *b, const real *mask, const real *kep
   return n > 1 ? n : 1;
 }
 
-static void take_batch(LossBatch *b, Value *entropy) {
-  enum { ARRAYS = 8 };
+/* logp: where the batch may choose tokens by it; NULL: nothing is chosen */
+static void take_batch(LossBatch *b, Value *logp, Value *entropy) {
+  enum { ARRAYS = 9 };
   lua_State *L = b->L;
   size_t nseq = b->n; /* the most that t.sequence can number */
   lua_getfield(L, b->t, "lengths");
@@ -200,6 +220,7 @@ static void take_batch(LossBatch *b, Value *entropy) {
   b->a.kept = take_reals(b, "kept");
   keep_top_entropy(b, b->a.options.top_entropy_quantile,
                    entropy ? value_tensor(entropy)->data : NULL, mask);
+  if (logp) choose_by_covariance(b, value_tensor(logp)->data);
   b->a.num_sequences = number_or(b, "num_sequences", b->a.nseq);
   b->a.batch_tokens = count_tokens(b, mask, NULL);
   b->a.num_tokens = number_or(b, "normalizer", number_or(b, "num_tokens", b->a.batch_tokens));
@@ -265,7 +286,7 @@ static int l_policy_loss(lua_State *L) {
   if (!in[0]) return raise_new(L, GRPO_EARG, "t.logp is missing; want a tensor [N]");
   b.n = value_tensor(in[0])->n;
   check_tensor_room(L, 12 * (double)b.n, "loss");
-  take_batch(&b, in[1]);
+  take_batch(&b, in[0], in[1]);
   loss_metrics_init(&metrics);
   b.a.metrics = &metrics; /* filled by the forward pass, not used by backward */
   Attr attr = {.p = &b.a};
@@ -317,6 +338,9 @@ static int l_loss_from_logits(lua_State *L) {
   if (b.a.options.top_entropy_quantile < 1)
     return raise_new(L, GRPO_EARG,
                      "loss_from_logits.top_entropy_quantile: only grpo.loss has this option");
+  if (covariance_is_used(&b.a.options))
+    return raise_new(L, GRPO_EARG,
+                     "loss_from_logits.clip_cov, kl_cov: only grpo.loss has these options");
   const Tensor *x = value_tensor(logits);
   if (x->ndim != 2)
     return raise_new(L, GRPO_ESHAPE, "loss_from_logits: logits have shape %s, want [N, vocab]",
@@ -328,7 +352,7 @@ static int l_loss_from_logits(lua_State *L) {
                      (int)targets->len, x->dim[0]);
   b.n = targets->len;
   check_tensor_room(L, 12 * (double)b.n, "loss");
-  take_batch(&b, NULL);
+  take_batch(&b, NULL, NULL);
   loss_metrics_init(&metrics);
   b.a.metrics = &metrics;
   TokenLogpAttr target = {.targets = targets->data, .inv_temp = (real)(1 / temperature)};

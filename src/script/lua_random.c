@@ -11,9 +11,9 @@
 
 /* Reads (seed, stream, step, prompt, sample), the arguments from `arg` on. */
 static RngKey check_key(lua_State *L, int arg) {
-  static const char *const streams[] = {"init",      "sample", "eval",     "shuffle", "reward",
-                                        "user",      "task",   "dropout",  "mask",    "unmask",
-                                        "minibatch", "turn",   "turn_eval"};
+  static const char *const streams[] = {"init",      "sample", "eval",      "shuffle",   "reward",
+                                        "user",      "task",   "dropout",   "mask",      "unmask",
+                                        "minibatch", "turn",   "turn_eval", "covariance"};
   RngKey k = {.seed = (uint64_t)check_integer(L, arg, LUA_MININTEGER, LUA_MAXINTEGER)};
   const char *name = check_string(L, arg + 1, NULL);
   size_t i = 0, n = sizeof streams / sizeof *streams;

@@ -15,7 +15,8 @@ static const int lengths[NSEQ] = {4, 1, 3, 0, 6};
 typedef struct Problem {
   PolicyLossAttr a;
   real *mask, *kept, *advantage, *old, *ref, *sampler;
-  Tensor *in[3]; /* logp, entropy, full KL */
+  uint8_t *chosen; /* of Clip-Cov and KL-Cov */
+  Tensor *in[3];   /* logp, entropy, full KL */
   LossMetrics metrics;
 } Problem;
 
@@ -23,6 +24,13 @@ typedef struct Problem {
 
 static double mask_of(const Problem *p, int i) { return p->a.mask ? p->mask[i] : 1; }
 static double kept_of(const Problem *p, int i) { return p->a.kept ? p->kept[i] : 1; }
+static bool is_chosen(const Problem *p, int i, int bit) {
+  return p->a.chosen && p->chosen[i] & bit;
+}
+/* Is the token in the policy term? */
+static double term_of(const Problem *p, int i) {
+  return is_chosen(p, i, CHOSEN_CLIP) ? 0 : kept_of(p, i);
+}
 static double old_of(const Problem *p, const real *frozen, int i) {
   return p->a.old_logp ? p->old[i] : frozen[i];
 }
@@ -131,7 +139,7 @@ static double sequence_term(const Problem *p, Span s, const real *l, const real 
   const double a = p->advantage[s.from];
   double sum = 0, mass = 0;
   for (int t = s.from; t < s.to; t++) {
-    const double d = l[t] - old_of(p, frozen, t), m = mask_of(p, t) * kept_of(p, t);
+    const double d = l[t] - old_of(p, frozen, t), m = mask_of(p, t) * term_of(p, t);
     const double cut = bounded(d, -o->clip, o->clip_high);
     sum += m * (o->kind == LOSS_rloo ? d : a > 0 ? fmin(d, cut) : fmax(d, cut));
     mass += m;
@@ -182,10 +190,12 @@ static double reference(const Problem *p, const real *l, const real *frozen, con
     for (int t = s.from; t < s.to; t++) {
       const double m = mask_of(p, t), kept = m * kept_of(p, t);
       if (!whole)
-        loss += scale * kept * token_term(p, s, l, frozen, t) *
+        loss += scale * m * term_of(p, t) * token_term(p, s, l, frozen, t) *
                 (k == LOSS_vespo ? 1 : correction(p, s, frozen, t)) *
                 off_policy(p, s, frozen, p->advantage[t]);
       loss += o->kl * kl_scale * m * kl_term(p, s, l, frozen, full, t);
+      if (is_chosen(p, t, CHOSEN_KL))
+        loss += o->kl_cov_coef * kl_scale * m * fabs(l[t] - old_of(p, frozen, t));
       loss -= o->entropy * kept * entropy[t] / (by_token ? p->a.num_tokens : p->a.num_kept_tokens);
     }
   }
@@ -240,6 +250,7 @@ static Problem problem(LossKind kind) {
   Problem p = {0};
   real **array[] = {&p.mask, &p.kept, &p.advantage, &p.old, &p.ref, &p.sampler};
   for (int k = 0; k < 6; k++) *array[k] = check_alloc(N * sizeof(real));
+  p.chosen = check_alloc(N);
   for (int k = 0; k < 3; k++) p.in[k] = LEAF(.1, 2, N);
   int at = 0;
   for (int s = 0; s < NSEQ; s++) {
@@ -251,6 +262,7 @@ static Problem problem(LossKind kind) {
       p.sampler[at] = p.old[at] + (real)check_random(-.3, .3);
       p.advantage[at] = (real)a;
       p.kept[at] = check_random(0, 1) > .4;
+      p.chosen[at] = (uint8_t)(4 * check_random(0, 1));
       p.mask[at] = s != 2 && check_random(0, 1) > .2; /* the third is masked whole */
     }
   }
@@ -325,12 +337,23 @@ static void check_corrections(LossKind kind) {
   }
 }
 
+static void check_covariance(LossKind kind) {
+  Problem p = problem(kind);
+  p.a.chosen = p.chosen;
+  p.a.options.kl_cov_coef = .7;
+  compare(&p, "Clip-Cov and KL-Cov");
+  p.a.kept = p.kept;
+  p.a.options.entropy = .05;
+  compare(&p, "beside the entropy bonus");
+}
+
 void check_policy_loss(void) {
   for (int kind = 0; kind < LOSS_COUNT; kind++)
     for (int round = 0; round < 4; round++) { /* other numbers each time */
       check_importance((LossKind)kind);
       check_kl((LossKind)kind);
       check_corrections((LossKind)kind);
+      check_covariance((LossKind)kind);
     }
   Problem p = problem(LOSS_grpo); /* the rules every operation keeps */
   p.a.options.entropy = .1;

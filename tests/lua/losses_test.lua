@@ -72,6 +72,98 @@ describe("a readable loss is the fused one:", function()
   end)
 end)
 
+describe("Clip-Cov and KL-Cov", function()
+  local core = require "grpo.core"
+
+  -- The marks of the readable choice, for the same options as the fused one.
+  local function marks(t, o)
+    local rng, numbers = core.rng(0, "covariance", 0, 0, 0), {}
+    for i = 1, 10 do numbers[i] = rng() end
+    return losses.covariance({ mask = t.mask:totable(), old_logp = t.old_logp:totable(),
+      advantage = t.advantage:totable() }, o, function(i) return numbers[i] end)
+  end
+
+  local function compare(name, extra)
+    local o = tiny.with(base, { importance = (name == "gspo") and "sequence" or nil,
+      clip_cov = { ratio = 0, low = -0.1, high = 5 }, kl_cov = { ratio = 0, coef = 0.7 } })
+    o = tiny.with(o, extra)
+    local out = {}
+    for i, readable in ipairs { false, true } do
+      local t = batch()
+      if readable then
+        local clipped, held = marks(t, o)
+        t.clip_cov, t.kl_cov = grpo.tensor(clipped), grpo.tensor(held)
+      end
+      local loss = readable and losses[name](t, o) or grpo.loss(name, t, o)
+      loss:backward()
+      out[i] = { value = loss:item(), grad = t.logp.grad:totable() }
+    end
+    assert.near(out[2].value, out[1].value, 1e-5)
+    for i, g in ipairs(out[2].grad) do assert.near(g, out[1].grad[i], 1e-5) end
+    return out[1].value
+  end
+
+  it("are the readable ones", function()
+    for _, name in ipairs { "grpo", "dapo", "dr_grpo", "gspo", "cispo", "sapo", "reinforce" } do
+      local without = compare(name, {})
+      for ratio = 0.1, 1, 0.15 do
+        local clip = { clip_cov = { ratio = ratio, low = -0.1, high = 5 } }
+        local kl = { kl_cov = { ratio = ratio, coef = 0.7 } }
+        assert.is_true(math.abs(compare(name, clip) - without) > 1e-6)
+        assert.is_true(compare(name, kl) > without + 1e-6)
+        compare(name, tiny.with(clip, kl))
+      end
+    end
+  end)
+
+  it("and delta as dual clip, have the values and gradients of torch", function()
+    local compared, largest = { clip_cov = 0, kl_cov = 0, dual_clip = 0 }, 0
+    for _, case in ipairs(core.json_decode(core.fs.read("tests/cases/covariance/cases.json"))) do
+      local given = case.options
+      local o = { clip = 0.2, clip_high = 0.28 }
+      if case.rule == "clip_cov" then
+        o.clip_cov = { ratio = 1, low = given.low, high = given.high }
+      elseif case.rule == "kl_cov" then
+        o.clip, o.clip_high = 1000, 1000 -- it has no clip
+        o.kl_cov = { ratio = given.ratio, coef = given.coef }
+      else
+        o.delta = given.c
+      end
+      local t = { lengths = case.lengths, old_logp = case.old_logp, mask = case.mask,
+        advantage = case.advantage, logp = grpo.tensor(case.logp, { requires_grad = true }) }
+      local loss = grpo.loss("dapo", t, o)
+      loss:backward()
+      assert.near(case.loss, loss:item(), 1e-6)
+      for i, g in ipairs(t.logp.grad:totable()) do
+        assert.near(case.grad[i], g, 1e-7)
+        largest = math.max(largest, math.abs(g))
+      end
+      compared[case.rule] = compared[case.rule] + 1
+    end
+    assert.same({ clip_cov = 8, kl_cov = 12, dual_clip = 8 }, compared)
+    assert.is_true(largest > 0.01)
+  end)
+
+  it("choose the earlier one of equal tokens, and at least one", function()
+    local t = { mask = { 1, 1, 1, 0, 1 }, old_logp = { -1, -2, -2, -2, -1 },
+      advantage = { 1, -1, -1, -1, 1 } }
+    local o = { clip_cov = { ratio = 0, low = 1, high = 5 }, kl_cov = { ratio = 0.1 } }
+    local _, held = losses.covariance(t, o)
+    assert.same({ 1, 1, 0, 0, 0 }, select(2, losses.covariance(t, tiny.with(o,
+      { kl_cov = { ratio = 0.5 } }))))
+    assert.same({ 1, 0, 0, 0, 0 }, held)
+  end)
+
+  it("are refused where there is nothing to choose by", function()
+    local t = batch()
+    t.advantage = nil
+    tiny.refused("loss%.clip_cov, loss%.kl_cov: need t%.advantage", grpo.loss, "grpo", t,
+      { kl_cov = { ratio = 0.5 } })
+    tiny.refused("loss_from_logits%.clip_cov, kl_cov: only grpo%.loss", grpo.loss_from_logits,
+      grpo.zeros { 1, 2 }, { 0 }, { 1 }, { clip_cov = { ratio = 0.5 } })
+  end)
+end)
+
 describe("a sequence without a token that counts", function()
   -- The value of a loss whose last sequence, two tokens of ten, has this advantage.
   local function value(name, advantage, t, options)

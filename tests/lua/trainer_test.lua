@@ -155,6 +155,10 @@ describe("options of a step", function()
     { "two iterations", function(t) t.train.iterations = 2 end },
     { "an entropy bonus", function(t) t.train.entropy = 0.01 end },
     { "the top entropy tokens", function(t) t.train.top_entropy_quantile = 0.3 end },
+    { "tokens chosen by their covariance", function(t)
+      t.train.iterations, t.train.clip_cov, t.train.kl_cov = 2, { ratio = 0.1, low = 0 },
+        { ratio = 0.1 }
+    end },
     { "masked truncations", function(t) t.train.mask_truncated = true end },
     { "dynamic sampling", function(t) t.train.skip_zero_std_groups = true end },
     { "normalize_then_sum", function(t) t.reward = { aggregate = "normalize_then_sum" } end },

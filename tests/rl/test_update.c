@@ -29,8 +29,9 @@ typedef struct Result {
   StepMetrics m;
 } Result;
 
-static Result run(int threads, int micro_batch_tokens, const char *loss, double kl,
-                  int iterations) {
+/* covariance: Clip-Cov and KL-Cov choose a third of the tokens each. */
+static Result run_chosen(int threads, int micro_batch_tokens, const char *loss, double kl,
+                         int iterations, bool covariance) {
   EngineOptions eo;
   UpdateOptions o;
   Tiny t;
@@ -41,11 +42,18 @@ static Result run(int threads, int micro_batch_tokens, const char *loss, double 
   update_options(&o, loss);
   o.loss.kl = kl;
   o.loss.entropy = 0.01;
+  o.loss.clip_cov_ratio = o.loss.kl_cov_ratio = covariance ? 1.0 / 3 : 0;
+  o.loss.clip_cov_low = 0;
   o.iterations = iterations;
   for (uint32_t s = 1; s <= 3; s++) tiny_step(&t, s, &o, &r.m);
   CHECK(!model_copy(&r.weights, t.model));
   tiny_close(&t);
   return r;
+}
+
+static Result run(int threads, int micro_batch_tokens, const char *loss, double kl,
+                  int iterations) {
+  return run_chosen(threads, micro_batch_tokens, loss, kl, iterations, false);
 }
 
 static void check_same(const Result *a, Result b) {
@@ -63,6 +71,17 @@ TEST_BOTH(threads_and_micro_batches_do_not_change_a_bit) {
   check_same(&a, run(2, 100, "grpo", 0.05, 2));
   check_same(&a, run(2, 100000, "grpo", 0.05, 2));
   model_release(a.weights);
+}
+
+TEST(what_covariance_chooses_does_not_depend_on_them_either) {
+  Result a = run_chosen(1, 0, "grpo", 0, 2, true);
+  check_same(&a, run_chosen(2, 0, "grpo", 0, 2, true));
+  check_same(&a, run_chosen(2, 1, "grpo", 0, 2, true));
+  check_same(&a, run_chosen(1, 100000, "grpo", 0, 2, true));
+  Result without = run(1, 0, "grpo", 0, 2);
+  CHECK(!same_weights(a.weights, without.weights));
+  model_release(a.weights);
+  model_release(without.weights);
 }
 
 TEST_BOTH(the_ratio_of_the_first_iteration_is_exactly_one) {

@@ -90,7 +90,8 @@ local cases = {
   end,
   grpo = function() with { train = { kl = 0.05, advantage = { scale = "batch" } } } end,
   iterations = function()
-    with { train = { iterations = 3, micro_batch_tokens = 60, top_entropy_quantile = 0.8 } }
+    with { train = { iterations = 3, micro_batch_tokens = 60, top_entropy_quantile = 0.8,
+      clip_cov = { ratio = 0.1, low = 0.1 }, kl_cov = { ratio = 0.1 } } }
   end,
   tied = function()
     with { rewards = { { name = "even", fn = function(text) return #text % 2 == 0 end } },

@@ -128,6 +128,8 @@
 ---@field entropy? number coefficient of the entropy bonus (default 0)
 ---@field top_entropy_quantile? number share of the tokens that enter the policy term: those with the highest entropy (default 1)
 ---@field mask_truncated? boolean leave completions that were cut at max_new_tokens out of the loss; they still count in the advantages' baseline (default false)
+---@field clip_cov? grpo.Options.train.clip_cov
+---@field kl_cov? grpo.Options.train.kl_cov
 ---@field sapo? grpo.Options.train.sapo
 ---@field vespo? grpo.Options.train.vespo
 ---@field cispo_cap? number cispo: largest ratio; default: 1 + clip_high
@@ -152,6 +154,15 @@
 ---@field mode? "token_truncate"|"token_mask"|"sequence_truncate"|"sequence_mask" one weight per token or per sequence; a weight outside the bounds is truncated to them, or masked: set to 0 (default "token_truncate")
 ---@field min? number lower bound of the weight; default: none
 ---@field max? number upper bound of the weight (default 3)
+
+---@class grpo.Options.train.clip_cov
+---@field ratio? number Clip-Cov: share of the step's tokens that leave the policy term, drawn from those whose covariance of log-probability and advantage is between low and high; 0: none (default 0)
+---@field low? number Clip-Cov: tokens with a covariance above this may leave (default 1)
+---@field high? number Clip-Cov: tokens with a covariance below this may leave (default 5)
+
+---@class grpo.Options.train.kl_cov
+---@field ratio? number KL-Cov: share of the step's tokens, those with the highest covariance of log-probability and advantage, that get a KL to the policy that sampled; 0: none (default 0)
+---@field coef? number KL-Cov: coefficient of that KL (default 1)
 
 ---@class grpo.Options.train.sapo
 ---@field pos? number sapo: temperature of the gate for A > 0 (default 1)

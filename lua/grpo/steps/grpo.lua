@@ -158,6 +158,11 @@ function grpo.check(config, complain)
     complain("train.distill.lambda", "is for stages of kind \"distill\"; a grpo stage samples in "
       .. "every step")
   end
+  if train.kl_cov.ratio > 0 and train.iterations == 1 then
+    complain("train.kl_cov.ratio", "does nothing with train.iterations = 1, because the policy is "
+      .. "still the one that sampled, and a KL to it has no gradient; set train.iterations = 2 or "
+      .. "more, or use train.clip_cov")
+  end
   local own_loss = type(train.loss) == "function" -- it may do without advantages, as a KL does
   if config.sampling.group_size == 1 and train.advantage.baseline == "mean" and not own_loss
     and train.kl == 0 and not train.distill then
