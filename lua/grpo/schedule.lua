@@ -322,6 +322,30 @@ function schedule.adaptive_kl(opts)
   end
 end
 
+--- The coefficient of an entropy bonus that keeps the entropy from falling below `target`
+--- (Skywork-OR1, 2505.22312).  After a step whose entropy is at most `target` it rises by `delta`,
+--- and after another it falls by as much, within `min` and `max`.  It is applied only after a step
+--- of the first kind; otherwise the value is 0.  The second result is the coefficient, which
+--- becomes p.metrics.entropy_coef, so the schedule has no state of its own.
+function schedule.adaptive_entropy(opts)
+  local where = "schedule.adaptive_entropy"
+  local o = options.check(opts, {
+    initial = { type = "number", default = 0 },
+    target = { type = "number", required = true },
+    delta = { type = "number", default = 0.005, min = 0 },
+    min = { type = "number", default = 0 }, max = { type = "number", default = 1 },
+  }, where)
+  if o.min > o.max then error(("%s.min: %g is above max, %g"):format(where, o.min, o.max), 2) end
+  return function(p)
+    local m = p.metrics or {}
+    local coef = m.entropy_coef
+    if not coef or not m.entropy then return 0.0, o.initial end
+    if m.entropy > o.target then return 0.0, math.max(coef - o.delta, o.min) end
+    coef = math.min(coef + o.delta, o.max)
+    return coef, coef
+  end
+end
+
 --- The product of two schedules, or of a schedule and a number.
 function schedule.product(a, b)
   if not is_schedule(a) or not is_schedule(b) then

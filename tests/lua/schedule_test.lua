@@ -54,6 +54,28 @@ describe("schedules", function()
     assert.equal(0.1, s(at(1, 9, { metrics = { kl = 100, beta = 0 } })))
   end)
 
+  -- TRL 1.16, GRPOTrainer._compute_loss: the update at the end of an optimizer step, and what the
+  -- next one applies.
+  it("keep the entropy from falling below its target, as TRL does", function()
+    local o = { initial = 0.01, target = 0.5, delta = 0.02, min = 0.005, max = 0.06 }
+    local s, coef, last = schedule.adaptive_entropy(o), o.initial, math.huge
+    local metrics, applied = {}, {}
+    for step, entropy in ipairs { 0.9, 0.5, 0.3, 0.2, 0.1, 0.6, 0.7, 0.8, 0.9, 0.4, 0.51 } do
+      local want = last <= o.target and coef or 0
+      local value, kept = s(at(step - 1, 11, { metrics = metrics }))
+      assert.equal(want, value)
+      assert.equal(coef, kept)
+      metrics = { entropy = entropy, entropy_coef = kept }
+      coef = entropy <= o.target and math.min(coef + o.delta, o.max)
+        or math.max(coef - o.delta, o.min)
+      last, applied[step] = entropy, value > 0
+    end
+    assert.same({ false, false, true, true, true, true, false, false, false, false, true }, applied)
+    assert.error_matches(function()
+      schedule.adaptive_entropy { target = 1, min = 2 }
+    end, "schedule%.adaptive_entropy%.min: 2 is above max, 1")
+  end)
+
   it("say what is wrong with their options", function()
     for _, case in ipairs {
       { function()

@@ -81,7 +81,7 @@ end
 -- Returns the loss of these tokens under the stage's options, an error message or nil, and the
 -- loss's gradient for each token's log-probability.
 local function loss_of(tr, t)
-  local train = tr.settings.train
+  local train = setmetatable({ entropy = tr.stage.entropy }, { __index = tr.settings.train })
   local beta = train.kl_in == "loss" and tr.metrics.beta or 0.0
   local kl = t.ref_logp and train.kl_estimator ~= "full" and beta or 0.0
   local logp = core.tensor(t.logp:totable(), { requires_grad = true })

@@ -125,7 +125,7 @@
 ---@field kl_bias_correction? boolean multiply each token's KL term by its ratio, which makes the estimate unbiased off-policy (default false)
 ---@field off_policy_mask? number leave out sequences with a negative advantage whose mean(old - new) log-probability is above this; default: none is left out
 ---@field sampler_correction? grpo.Options.train.sampler_correction weight each token by exp(old - sampler), the ratio between training and sampling
----@field entropy? number coefficient of the entropy bonus (default 0)
+---@field entropy? number|grpo.Schedule|string coefficient of the entropy bonus (default 0)
 ---@field top_entropy_quantile? number share of the tokens that enter the policy term: those with the highest entropy (default 1)
 ---@field mask_truncated? boolean leave completions that were cut at max_new_tokens out of the loss; they still count in the advantages' baseline (default false)
 ---@field clip_cov? grpo.Options.train.clip_cov

@@ -65,6 +65,13 @@ function schedule.chain(parts) end
 ---@return grpo.Schedule
 function schedule.adaptive_kl(opts) end
 
+---The coefficient of the entropy bonus (`train.entropy`) that keeps the entropy from falling below
+---`target`, in nats per token (2505.22312): applied after a step whose entropy is at most that, and
+---`delta` more after each.
+---@param opts { initial?: number, target: number, delta?: number, min?: number, max?: number }
+---@return grpo.Schedule
+function schedule.adaptive_entropy(opts) end
+
 ---@param a number|grpo.Schedule
 ---@param b number|grpo.Schedule
 ---@return grpo.Schedule

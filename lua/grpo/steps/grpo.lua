@@ -13,7 +13,7 @@ local turns = require "grpo.scoring.turns"
 local update_schedules = require "grpo.steps.update_schedules"
 
 local grpo = { title = "GRPO", about = "GRPO from rewards", samples = true, turns = true,
-  schedules = { "train.kl", "train.distill.weight" } }
+  schedules = { "train.kl", "train.entropy", "train.distill.weight" } }
 
 -- ---- the parts of a step -----------------------------------------------------------------
 
@@ -128,8 +128,10 @@ function grpo.step(stage, p)
   local path, kl = teacher.coefficient(train)
   local beta = schedule_value(config, path, kl, p)
   local lr = schedule_value(config, "train.lr", train.lr, p)
+  local entropy, entropy_coef = schedule_value(config, "train.entropy", train.entropy, p)
   local weights = scoring.weights(config, p)
   local log = { weights = weights }
+  stage.entropy = entropy
 
   local batch = sampling.sample(stage)
   reward(stage, batch, weights, log)
@@ -137,9 +139,10 @@ function grpo.step(stage, p)
   sampling.publish(stage, batch) -- hooks.on_rollout
   advantage(config, batch.completions, weights)
   local in_loss = train.kl_in == "loss"
-  local chosen = { lr = lr, p = p, kl = in_loss and beta or 0.0 }
+  local chosen = { lr = lr, p = p, kl = in_loss and beta or 0.0, entropy = entropy }
   local metrics = update(stage, batch, chosen)
   metrics.beta, metrics.learning_rate = in_loss and chosen.kl or beta, chosen.lr
+  metrics.entropy_coef = step_log.entropy_coef(train.entropy, entropy, entropy_coef)
   return metrics, step_log.add(config, batch.completions, log, metrics)
 end
 

@@ -15,7 +15,7 @@ local teacher = require "grpo.steps.teacher"
 local update_schedules = require "grpo.steps.update_schedules"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
-  schedules = { "train.ppo.kl_coef" }, critic = true,
+  schedules = { "train.ppo.kl_coef", "train.entropy" }, critic = true,
   card = { "train.ppo.critic", "train.ppo.kl_coef" } }
 
 ppo.ignores = {
@@ -100,7 +100,7 @@ local function update(stage, batch, weights, coef, p, lr)
   end
   local chosen = { lr = lr, p = p, kl = 0.0 }
   local metrics, of_tokens = stage.engine:ppo(batch.record, completions, setmetatable({ lr = lr,
-    seed = config.seed, step = stage.tr.step_count + 1, scores = scores, -- nil: each c.reward
+    entropy = stage.entropy, seed = config.seed, step = stage.tr.step_count + 1, scores = scores, -- nil: each c.reward
     token_rewards = token_rewards, before = update_schedules.between(stage, chosen),
     ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
     { __index = config.train }))
@@ -112,6 +112,8 @@ function ppo.step(stage, p)
   local config, train = stage.config, stage.config.train
   local coef = schedule_value(config, "train.ppo.kl_coef", train.ppo.kl_coef, p)
   local lr = schedule_value(config, "train.lr", train.lr, p)
+  local entropy, entropy_coef = schedule_value(config, "train.entropy", train.entropy, p)
+  stage.entropy = entropy
   if coef > 0 and not stage.reference then
     errors.raise("EARG", "train.ppo.kl_coef: %g, but it was 0 when the stage began, so there is no "
       .. "reference; begin with a schedule or more than 0", coef)
@@ -125,6 +127,7 @@ function ppo.step(stage, p)
   sampling.publish(stage, batch) -- hooks.on_rollout
   local metrics, last_lr = update(stage, batch, weights, coef, p, lr)
   metrics.beta, metrics.learning_rate = coef, last_lr
+  metrics.entropy_coef = step_log.entropy_coef(train.entropy, entropy, entropy_coef)
   local tokens = step_log.add(config, batch.completions, log, metrics)
   -- a group is not a baseline here, so the spread is that of the whole step
   local rewards = scoring.rewards(batch.completions)

@@ -74,6 +74,13 @@ function step_log.add(config, completions, log, metrics)
   return tokens
 end
 
+-- The metric entropy_coef: what a schedule keeps beside its value, or the value; nil where the
+-- coefficient is a number.
+function step_log.entropy_coef(option, value, kept)
+  if type(option) ~= "function" then return nil end
+  return kept or value
+end
+
 -- " | 1234 tokens/s", sampled in the whole time of the step.
 function step_log.speed(config, metrics)
   local tokens = metrics["completions/mean_length"] * config.train.prompts_per_step

@@ -33,8 +33,8 @@ local no_loader = "rows are read where they lie, without worker processes"
 local no_python = "no Python code of a model is run"
 local text_only = "models read text only"
 local on_cpu = "the engine's own kernels run on the CPU"
-local no_evolution = "schedules and hooks do this; let a hook set tr.config.train.entropy, which "
-  .. "is live"
+local adaptive_entropy = "grpo.schedule.adaptive_entropy { target =, delta =, min =, max =, initial = "
+  .. "} has the five as its fields; it moves once a step, not once an update."
 local never_padded = "sequences are packed and never padded"
 local over_what_is_left = "Here log-probabilities are renormalised over the tokens that the "
   .. "filters left; there they are those of all tokens, as with sampling.renormalize = false."
@@ -188,11 +188,11 @@ lists[1] = { program = "TRL", rows = {
     "The quantile is taken over the step, not over a micro-batch." },
   { "entropy_coef", "train.entropy",
     "For dapo, cispo and vespo its mean has the denominator of the loss (docs/algorithms.md)." },
-  { "use_adaptive_entropy", false, no_evolution },
-  { "entropy_coef_min", false, no_evolution },
-  { "entropy_coef_max", false, no_evolution },
-  { "entropy_coef_delta", false, no_evolution },
-  { "entropy_target", false, no_evolution },
+  { "use_adaptive_entropy", "train.entropy", adaptive_entropy, part = true },
+  { "entropy_coef_min", "train.entropy", adaptive_entropy, part = true },
+  { "entropy_coef_max", "train.entropy", adaptive_entropy, part = true },
+  { "entropy_coef_delta", "train.entropy", adaptive_entropy, part = true },
+  { "entropy_target", "train.entropy", adaptive_entropy, part = true },
   { "max_tool_calling_iterations", "turns.max",
     "It counts the model's turns, which are one more than its calls of tools." },
   { "vllm_importance_sampling_correction", "train.sampler_correction",
