@@ -507,6 +507,103 @@ end)
 
 local qwen = tiny.shared and tiny.shared .. "/oracles/tokenizers/qwen2_5_small"
 
+describe("advantages of turns", function()
+  -- A walk over the states 0 to 3: "a" goes right, another letter left; 3 pays 1 and ends.
+  local function walk(key)
+    return { reset = function() return { at = 1 }, "1", key(1) end,
+      step = function(state, action)
+        state.at = math.max(0, state.at + (action:find "a" and 1 or -1))
+        if state.at == 3 then return nil, 1 end
+        return tostring(state.at), state.at == 0 and -0.25 or 0, key(state.at)
+      end }
+  end
+
+  local function walked(more, key)
+    return run(function(t)
+      with_environment(t)
+      t.environment, t.rewards, t.turns = walk(key or function() end), nil, { max = 6 }
+      t.sampling.group_size = 8
+      t.train.advantage = { turn_weight = 0.5, turn_discount = 0.9 }
+      if more then more(t) end
+    end)
+  end
+
+  -- The formula, written a second time: lists of turns by state, in a group.
+  local function expected(group, o)
+    local by_state, want = {}, {}
+    for i, c in ipairs(group) do
+      local value = 0
+      for k = #c.parts, 1, -1 do
+        local part = c.parts[k]
+        if part.role == "assistant" then
+          value = (part.reward or 0) + 0.9 * value
+          local list = by_state[part.state] or {}
+          by_state[part.state], list[#list + 1] = list, { i, part, value }
+        end
+      end
+    end
+    for _, list in pairs(by_state) do
+      local sum, squares = 0, 0
+      for _, turn in ipairs(list) do sum = sum + turn[3] end
+      local mean = sum / #list
+      for _, turn in ipairs(list) do squares = squares + (turn[3] - mean) ^ 2 end
+      local std = math.sqrt(squares / math.max(1, #list - 1))
+      for _, turn in ipairs(list) do
+        local a = (turn[3] - mean) / (o.plain and 1 or std + 1e-4)
+        want[turn[1]] = want[turn[1]] or {}
+        for t = turn[2].first, turn[2].last do want[turn[1]][t] = a end
+      end
+    end
+    return want
+  end
+
+  local function agrees(tr, o)
+    local compared = 0
+    for _, first in ipairs(tr.batch.completions) do
+      if first.index == 1 then
+        local rewards = {}
+        for i, c in ipairs(first.group) do rewards[i] = c.reward end
+        local whole = core.advantages(rewards,
+          { group = #rewards, scale = o.plain and "none" or "group" })
+        for i, list in ipairs(expected(first.group, o)) do
+          local c = first.group[i]
+          for t = 1, c.length do
+            local of_turn = list[t] and 0.5 * list[t] or 0
+            assert.near(whole[i] + of_turn, c.advantage[t], 1e-9)
+            compared = compared + (of_turn ~= 0 and 1 or 0)
+          end
+        end
+      end
+    end
+    assert.is_true(compared > 20)
+  end
+
+  it("are those among turns from the same state", function()
+    local tr, steps = walked()
+    agrees(tr, {})
+    for _, m in ipairs(steps) do assert.equal(0, m.ratio_max_deviation) end
+    agrees(walked(function(t) t.train.advantage.scale = "none" end), { plain = true })
+    local without = walked(function(t) t.train.advantage = {} end)
+    assert.is_true(weights(without) ~= weights(tr))
+  end)
+
+  it("know a state by its key", function()
+    local observed, keyed = walked(), walked(nil, function(at) return at end)
+    assert.equal(weights(observed), weights(keyed))
+    local one = walked(nil, function() return "anywhere" end)
+    assert.is_true(weights(one) ~= weights(observed))
+    agrees(one, {})
+    for _, c in ipairs(one.batch.completions) do assert.equal("anywhere", c.parts[1].state) end
+    assert.matches("environment.reset: the key of the state is a table",
+      message_of(walked, nil, function() return {} end))
+  end)
+
+  it("want an environment", function()
+    assert.matches("train.advantage.turn_weight: turns get their rewards from an environment",
+      message_of(run, function(t) t.train.advantage = { turn_weight = 1 } end))
+  end)
+end)
+
 describe("turns in a chat", function()
   it("continue as the template renders the whole conversation", function()
     if not qwen then return end -- needs a tokenizer with a chat template

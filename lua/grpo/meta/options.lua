@@ -149,6 +149,8 @@
 ---@field scale? "group"|"batch"|"none" divide advantages by the standard deviation of the group's rewards, of the whole step's, or not (default "group")
 ---@field baseline? "mean"|"leave_one_out"|"none" what is subtracted from a reward: the mean of its group, the mean of the group's others, or nothing (default "mean")
 ---@field normalize? boolean normalise advantages once more, over the step: (A - mean) / (std + 1e-4) (default false)
+---@field turn_weight? number GiGPO: weight of each turn's own advantage among the turns of the group that began in the same state of the environment; 0: none (default 0)
+---@field turn_discount? number GiGPO: discount of the rewards of later turns in a turn's return (default 0.95)
 
 ---@class grpo.Options.train.sampler_correction
 ---@field mode? "token_truncate"|"token_mask"|"sequence_truncate"|"sequence_mask" one weight per token or per sequence; a weight outside the bounds is truncated to them, or masked: set to 0 (default "token_truncate")

@@ -1,12 +1,15 @@
 -- An environment answers the model turn by turn.  There are two equivalent ways to write one:
 --
---   { reset = function(row, rng) return state, observation end,
---     step  = function(state, action, c) return observation or nil, reward end }
+--   { reset = function(row, rng) return state, observation [, key] end,
+--     step  = function(state, action, c) return observation or nil, reward [, key] end }
 --
 --   function(row, rng)
---     local action, c = coroutine.yield(observation [, reward])     -- as often as it likes
+--     local action, c = coroutine.yield(observation [, reward [, key]])   -- as often as it likes
 --     return reward
 --   end
+--
+-- A key names the state that the observation shows, for the advantages of turns
+-- (scoring/turn_credit.lua); without one the observation does.
 --
 -- The first observation follows the prompt and is the same for the whole group, because reset's
 -- random numbers depend on (seed, prompt) only.  A nil observation, or the end of the function,
@@ -34,26 +37,26 @@ end
 -- ---- a coroutine as reset and step --------------------------------------------------------------
 
 local function resume(co, ...)
-  local ok, first, second = coroutine.resume(co, ...)
+  local ok, first, second, third = coroutine.resume(co, ...)
   if not ok then error(first, 0) end
-  return first, second
+  return first, second, third
 end
 
 local function from_coroutine(f)
   return {
     reset = function(row, rng)
       local co = coroutine.create(f)
-      local observation, reward = resume(co, row, rng)
+      local observation, reward, key = resume(co, row, rng)
       if coroutine.status(co) == "dead" then
         error("the function returned before its first coroutine.yield, so the model had no turn", 0)
       end
       if reward ~= nil then error("a reward before the model's first turn", 0) end
-      return co, observation
+      return co, observation, key
     end,
     step = function(co, action, c)
-      local first, second = resume(co, action, c)
+      local first, second, key = resume(co, action, c)
       if coroutine.status(co) == "dead" then return nil, first end
-      return first == nil and "" or first, second
+      return first == nil and "" or first, second, key
     end,
   }
 end
@@ -73,32 +76,42 @@ end
 
 function Environment:call(name, rng, ...)
   core.reseed_math(rng)
-  local ok, first, second = core.limited(self.config.limits.tool, self.names[name],
+  local ok, first, second, third = core.limited(self.config.limits.tool, self.names[name],
     self.calls[name], ...)
   core.reseed_math(nil)
-  return ok, first, second
+  return ok, first, second, third
 end
 
--- Returns an episode's initial state and first observation ("" if there is none).  Raises.
+-- The key of a state as a string, or nil and what is wrong with it.
+local function key_of(key, observation)
+  if key == nil then return observation or "" end
+  if type(key) == "string" or type(key) == "number" then return tostring(key) end
+  return nil, ("the key of the state is a %s, want a string or a number"):format(type(key))
+end
+
+-- Returns an episode's initial state, its first observation ("" if there is none) and the key of
+-- the state.  Raises.
 function Environment:reset(row, number, held_out)
   local rng = core.rng(self.config.seed, held_out and "turn_eval" or "turn", 0, number, 0)
-  local ok, state, observation = self:call("reset", rng, row, rng)
+  local ok, state, observation, key = self:call("reset", rng, row, rng)
   if not ok then error(errors.naming(self.names.reset, state), 0) end
   if observation == nil then observation = "" end
   if type(observation) ~= "string" then
     errors.raise_plain("ESCRIPT", "%s: the first observation is a %s, want a string or nil",
       self.names.reset, type(observation))
   end
-  return state, observation
+  local name, problem = key_of(key, observation)
+  if problem then errors.raise_plain("ESCRIPT", "%s: %s", self.names.reset, problem) end
+  return state, observation, name
 end
 
--- Returns the first observation that follows a prompt.
+-- Returns the first observation that follows a prompt, and the key of its state.
 function environment.opening(config, row, number, held_out)
-  local _, observation = environment.open(config):reset(row, number or 0, held_out)
-  return observation
+  local _, observation, key = environment.open(config):reset(row, number or 0, held_out)
+  return observation, key
 end
 
-local function checked(observation, reward)
+local function checked(observation, reward, key)
   if observation ~= nil and type(observation) ~= "string" then
     return ("the observation is a %s, want a string, or nil at the end"):format(type(observation))
   end
@@ -107,7 +120,8 @@ local function checked(observation, reward)
     return ("the reward is %s, want a finite number, a boolean or nil"):format(
       type(reward) == "number" and tostring(reward) or "a " .. type(reward))
   end
-  return nil, reward
+  local name, problem = key_of(key, observation)
+  return problem, reward, name
 end
 
 -- Handles a failed step by reward.on_error: "stop" raises, "zero" ends the episode with reward 0,
@@ -126,7 +140,8 @@ function Environment:fails(episode, action, err)
   return nil
 end
 
--- Passes the model's action on.  Returns the observation, or nil when the episode is over.
+-- Passes the model's action on.  Returns the observation, or nil when the episode is over, the
+-- reward of the turn, nil if the step failed, and the key of the state that follows.
 function Environment:step(prompt, episode, action, c, context)
   if not episode.begun then
     local observation
@@ -137,14 +152,14 @@ function Environment:step(prompt, episode, action, c, context)
         .. "random numbers from its second argument", self.names.reset)
     end
   end
-  local ok, observation, reward = self:call("step", c.rng, episode.state, action, c)
+  local ok, observation, reward, key = self:call("step", c.rng, episode.state, action, c)
   if not ok then return self:fails(episode, action, observation) end
   local problem
-  problem, reward = checked(observation, reward)
+  problem, reward, key = checked(observation, reward, key)
   if problem then return self:fails(episode, action, problem) end
   episode.reward = episode.reward + reward
   episode.done = observation == nil
-  return observation
+  return observation, reward, key
 end
 
 return environment

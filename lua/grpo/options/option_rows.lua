@@ -211,6 +211,14 @@ add {
 engine "train.skip_zero_std_groups"
 engine "train.advantage."
 add {
+  { "train.advantage.turn_weight", "number",
+    "GiGPO: weight of each turn's own advantage among the turns of the group that began in the "
+    .. "same state of the environment; 0: none", default = 0.0, min = 0 },
+  { "train.advantage.turn_discount", "number",
+    "GiGPO: discount of the rewards of later turns in a turn's return", default = 0.95, min = 0,
+    max = 1 },
+}
+add {
   { "train.loss", "enum|function",
     "the policy loss: a name, or function(t) -> scalar tensor",
     default = "grpo", choices = losses },

@@ -142,6 +142,10 @@ local function check_rewards(config, complain)
     complain("train.kl_in",
       "\"reward\" subtracts from the sum of rewards; use reward.aggregate = \"sum\"")
   end
+  if config.train.advantage.turn_weight > 0 and not config.environment then
+    complain("train.advantage.turn_weight", "turns get their rewards from an environment, and "
+      .. "there is none; use a token_fn, or 0")
+  end
   if config.train.advantage.baseline == "leave_one_out" and config.sampling.group_size < 2 then
     complain("train.advantage.baseline", "leave_one_out needs sampling.group_size of 2 or more")
   end

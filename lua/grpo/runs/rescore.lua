@@ -5,6 +5,7 @@ local errors = require "grpo.base.errors"
 local saved_row = require "grpo.runs.saved_row"
 local scoring = require "grpo.scoring.scoring"
 local rollout = require "grpo.scoring.rollout"
+local statistics = require "grpo.statistics"
 local steps = require "grpo.options.stage_kinds"
 
 local rescore = {}
@@ -29,6 +30,7 @@ function rescore.completions(rows, config, run)
 end
 
 local function sign(v)
+  if type(v) == "table" then v = statistics.mean(v) end
   return type(v) == "number" and (v > 0 and 1 or v < 0 and -1 or 0) or 0
 end
 

@@ -136,12 +136,12 @@ function prompts.encoded(config, tokenizer, prompt, option)
   return ids
 end
 
--- The prompt of a row as the model reads it: { ids=, text=, messages=, observation=, given = the
--- text of a plain string }.  number, held_out: where the random numbers of an environment's
--- beginning are.
+-- The prompt of a row as the model reads it: { ids=, text=, messages=, observation=, key = that of
+-- the environment's first state, given = the text of a plain string }.  number, held_out: where the
+-- random numbers of an environment's beginning are.
 function prompts.render(config, tokenizer, row, number, held_out)
   local render = config.data.prompt
-  local prompt, observation
+  local prompt, observation, key
   if render then
     local ok, result = core.protected(render, row)
     if not ok then error(errors.naming("data.prompt", result, "EARG"), 0) end
@@ -151,7 +151,7 @@ function prompts.render(config, tokenizer, row, number, held_out)
       or config.prompt_of and config.prompt_of(row) or row.prompt) or nil
   end
   if config.environment and not is_ids(prompt) then
-    observation = environment.opening(config, row, number, held_out)
+    observation, key = environment.opening(config, row, number, held_out)
     if prompt == nil and not render then prompt = "" end
     if type(prompt) == "string" or type(prompt) == "table" then
       prompt = with_observation(prompt, observation)
@@ -166,7 +166,7 @@ function prompts.render(config, tokenizer, row, number, held_out)
   end
   return { text = text, ids = ids, given = type(prompt) == "string" and prompt or nil,
     messages = type(prompt) == "table" and not is_ids(prompt) and prompt or nil,
-    observation = observation }
+    observation = observation, key = key }
 end
 
 -- f(config, tokenizer, row, ...), which makes a part ("prompt", "target", "pair") of row i of

@@ -85,11 +85,12 @@ local function begin(config, list, n, context)
   local t = setmetatable({ config = config, tokenizer = context.tokenizer, list = list,
     context = context, tools = tools.list(config.tools, never),
     environment = config.environment and environment.open(config) }, Play)
+  local keyed = config.train.advantage.turn_weight > 0
   for _, prompt in ipairs(list) do
     prompt.episodes = {}
     for k = 1, n do
       prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0,
-        done = false, played = t.environment ~= nil }
+        done = false, played = t.environment ~= nil, key = keyed and (prompt.key or "") or nil }
     end
   end
   return t
@@ -208,6 +209,7 @@ local function answers(self, prompt, episode, k, calls)
       result, failed = encodable(self.tokenizer, "error: the result holds a special token"), true
     end
     results[i], call.result, call.failed = result, result, failed
+    if episode.key then episode.key = episode.key .. "\n" .. result end
     episode.calls, episode.failures = episode.calls + 1, episode.failures + (failed and 1 or 0)
   end
   return results
@@ -250,8 +252,10 @@ end
 -- Passes the model's action to the environment and returns the ids of the observation; nil when
 -- the episode is over.
 function Play:act(prompt, episode, k, ids, text)
-  local observation = self.environment:step(prompt, episode, text,
+  local part = episode.parts[#episode.parts]
+  local observation, reward, key = self.environment:step(prompt, episode, text,
     self:companion(prompt, episode, k), self.context)
+  part.reward, episode.key = reward, episode.key and key
   if observation == nil or episode.turns >= self.config.turns.max then return nil end
   local ok, plain = pcall(plain_ids, self.tokenizer, observation)
   if not ok or not plain then
@@ -273,7 +277,7 @@ function Play:on_turn(p, k, ids, finish, first)
     #self.tools > 0 and tools.form(self.config.turns.format, prompt.messages)
   episode.turns = episode.turns + 1
   local part = { role = "assistant", text = self.tokenizer:decode(ids, { skip_special = true }),
-    first = first, last = first + #ids - 1, finish = finish }
+    first = first, last = first + #ids - 1, finish = finish, state = episode.key }
   episode.parts[#episode.parts + 1] = part
   local calls = form
     and reader(self.config, form, self.tokenizer:decode(ids, { skip_special = false }))
@@ -310,6 +314,7 @@ function turns.attach(c, batch, i, prompt, k, tokenizer)
   local from = last and last.last + 1 or 1
   if from <= c.length then -- a turn that was cut short
     parts[#parts + 1] = { role = "assistant", first = from, last = c.length, finish = c.finish,
+      state = episode.key,
       text = tokenizer:decode(table.move(c.ids, from, c.length, 1, {}), { skip_special = true }) }
     episode.turns = episode.turns + 1
   end

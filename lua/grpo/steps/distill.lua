@@ -13,7 +13,7 @@ local update_schedules = require "grpo.steps.update_schedules"
 local WEIGHT = "train.distill.weight"
 
 local distill = { title = "Distillation", about = "distillation from a teacher", samples = true,
-  turns = true, learns_targets = true, schedules = { WEIGHT },
+  turns = true, learns_targets = true, schedules = { WEIGHT, "train.entropy" },
   defaults = { train = { distill = {} } },
   card = { "reference", "train.distill.beta" } }
 
@@ -91,9 +91,12 @@ end
 function distill.step(stage, p)
   local config, train = stage.config, stage.config.train
   local weight = schedule_value(config, WEIGHT, train.distill.weight, p)
-  local chosen = { lr = schedule_value(config, "train.lr", train.lr, p), p = p, kl = weight }
+  local entropy, entropy_coef = schedule_value(config, "train.entropy", train.entropy, p)
+  local chosen = { lr = schedule_value(config, "train.lr", train.lr, p), p = p, kl = weight,
+    entropy = entropy }
   local weights = scoring.weights(config, p)
   local log = { weights = weights, reward_errors = 0, reward_seconds = {} }
+  stage.entropy = entropy
 
   local batch = is_on_policy(stage) and sampling.sample(stage) or sampling.given(stage)
   log.given = batch.given
@@ -106,6 +109,7 @@ function distill.step(stage, p)
   distill.advantages(config, batch.completions)
   local metrics = update(stage, batch, chosen)
   metrics.beta, metrics.learning_rate = chosen.kl, chosen.lr
+  metrics.entropy_coef = step_log.entropy_coef(train.entropy, entropy, entropy_coef)
   return metrics, step_log.add(config, batch.completions, log, metrics)
 end
 

@@ -9,6 +9,7 @@ local schedule_value = require "grpo.options.schedule_value"
 local scoring = require "grpo.scoring.scoring"
 local step_log = require "grpo.steps.step_log"
 local teacher = require "grpo.steps.teacher"
+local turn_credit = require "grpo.scoring.turn_credit"
 local turns = require "grpo.scoring.turns"
 local update_schedules = require "grpo.steps.update_schedules"
 
@@ -53,7 +54,7 @@ local function reference(stage, batch, beta, log)
 end
 
 -- Sets c.advantage of each completion: a number, or a list of numbers, one for each token, if an
--- entry rewards tokens.
+-- entry rewards tokens or turns have advantages of their own.
 local function advantage(config, completions, weights)
   local options = setmetatable({ group = config.sampling.group_size },
     { __index = config.train.advantage })
@@ -66,6 +67,7 @@ local function advantage(config, completions, weights)
     end
   end
   core.set_advantages(completions, options, rewards, token_rewards) -- rewards: nil for c.reward
+  turn_credit.add(config.train.advantage, completions)
 end
 
 -- Hides t.beta until it is asked for, which is noted in `asked`.

@@ -175,7 +175,8 @@ end
 
 -- ---- turns ----------------------------------------------------------------------------------
 
-local episode_fields = { "parts", "turns", "calls", "failures", "reward", "done", "error" }
+local episode_fields = { "parts", "turns", "calls", "failures", "reward", "done", "error",
+  "key" }
 
 -- A rank has played the episodes of the completions that it sampled; all learn what happened.
 function ranks.share_episodes(list)
