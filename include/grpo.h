@@ -230,6 +230,8 @@ typedef struct grpo_sampling {
   const char *const *stop; /* [stops] strings that end a completion; they stay in its text */
   size_t stops;
   const char *stop_regex; /* PCRE2 pattern that ends a completion; NULL: none */
+  const char *grammar;    /* GBNF, as llama.cpp writes it, that every completion keeps to */
+  const char *regex;      /* a regular expression in its place; NULL: any text, as with grammar */
 } grpo_sampling;
 GRPO_API grpo_status grpo_sampling_init(grpo_sampling *o, size_t size);
 

@@ -26,7 +26,22 @@ grpo_status grpo_sampling_init(grpo_sampling *o, size_t size) {
   return options_init(o, size, &d, sizeof d);
 }
 
-Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex) {
+void sampling_release(const Sampling *s) {
+  regex_free(s->stop_regex);
+  grammar_free(s->grammar);
+}
+
+static Status take_grammar(const grpo_sampling *o, Sampling *out) {
+  const char *text = o->regex ? o->regex : o->grammar;
+  if (!text) return GRPO_OK;
+  if (o->regex && o->grammar)
+    return fail(GRPO_EARG, "sampling.grammar: give grammar or regex, not both");
+  const Status s =
+      (o->regex ? grammar_from_regex : grammar_from_gbnf)(&out->grammar, text, strlen(text));
+  return s == GRPO_OK ? s : err_context(s, "sampling.%s", o->regex ? "regex" : "grammar");
+}
+
+Status sampling_take(const grpo_sampling *o, Sampling *out) {
   if (o->max_new_tokens < 0 || o->n < 0)
     return fail(GRPO_EARG, "sampling: neither max_new_tokens (%d) nor n (%d) may be negative",
                 o->max_new_tokens, o->n);
@@ -42,8 +57,8 @@ Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex) {
   out->max_new_tokens = longest;
   out->stop = o->stop;
   out->num_stop = (int)o->stops;
-  if (o->stop_regex) try(regex_compile(regex, o->stop_regex, strlen(o->stop_regex), 0));
-  out->stop_regex = *regex;
+  if (o->stop_regex) try(regex_compile(&out->stop_regex, o->stop_regex, strlen(o->stop_regex), 0));
+  try(take_grammar(o, out));
   return sampling_check(out);
 }
 
@@ -171,8 +186,8 @@ static Status sample(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, siz
                      const grpo_sampling *o, Sampling *sampling, grpo_samples **out) {
   const int room = model_config(m->m)->max_position_embeddings - 1;
   const Tokenizer *tok = t ? t->t : NULL;
-  if (!tok && (sampling->num_stop || sampling->stop_regex))
-    return fail(GRPO_EARG, "generate: stop strings need a tokenizer, but it is NULL");
+  if (!tok && (sampling->num_stop || sampling->stop_regex || sampling->grammar))
+    return fail(GRPO_EARG, "generate: stop strings and grammars need a tokenizer, but it is NULL");
   if (sampling->max_new_tokens > room) sampling->max_new_tokens = room > 1 ? room : 1;
   grpo_samples *s = NULL;
   Status st = samples_new(n, o->n ? o->n : 1, sampling->max_new_tokens, &s);
@@ -190,15 +205,14 @@ static Status sample(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, siz
 static Status generate(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, size_t n,
                        const grpo_sampling *o, grpo_samples **out) {
   grpo_sampling own = defaults();
-  Sampling sampling;
-  Regex *regex = NULL;
+  Sampling sampling = {0};
   try(need(out, "out"));
   if (t) try(same_context(t->c, m->c, "generate: the tokenizer"));
   try(options_take(&own, sizeof own, o, "grpo_sampling"));
   try(prompts_check(p, n));
-  Status s = sampling_take(&own, &sampling, &regex);
+  Status s = sampling_take(&own, &sampling);
   if (s == GRPO_OK) s = sample(m, t, p, n, &own, &sampling, out);
-  regex_free(regex);
+  sampling_release(&sampling);
   return s;
 }
 

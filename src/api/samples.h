@@ -4,7 +4,6 @@
 
 #include "api/api.h"
 #include "base/buf.h"
-#include "base/regex.h"
 #include "model/decode.h"
 
 /* The texts of completions, one after another; the next texts_decode uses the memory again. */
@@ -19,8 +18,10 @@ Status texts_decode(Texts *t, const Tokenizer *tok, const Completion *c, size_t 
 void texts_free(Texts *t);
 /* Fills *s with completion i, which is c; t holds the texts of all. */
 void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, int group);
-/* The caller frees *regex, also after a failure. */
-Status sampling_take(const grpo_sampling *o, Sampling *out, Regex **regex);
+/* Fills in *out, which begins zeroed; the caller ends with sampling_release(), also after a
+ * failure. */
+Status sampling_take(const grpo_sampling *o, Sampling *out);
+void sampling_release(const Sampling *s);
 Status prompts_check(const grpo_prompt *p, size_t n);
 
 #endif

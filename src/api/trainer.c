@@ -193,15 +193,14 @@ static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const
 
 static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o) {
   grpo_sampling own;
-  Sampling sampling;
-  Regex *regex = NULL;
+  Sampling sampling = {0};
   grpo_sampling_init(&own, sizeof own);
   try(options_take(&own, sizeof own, o, "grpo_sampling"));
   try(prompts_check(p, n));
   if (own.max_new_tokens == 0) own.max_new_tokens = engine_options(t->e)->max_new_tokens;
-  Status s = sampling_take(&own, &sampling, &regex);
+  Status s = sampling_take(&own, &sampling);
   if (s == GRPO_OK) s = run_rollout(t, p, n, &own, &sampling);
-  regex_free(regex);
+  sampling_release(&sampling);
   return s;
 }
 

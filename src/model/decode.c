@@ -10,6 +10,7 @@
 #include "base/minmax.h"
 #include "kern/token_set.h"
 #include "model/decode_draft.h"
+#include "model/decode_grammar.h"
 #include "model/decode_memory.h"
 #include "model/decode_struct.h"
 #include "model/forward.h"
@@ -22,15 +23,6 @@ enum {
   LOGIT_ROWS = 64,
   CHUNK_LOGITS = 2048 /* the fewest logits that a thread samples from at a time */
 };
-
-/* Makes room for the next token's set. */
-static Status reserve_mask(const Decoder *d, Completion *o) {
-  const int vocab = d->m->config.vocab_size, mask_tokens = sampling_mask_tokens(d->sampling, vocab);
-  const size_t most = sampling_mask_words(vocab, mask_tokens, d->sampling->max_new_tokens);
-  const size_t need = o->sampling_mask->len + token_set_words(vocab, mask_tokens);
-  if (need <= o->sampling_mask->room) return GRPO_OK;
-  return sampling_mask_reserve(o->sampling_mask, max_size(need, min_size(2 * need, most)));
-}
 
 /* ---- memory ------------------------------------------------------------------------ */
 
@@ -145,6 +137,7 @@ void decoder_free(Decoder *d) {
   mem_free_aligned(d->prompt_logits);
   mem_free_aligned(d->logits);
   stop_free(&d->stop);
+  matcher_free(d->matcher);
   cache_free(&d->prompts);
   cache_free(&d->completions);
   cache_free(&d->spare);
@@ -343,6 +336,7 @@ static void sample_job(const Decoder *d, SampleJob *j, void *scratch) {
                              .ids = o->ids,
                              .prompt_len = r->prompt_len,
                              .len = o->len,
+                             .allowed = j->allowed,
                              .forbidden = d->unnamed,
                              .nforbidden = d->nunnamed};
   j->token = sampler_token(
@@ -409,7 +403,8 @@ static void leave(Decoder *d, ActiveSequence *s) {
 static Status sample_tokens(Decoder *d) {
   const int run = jobs_a_chunk(d);
   for (int i = 0; i < d->njobs; i++)
-    if (d->job[i].seq->out->sampling_mask) try(reserve_mask(d, d->job[i].seq->out));
+    if (d->job[i].seq->out->sampling_mask) try(decoder_reserve_mask(d, d->job[i].seq->out));
+  try(decoder_grammar_jobs(d));
   pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, sample_chunk, d);
   for (int i = 0; i < d->njobs; i++) {
     bool over;
@@ -431,7 +426,7 @@ static Status inject(Decoder *d, ActiveSequence *s, const Reply *r) {
       return fail(GRPO_EARG, "injected token id %d is outside the vocabulary of %d", (int)r->ids[i],
                   d->m->config.vocab_size);
     if (o->sampling_mask) {
-      try(reserve_mask(d, o));
+      try(decoder_reserve_mask(d, o));
       token_set_begin(o->sampling_mask->words + o->sampling_mask->len++, d->m->config.vocab_size,
                       d->m->config.vocab_size);
     }
@@ -687,6 +682,7 @@ Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sam
   d->guessed = d->met = 0;
   try(sampling_check(s));
   try(stop_check(&d->stop, s));
+  try(decoder_grammar_begin(d));
   if (s->max_new_tokens > d->limits.max_new_tokens)
     return fail(GRPO_EARG, "decoder: max_new_tokens = %d, but the decoder was made for %d",
                 s->max_new_tokens, d->limits.max_new_tokens);

@@ -6,7 +6,7 @@
  * training forward computes for the same tokens.
  *
  * All memory is taken in decoder_new(); decoder_run() takes none, except for
- * Completion.sampling_mask.
+ * Completion.sampling_mask and for the states of a grammar.
  */
 #ifndef GRPO_MODEL_DECODE_H
 #define GRPO_MODEL_DECODE_H

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "kern/token_set.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "model/layer_kind.h"
@@ -90,4 +91,12 @@ Status decoder_measure(Decoder *d, int logit_rows, size_t *bytes) {
   d->tape = tape;
   d->tape.cx.arena = &d->tape.arena;
   return s;
+}
+
+Status decoder_reserve_mask(const Decoder *d, Completion *o) {
+  const int vocab = d->m->config.vocab_size, mask_tokens = sampling_mask_tokens(d->sampling, vocab);
+  const size_t most = sampling_mask_words(vocab, mask_tokens, d->sampling->max_new_tokens);
+  const size_t need = o->sampling_mask->len + token_set_words(vocab, mask_tokens);
+  if (need <= o->sampling_mask->room) return GRPO_OK;
+  return sampling_mask_reserve(o->sampling_mask, max_size(need, min_size(2 * need, most)));
 }

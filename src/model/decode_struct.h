@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "model/rollout_activations.h"
 #include "model/stop.h"
+#include "text/grammar_match.h"
 
 /* A prompt whose keys are in the cache. */
 typedef struct Resident {
@@ -32,6 +33,10 @@ typedef struct ActiveSequence {
   int row;        /* the next row of a forward that a token is sampled from; -1: none */
   int turn;       /* first token of the model's turn */
   bool turn_over; /* on_turn decides what follows */
+  /* with a grammar: its state behind ids[turn .. matched), of this generation of the matcher */
+  int matched;
+  int32_t state;
+  uint64_t generation;
 } ActiveSequence;
 
 /* A row of logits that a token is to be sampled from. */
@@ -39,8 +44,9 @@ typedef struct SampleJob {
   ActiveSequence *seq;
   const real *logits;
   LogitsRow row;
-  bool fresh;    /* row is not computed yet */
-  int32_t token; /* the sampled one, and its log-probability */
+  bool fresh;              /* row is not computed yet */
+  const uint32_t *allowed; /* a bit for each token that the grammar allows; NULL: all */
+  int32_t token;           /* the sampled one, and its log-probability */
   real logp, target_logp;
 } SampleJob;
 
@@ -48,6 +54,7 @@ typedef struct Decoder {
   Model *m;
   DecoderLimits limits;
   StopText stop;
+  Matcher *matcher; /* of the last run that had a grammar; NULL: there was none */
   int32_t tokenizer_eos;
   int32_t *unnamed; /* [nunnamed] ids without a token, as a padded vocabulary has them */
   int nunnamed;

@@ -40,7 +40,9 @@ Status sampling_check(const Sampling *s) {
   return GRPO_OK;
 }
 
-static bool has_filters(const Sampling *s) { return s->top_k > 0 || s->top_p < 1 || s->min_p > 0; }
+static bool has_filters(const Sampling *s) {
+  return s->top_k > 0 || s->top_p < 1 || s->min_p > 0 || s->grammar;
+}
 
 bool sampling_is_truncated(const Sampling *s) { return s->temperature > 0 && has_filters(s); }
 
@@ -244,6 +246,8 @@ static void penalise(const SamplerInput *d, const int32_t *ids, int n, real *z) 
 
 static void forbid(const SamplerInput *d, real *x, real value) {
   for (int i = 0; i < d->nforbidden; i++) x[d->forbidden[i]] = value;
+  for (int i = 0; d->allowed && i < d->vocab; i++)
+    if (!(d->allowed[i >> 5] >> (i & 31) & 1)) x[i] = value;
 }
 
 static bool is_forbidden(const SamplerInput *d, int32_t id) {
@@ -259,7 +263,8 @@ size_t sampler_scratch_bytes(int vocab) {
 /* Samples where penalties, filters or forbidden tokens change the probabilities. */
 static int32_t sample_changed(const SamplerInput *d, void *scratch, uint32_t *set) {
   const Sampling *s = d->sampling;
-  const bool penalty = s->repetition_penalty != 1, changed = penalty || d->nforbidden > 0;
+  const bool penalty = s->repetition_penalty != 1;
+  const bool changed = penalty || d->nforbidden > 0 || d->allowed;
   real *z = scratch, *p = z + d->vocab, max = d->max;
   Candidate *c = (Candidate *)(void *)(p + d->vocab);
   if (changed) memcpy(z, d->logits, (size_t)d->vocab * sizeof *z);
@@ -292,7 +297,8 @@ int32_t sampler_token(const SamplerInput *d, void *scratch, uint32_t *set) {
   const Sampling *s = d->sampling;
   const bool greedy = s->temperature == 0, penalty = s->repetition_penalty != 1;
   if (set) token_set_begin(set, d->vocab, d->vocab);
-  if (!penalty && greedy && d->nforbidden == 0) return first(d->logits, d->vocab, d->max);
+  if (!penalty && greedy && d->nforbidden == 0 && !d->allowed)
+    return first(d->logits, d->vocab, d->max);
   if (!penalty && !greedy && !has_filters(s)) return sample_plainly(*d, scratch);
   return sample_changed(d, scratch, set);
 }

@@ -1,7 +1,7 @@
 /* sampler.h - from a row of logits to a token.
  *
- * Filters act in transformers' order: repetition penalty, temperature, top-k, top-p, min-p.  Each
- * keeps the best tokens under one order (larger logit first, then the smaller id), so together they
+ * A grammar says which tokens are allowed.  Among these, filters act in transformers' order:
+ * repetition penalty, temperature, top-k, top-p, min-p.  Each keeps the best tokens under one order (larger logit first, then the smaller id), so together they
  * are the worst token that is still allowed.  Sampling inverts the cumulative distribution of the
  * allowed tokens, in id order and in double, at one uniform number.
  */
@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/regex.h"
 #include "kern/kern.h"
+#include "text/grammar.h"
 
 /* At temperature 0 log-probabilities are those at temperature 1; the repetition penalty is over
  * prompt and completion, as transformers defines it. */
@@ -24,6 +25,7 @@ typedef struct Sampling {
   int num_stop;
   const char *const *stop; /* the stop string stays in the text */
   Regex *stop_regex;       /* NULL: none; tried on the completion's text after each token */
+  Grammar *grammar;        /* every completion, or turn of one, is a text of it; NULL: any text */
 } Sampling;
 extern const OptionSet sampling_option_set;
 void sampling_init(Sampling *s);
@@ -41,6 +43,8 @@ typedef struct SamplerInput {
   int prompt_len, len;
   const int32_t *forbidden; /* [nforbidden] tokens with probability 0, whatever their logits */
   int nforbidden;
+  const uint32_t
+      *allowed; /* a bit for each token, 0: its probability is 0; NULL: all are allowed */
 } SamplerInput;
 
 /* Do filters leave tokens out?  Not at temperature 0, where nothing is sampled. */

@@ -119,8 +119,8 @@ static void run_decoder(lua_State *L, LuaModel *lm, int function, const Prompts 
 }
 
 static int l_generate(lua_State *L) {
-  static const char *const others[] = {"stop",     "stop_regex",    "n", "seed",
-                                       "on_token", "sampling_mask", NULL};
+  static const char *const others[] = {"stop",          "stop_regex", "n",     "seed", "on_token",
+                                       "sampling_mask", "grammar",    "regex", NULL};
   static const OptionSet *const sets[] = {&sampling_option_set, NULL};
   enum { SIDE_BY_SIDE = 64, GENERATE_TOKENS = 16 };
   LuaModel *lm = check_lua_model(L, 1);
@@ -147,8 +147,9 @@ static int l_generate(lua_State *L) {
                      "generate: the model is generating already, so on_token cannot start "
                      "it again");
   const Tokenizer *tok = push_model_tokenizer(L, 1);
-  if (!tok && (sampling.num_stop || sampling.stop_regex))
-    return raise_new(L, GRPO_EARG, "generate.stop: needs a tokenizer, but the model has none");
+  if (!tok && (sampling.num_stop || sampling.stop_regex || sampling.grammar))
+    return raise_new(L, GRPO_EARG, "generate.%s: needs a tokenizer, but the model has none",
+                     sampling.grammar ? "grammar" : "stop");
   Prompts p = read_prompts(L, 2, tok, single, "prompt");
   for (int i = 0; i < p.n; i++) longest = prompt_len(&p, i) > longest ? prompt_len(&p, i) : longest;
   if (p.n == 0) return lua_newtable(L), 1;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "script/binding.h"
+#include "script/lua_grammar.h"
 #include "script/lua_regex.h"
 #include "script/read_options.h"
 
@@ -55,7 +56,25 @@ static void read_stop(lua_State *L, int index, int held, const char *where, Samp
   lua_pop(L, 1);
 }
 
-static const char *const others[] = {"stop", "stop_regex", "group_size", "renormalize", NULL};
+/* The option `name`, a grammar or a regular expression. */
+static void read_grammar(lua_State *L, int index, int held, const char *where, const char *name,
+                         Sampling *out) {
+  if (lua_getfield(L, index, name) == LUA_TNIL) {
+    lua_pop(L, 1);
+    return;
+  }
+  if (out->grammar)
+    raise_new(L, GRPO_EARG, "%s.%s: there is a grammar already; give grammar or regex, not both",
+              where, name);
+  const int text = lua_gettop(L);
+  const char *path = lua_pushfstring(L, "%s.%s", where, name);
+  out->grammar = push_grammar(L, text, strcmp(name, "regex") == 0, path);
+  hold(L, held);
+  lua_pop(L, 2);
+}
+
+static const char *const others[] = {"stop",    "stop_regex", "group_size", "renormalize",
+                                     "grammar", "regex",      NULL};
 static const OptionSet *const sampling_sets[] = {&sampling_option_set, NULL};
 
 void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
@@ -65,6 +84,8 @@ void read_sampling(lua_State *L, int index, const char *where, Sampling *out) {
   if (!lua_istable(L, index)) return;
   read_options(L, index, where, &sampling_option_set, 0, out);
   read_stop(L, index, held, where, out);
+  read_grammar(L, index, held, where, "grammar", out);
+  read_grammar(L, index, held, where, "regex", out);
   if (lua_getfield(L, index, "stop_regex") != LUA_TNIL) {
     const char *name = lua_pushfstring(L, "%s.stop_regex", where);
     lua_insert(L, -2);

@@ -34,7 +34,7 @@ for command in run generate export logs; do
 done
 same "bash: a script" $'exp.lua' "$(complete_bash grpo run e | grep -v =)"
 same "bash: a script's name with a space" $'two words.lua' "$(complete_bash grpo run two)"
-same "bash: an option" $'sampling.group_size=' "$(complete_bash grpo run exp.lua sampling.gr)"
+same "bash: an option" $'sampling.group_size=' "$(complete_bash grpo run exp.lua sampling.gro)"
 same "bash: an option's value" $'true\nfalse' "$(complete_bash grpo run exp.lua data.shuffle = '')"
 same "bash: runs by name" $'sums-001\nsums-002' "$(complete_bash grpo attach su)"
 same "bash: runs by directory" $'runs/sums-001\nruns/sums-002' "$(complete_bash grpo diff runs/)"
@@ -54,7 +54,7 @@ if command -v fish >/dev/null; then
   same "fish: runs" $'sums-001\nsums-002' "$(ask_fish 'grpo attach su')"
   same "fish: a script" exp.lua "$(ask_fish 'grpo check exp')"
   same "fish: a flag's values" $'nf4\nint8' "$(ask_fish 'grpo chat x --quantize ')"
-  same "fish: an option" 'sampling.group_size=' "$(ask_fish 'grpo run exp.lua sampling.gr')"
+  same "fish: an option" 'sampling.group_size=' "$(ask_fish 'grpo run exp.lua sampling.gro')"
 else
   skipped "fish" "fish is not installed"
 fi
@@ -77,7 +77,7 @@ ZSH
   same "zsh: a command" "[[grpo attach]]" "$(ask_zsh 'grpo att')"
   same "zsh: a flag" "[[grpo run --detach]]" "$(ask_zsh 'grpo run --det')"
   same "zsh: a run" "[[grpo attach sums-00]]" "$(ask_zsh 'grpo attach su')"
-  same "zsh: an option" "[[grpo run exp.lua sampling.group_size=]]" "$(ask_zsh 'grpo run exp.lua sampling.gr')"
+  same "zsh: an option" "[[grpo run exp.lua sampling.group_size=]]" "$(ask_zsh 'grpo run exp.lua sampling.gro')"
 else
   skipped "zsh" "zsh is not installed"
 fi

@@ -45,9 +45,11 @@ function Model:logprobs(ids) end
 ---@field repetition_penalty? number
 ---@field stop? string[] they stay in the text
 ---@field stop_regex? string|grpo.Regex
+---@field grammar? string GBNF: every completion keeps to it
+---@field regex? string a regular expression in place of a grammar
 ---@field n? integer completions of each prompt (default 1)
 ---@field seed? integer default 0
----@field sampling_mask? boolean where top_p, top_k or min_p filter, renormalise logprobs and return the tokens that were left (default false)
+---@field sampling_mask? boolean where top_p, top_k, min_p or a grammar filter, renormalise logprobs and return the tokens that were left (default false)
 ---@field on_token? fun(id: integer, index: integer) called after every token; index: the completion's place in the result
 
 ---@class grpo.Generated

@@ -63,6 +63,8 @@
 ---@field repetition_penalty? number the logits of tokens that have occurred are divided by it; 1: off (default 1)
 ---@field stop? string|string[] strings that end a completion and stay in its text; they may name special tokens (default {})
 ---@field stop_regex? string a pattern that ends a completion when its text matches
+---@field grammar? string a grammar in GBNF, as llama.cpp writes it: only tokens are sampled that keep to it, and with several turns each of them is a text of it
+---@field regex? string a regular expression in place of a grammar, which is the whole completion or turn
 
 ---@class grpo.Options.reward
 ---@field aggregate? "sum"|"normalize_then_sum" how several rewards become one (default "sum")

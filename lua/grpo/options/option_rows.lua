@@ -130,6 +130,11 @@ add {
     default = {}, live = true },
   { "sampling.stop_regex", "string",
     "a pattern that ends a completion when its text matches", live = true },
+  { "sampling.grammar", "string",
+    "a grammar in GBNF, as llama.cpp writes it: only tokens are sampled that keep to it, and "
+    .. "with several turns each of them is a text of it" },
+  { "sampling.regex", "string",
+    "a regular expression in place of a grammar, which is the whole completion or turn" },
 
   { "rewards", "list|table",
     "function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, "

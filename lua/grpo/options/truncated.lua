@@ -7,7 +7,8 @@ local ANY = (1 << 31) - 1 -- more than any vocabulary has
 
 local function is_filtered(sampling)
   return sampling.temperature > 0
-    and (sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0)
+    and (sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0 or sampling.grammar
+    or sampling.regex)
 end
 
 -- The most tokens in a set that is recorded for training; 0: none is.
@@ -18,6 +19,9 @@ end
 
 local function filters_text(sampling)
   local list = {}
+  if sampling.grammar or sampling.regex then
+    list[1] = sampling.grammar and "a grammar" or "a regular expression"
+  end
   if sampling.top_k > 0 then list[#list + 1] = ("top_k = %d"):format(sampling.top_k) end
   if sampling.top_p < 1 then list[#list + 1] = ("top_p = %g"):format(sampling.top_p) end
   if sampling.min_p > 0 then list[#list + 1] = ("min_p = %g"):format(sampling.min_p) end

@@ -38,6 +38,7 @@ local adaptive_entropy = "grpo.schedule.adaptive_entropy { target =, delta =, mi
 local never_padded = "sequences are packed and never padded"
 local over_what_is_left = "Here log-probabilities are renormalised over the tokens that the "
   .. "filters left; there they are those of all tokens, as with sampling.renormalize = false."
+local over_the_grammar = "Here log-probabilities are renormalised over what the expression allows."
 
 local adamw, adamw_8bit, lion = '"adamw"', '"adamw_8bit"', '"lion"'
 local optimizers = {
@@ -125,12 +126,8 @@ lists[1] = { program = "TRL", rows = {
   { "vllm_mode", false, own_sampler },
   { "vllm_model_impl", false, own_sampler },
   { "vllm_enable_sleep_mode", false, own_sampler },
-  { "vllm_structured_outputs_regex", false,
-    "sampling is not bound to a grammar; sampling.stop_regex ends a completion, and a reward such "
-    .. "as rewards.format judges its form" },
-  { "vllm_guided_decoding_regex", false,
-    "sampling is not bound to a grammar; sampling.stop_regex ends a completion, and a reward such "
-    .. "as rewards.format judges its form" },
+  { "vllm_structured_outputs_regex", "sampling.regex", over_the_grammar },
+  { "vllm_guided_decoding_regex", "sampling.regex", over_the_grammar },
   { "vllm_server_base_url", false, own_sampler },
   { "vllm_server_host", false, own_sampler },
   { "vllm_server_port", false, own_sampler },
