@@ -213,8 +213,8 @@ typedef enum SamplerMode {
 } SamplerMode;
 
 /* The settings of a loss; formulas and symbols: docs/algorithms.md.  Whoever makes the masks of
- * PolicyLossAttr reads top_entropy_quantile, mask_truncated, clip_cov and kl_cov.ratio; the operation
- * does not. */
+ * PolicyLossAttr reads top_entropy_quantile, mask_truncated, clip_cov and kl_cov.ratio; the
+ * operation does not. */
 typedef struct LossOptions {
   LossKind kind;
   int max_new_tokens; /* dr_grpo's denominator */

@@ -1,9 +1,10 @@
 /* sampler.h - from a row of logits to a token.
  *
  * A grammar says which tokens are allowed.  Among these, filters act in transformers' order:
- * repetition penalty, temperature, top-k, top-p, min-p.  Each keeps the best tokens under one order (larger logit first, then the smaller id), so together they
- * are the worst token that is still allowed.  Sampling inverts the cumulative distribution of the
- * allowed tokens, in id order and in double, at one uniform number.
+ * repetition penalty, temperature, top-k, top-p, min-p.  Each keeps the best tokens under one order
+ * (larger logit first, then the smaller id), so together they are the worst token that is still
+ * allowed.  Sampling inverts the cumulative distribution of the allowed tokens, in id order and in
+ * double, at one uniform number.
  */
 #ifndef GRPO_MODEL_SAMPLER_H
 #define GRPO_MODEL_SAMPLER_H

@@ -100,7 +100,8 @@ local function update(stage, batch, weights, coef, p, lr)
   end
   local chosen = { lr = lr, p = p, kl = 0.0 }
   local metrics, of_tokens = stage.engine:ppo(batch.record, completions, setmetatable({ lr = lr,
-    entropy = stage.entropy, seed = config.seed, step = stage.tr.step_count + 1, scores = scores, -- nil: each c.reward
+    entropy = stage.entropy, seed = config.seed, step = stage.tr.step_count + 1,
+    scores = scores, -- nil: each c.reward
     token_rewards = token_rewards, before = update_schedules.between(stage, chosen),
     ppo = setmetatable({ kl_coef = coef }, { __index = config.train.ppo }) },
     { __index = config.train }))
