@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local grpo = require "grpo"
+local preflight = require "grpo.loop.preflight"
 local tiny = require "tests.lua.tiny"
 local trainer = require "grpo.loop.trainer"
 
@@ -229,7 +230,9 @@ end)
 describe("a teacher", function()
   it("has the student's vocabulary, or is refused in one line", function()
     local function begin(path)
-      return trainer.new(experiment(function(t) t.reference = path end)):step()
+      local tr = trainer.new(experiment(function(t) t.reference = path end))
+      preflight.run(tr)
+      tr:step()
     end
     with_teacher(function(path)
       tiny.fails("EARG", "has a vocabulary of 12 tokens, the policy one of 11", begin, path)

@@ -6,7 +6,8 @@
 --   trainer.json            counters
 --   state.bin               tr.state
 --   sampler.bin             the sampler's state, with data.sampler
---   reference/              the reference, when a KL is measured; not a reference that is the base
+--   reference/              the reference, when a KL is measured; not one that is the base, the
+--                           policy, or a model at a path that does not move
 -- With an adapter the model is the adapter alone, in PEFT's layout, which names the base.  All is
 -- written under a temporary name, synced with a manifest, and renamed.
 
@@ -176,6 +177,10 @@ function checkpoint.reference(tr, dir)
   local given = stage.config.reference
   if given == "policy" or reference_names.added[given] then return stage.reference, false end
   if not tr.about.adapter then
+    local named = given == "initial" or given == "random"
+    if not named and not fs.isdir(saved) and not stage.keeps_reference then
+      return stage.reference, false -- it was loaded from its path
+    end
     if not fs.isdir(saved) then
       errors.raise_plain("EARG", "%s: it has no reference, because the run measured no KL until "
         .. "then, so a resume cannot begin to; leave out what asks for one (train.kl, for "

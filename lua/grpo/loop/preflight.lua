@@ -16,6 +16,7 @@ local reference_names = require "grpo.options.reference_names"
 local row_check = require "grpo.loop.row_check"
 local schedule_check = require "grpo.loop.schedule_check"
 local steps = require "grpo.options.stage_kinds"
+local vocabulary = require "grpo.loop.vocabulary"
 
 local preflight = {}
 
@@ -47,7 +48,7 @@ end
 
 -- A reference given by its path must be there, if any KL asks for it.  A word without a "/" is more
 -- likely a misspelt name, which is said in any case.
-local function check_reference(method, config)
+local function check_place(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
   if type(path) ~= "string" or options.among(path, reference_names.list) then return end
   if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
@@ -60,6 +61,16 @@ local function check_reference(method, config)
   errors.raise_at(origins.position(config, "reference"), "ENOENT",
     "reference: %s: no such model directory%s; give %s", path,
     options.hint(path, reference_names.list), reference_names.wanted)
+end
+
+local function check_reference(method, config, tokenizer)
+  local path = config.reference
+  check_place(method, config)
+  if type(path) == "string" and not options.among(path, reference_names.list)
+    and method.needs_reference(config)
+  then
+    vocabulary.check_tokens(config, tokenizer)
+  end
 end
 
 -- A sampler must choose the same rows again.
@@ -98,7 +109,7 @@ function preflight.run(tr)
     for _, note in ipairs(schedule_check.stage(spec)) do notes[#notes + 1] = note end
     preflight.stage(tr, spec)
     local method = steps[spec.kind]
-    if method.needs_reference then check_reference(method, spec.config) end
+    if method.needs_reference then check_reference(method, spec.config, tr.tokenizer) end
     local source = prompts.source(spec.config, tr.tokenizer, planned_steps(spec.config))
     check_sampler(source)
     method.first_row(source, spec.config)

@@ -2,50 +2,21 @@
 -- train/steps/KIND.lua.
 
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local eval_names = require "grpo.options.eval_names"
 local loading = require "grpo.models.loading"
 local memory_advice = require "grpo.loop.memory_advice"
 local nonfinite = require "grpo.loop.nonfinite"
 local outcomes = require "grpo.steps.outcomes"
-local origins = require "grpo.options.origins"
 local planned_steps = require "grpo.loop.planned_steps"
 local preflight = require "grpo.loop.preflight"
 local prompts = require "grpo.scoring.prompts"
 local reference_names = require "grpo.options.reference_names"
 local steps = require "grpo.options.stage_kinds"
 local turns = require "grpo.scoring.turns"
+local vocabulary = require "grpo.loop.vocabulary"
 
 local Stage = {}
 Stage.__index = Stage
-
--- The ids whose tokens differ: the smallest, and the texts; nil if none does.
-local function first_difference(a, b)
-  for id = 0, math.min(#a, #b) - 1 do
-    local mine, other = a:token(id), b:token(id)
-    if mine ~= other then return id, mine, other end
-  end
-end
-
--- The distributions of two models are compared token by token.
-local function check_vocabulary(tr, config, reference, place)
-  local function refuse(format, ...)
-    errors.raise_at(origins.position(config, "reference"), "EARG", "reference: %s " .. format
-      .. ", so the two cannot be compared; take a model with the policy's vocabulary",
-      config.reference, ...)
-  end
-  local mine, other = tr.model.config.vocab_size, reference.config.vocab_size
-  if mine ~= other then
-    refuse("has a vocabulary of %d tokens, the policy one of %d", other, mine)
-  end
-  local there, tokenizer = pcall(core.tokenizer_load, place.adapter or place.path)
-  if not there then there, tokenizer = pcall(core.tokenizer_load, place.path) end
-  if not there or not tr.tokenizer then return end
-  local id, token, theirs = first_difference(tr.tokenizer, tokenizer)
-  if id then
-    refuse("has %q as token %d, the policy has %q", tostring(theirs), id, tostring(token))
-  end
-end
 
 local function path_reference(tr, config)
   local dtype, options = config.reference_dtype, { compute = tr.model.compute }
@@ -54,8 +25,8 @@ local function path_reference(tr, config)
   else
     options[(dtype == "int8" or dtype == "nf4") and "quantize" or "dtype"] = dtype
   end
-  local reference, place = loading.open(config.reference, options)
-  check_vocabulary(tr, config, reference, place)
+  local reference = loading.open(config.reference, options)
+  vocabulary.check_size(config, tr.model, reference)
   return reference
 end
 
@@ -80,7 +51,7 @@ local function make_reference(tr, config, seed)
   end
   local added = reference_names.added[reference]
   if added then return added.make(config, tr.tokenizer, tr.model), false end
-  return path_reference(tr, config), not adapter
+  return path_reference(tr, config), not adapter and config.train.sync_reference ~= nil
 end
 
 -- spec: { kind=, config= } of the experiment.

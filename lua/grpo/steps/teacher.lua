@@ -107,6 +107,9 @@ function teacher.check(config, complain)
     complain("reference", "\"policy\" is the student itself, which has nothing to learn from "
       .. "itself without train.distill.prompt")
   end
+  if config.reference_dtype ~= "auto" and train.sync_reference then
+    complain("train.sync_reference", "moves a reference in f32; leave out reference_dtype")
+  end
   if config.reference == "policy" and train.sync_reference then
     complain("train.sync_reference", "reference = \"policy\" moves with every step already")
   end
