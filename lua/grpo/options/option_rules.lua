@@ -107,6 +107,10 @@ local function check_kl(config, complain)
   if config.reference == true then
     complain("reference", "got true, want " .. reference_names.wanted)
   end
+  if config.reference == "policy" and not train.distill then
+    complain("reference", "\"policy\" is the policy itself, so the KL would always be 0; it is for "
+      .. "train.distill.prompt")
+  end
   if config.reference == false and on then
     complain("train.kl", "a KL needs a reference; reference is false")
   end

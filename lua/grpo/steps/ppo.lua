@@ -11,7 +11,6 @@ local scoring = require "grpo.scoring.scoring"
 local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 local step_log = require "grpo.steps.step_log"
-local teacher = require "grpo.steps.teacher"
 local update_schedules = require "grpo.steps.update_schedules"
 
 local ppo = { title = "PPO", about = "PPO from rewards, with a critic", samples = true,
@@ -38,7 +37,6 @@ ppo.ignores = {
 
 function ppo.check(config, complain, origin)
   local train = config.train
-  teacher.check(config, complain)
   if #config.reward_entries == 0 then
     complain("rewards", "none given; a ppo stage learns from rewards")
   end

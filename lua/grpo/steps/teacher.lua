@@ -85,13 +85,7 @@ end
 -- Refuses what does not go with train.distill.
 function teacher.check(config, complain)
   local train, o = config.train, config.train.distill
-  if not o then
-    if config.reference == "policy" then
-      complain("reference", "\"policy\" is the policy itself, so the KL would always be 0; it is "
-        .. "for train.distill.prompt")
-    end
-    return
-  end
+  if not o then return end
   if config.reference == false then
     complain("reference", "train.distill needs a teacher; give a model's path, or \"policy\" or "
       .. "\"initial\" with train.distill.prompt")
