@@ -307,6 +307,7 @@ static const Pair next_layer[] = {
     GATED_ATTENTION,
     {"linear_attn.in_proj_qkvz", "attn_qkv", GGUF_KEY_GROUPS},
     {"linear_attn.in_proj_qkvz", "attn_gate", GGUF_KEY_GROUPS | GGUF_SECOND},
+    {"linear_attn.in_proj_qkvz", "ssm_in", GGUF_READ_ONLY},
     {"linear_attn.in_proj_ba", "ssm_ba", 0},
     {"linear_attn.conv1d", "ssm_conv1d", GGUF_FILTERS},
     {"linear_attn.A_log", "ssm_a", GGUF_DECAY | GGUF_WHOLE_NAME},

@@ -34,12 +34,10 @@ static Status number_at(Reader *r, const char *key, int64_t layer, int64_t *out)
   const GgufValue *v = gguf_find(r->g, gguf_key(r->key, r->a, key));
   if (!v) return fail(GRPO_EFORMAT, "%s: key '%s' is missing", r->g->path, r->key);
   if (!v->array) return gguf_get_int(r->g, r->key, 0, INT32_MAX, out, NULL);
-  const GgufValue *list;
-  try(gguf_get_array(r->g, r->key, GGUF_I32, &list));
-  if ((uint64_t)layer >= list->count)
+  if ((v->type != GGUF_I32 && v->type != GGUF_U32) || (uint64_t)layer >= v->count)
     return fail(GRPO_EFORMAT, "%s: key '%s' has no number for layer %lld", r->g->path, r->key,
                 (long long)layer);
-  *out = gguf_int_at(list, (uint64_t)layer);
+  *out = gguf_int_at(v, (uint64_t)layer);
   return GRPO_OK;
 }
 

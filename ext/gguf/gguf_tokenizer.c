@@ -261,7 +261,7 @@ static Status put_scored_merges(const Words *w, Buf *b) {
   return s == GRPO_OK ? buf_status(b) : s;
 }
 
-/* ---- the two models ---------------------------------------------------------------------- */
+/* ---- the models -------------------------------------------------------------------------- */
 
 #define BYTE_LEVEL                                                                                 \
   "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "                 \
@@ -295,10 +295,11 @@ static Status read_gpt2(Words *w, TokenTexts *x, TokenizerParts *p) {
   return put_post_processor(w, p, pre->add_bos, &x->post);
 }
 
-static Status read_llama(Words *w, TokenTexts *x, TokenizerParts *p) {
-  bool prefix = true;
+/* SentencePiece's BPE; files of Gemma 4 list its merges, and never begin with a space. */
+static Status read_sentencepiece(Words *w, TokenTexts *x, TokenizerParts *p, bool listed) {
+  bool prefix = !listed;
   try(gguf_get_bool(w->g, KEY("add_space_prefix"), &prefix, NULL));
-  try(put_scored_merges(w, &x->merges));
+  try(listed ? put_listed_merges(w, &x->merges) : put_scored_merges(w, &x->merges));
   for (int32_t i = 0; i < w->n && !p->unk; i++)
     if (w->type[i] == GGUF_UNKNOWN) p->unk = w->text[i];
   buf_puts(&x->pre, "null");
@@ -328,8 +329,10 @@ static Status read_model(Words *w, TokenTexts *x, TokenizerParts *p) {
   size_t n = 0;
   try(gguf_get_string(w->g, KEY("model"), &name, &n, NULL));
   if (n == 4 && memcmp(name, "gpt2", 4) == 0) return read_gpt2(w, x, p);
-  if (n == 5 && memcmp(name, "llama", 5) == 0) return read_llama(w, x, p);
-  return fail(GRPO_EFORMAT, "%s: " KEY("model") " '%.*s' is not supported (gpt2 and llama are)",
+  if (n == 5 && memcmp(name, "llama", 5) == 0) return read_sentencepiece(w, x, p, false);
+  if (n == 6 && memcmp(name, "gemma4", 6) == 0) return read_sentencepiece(w, x, p, true);
+  return fail(GRPO_EFORMAT,
+              "%s: " KEY("model") " '%.*s' is not supported (gpt2, llama and gemma4 are)",
               w->g->path, n > 60 ? 60 : (int)n, name);
 }
 

@@ -177,6 +177,39 @@ TEST(scores_decide_what_sentencepiece_merges) {
   tokenizer_free(t);
 }
 
+/* Gemma 4's files list the merges; scores say nothing there, and no space is put before a text. */
+TEST(merges_decide_what_gemma_4_merges) {
+  static const char *const tokens[] = {"<bos>",
+                                       "\xe2\x96\x81",
+                                       "a",
+                                       "b",
+                                       "c",
+                                       "ab",
+                                       "bc",
+                                       "\n\n",
+                                       "\n",
+                                       "<0xC3>",
+                                       "<0xA9>",
+                                       "\xe2\x96\x81"
+                                       "a"};
+  static const char *const merges[] = {"b c", "a b", "\xe2\x96\x81 a", "\n \n"};
+  static const int32_t types[] = {3, 1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 1};
+  GgufMeta m = {0};
+  Tokenizer *t;
+  word(&m, "tokenizer.ggml.model", "gemma4");
+  strings(&m, "tokenizer.ggml.tokens", 12, tokens);
+  strings(&m, "tokenizer.ggml.merges", 4, merges);
+  gguf_put_array(&m, "tokenizer.ggml.token_type", GGUF_I32, 12);
+  for (int i = 0; i < 12; i++) gguf_element_i32(&m, types[i]);
+  gguf_put_u32(&m, "tokenizer.ggml.bos_token_id", 0);
+  OK(load_meta(&m, &t));
+  if (!t) return;
+  IDS(t, "abc", 0, 2, 6);
+  IDS(t, " ab", TOK_ADD_SPECIAL, 0, 1, 5);
+  IDS(t, "a\n\nb\n\xc3\xa9", 0, 2, 7, 3, 8, 9, 10);
+  tokenizer_free(t);
+}
+
 /* A small byte-level vocabulary with these further keys. */
 static void byte_level(GgufMeta *m, const char *pre) {
   static const char *const tokens[] = {"a", "b", "1", "\xc4\xa0", "ab", "11", "<s>"};
