@@ -31,8 +31,8 @@ local function expect(case, m, ids)
 end
 
 -- With weights in fewer bits llama.cpp rounds the other side of the product too, to 8 bits with
--- q8_0 and q4_0.
-local bounds = { f32 = 1e-4, bf16 = 0.1, f16 = 0.02, q8_0 = 0.3, q4_0 = 0.5 }
+-- q8_0, q4_0 and mxfp4.
+local bounds = { f32 = 1e-4, bf16 = 0.1, f16 = 0.02, q8_0 = 0.3, q4_0 = 0.5, mxfp4 = 0.5 }
 -- It reads gelu from a table of half precision, so gpt2 and gemma have a wider bound: differences
 -- of 1e-4 to 2e-3 were seen, larger with larger activations.  With our gelu rounded in the same
 -- way, they fell from 1.1e-4 to 1.6e-6 for gpt2 below, from 1.2e-3 to 2.5e-4 with large weights,
@@ -210,6 +210,7 @@ for i, f in ipairs(families) do
   if f[1] == "llama" or f[1] == "qwen3_moe all experts" then
     for _, dtype in ipairs { "f16", "bf16", "q8_0", "q4_0" } do export(f[1], m, dtype) end
   end
+  if f[1] == "gpt_oss yarn" then export(f[1], m, "mxfp4") end
 end
 
 -- ---- real tokenizers and the checkpoints that the oracles are of --------------------------------

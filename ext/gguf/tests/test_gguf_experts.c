@@ -166,9 +166,33 @@ static const char *const stacked =
     "\"num_experts\":3,\"moe_intermediate_size\":32,\"shared_expert_intermediate_size\":48,"
     "\"full_attention_interval\":1}";
 
-/* Copies a file with one tensor under another name, left out where that is "", or with one that is
- * made of two. */
-static void copy_file(const char *from, const char *to, const char *name, const char *other) {
+#define GATE   "blk.0.ffn_gate_exps.weight"
+#define UP     "blk.0.ffn_up_exps.weight"
+#define MERGED "blk.0.ffn_gate_up_exps.weight"
+
+/* The name in a copy: without the tensor `drop`, and with gate and up in one where `merge` is set.
+ * NULL: it is left out. */
+static const char *name_in_copy(const char *name, const char *drop, bool merge) {
+  if (strcmp(name, drop) == 0 || (merge && strcmp(name, UP) == 0)) return NULL;
+  return merge && strcmp(name, GATE) == 0 ? MERGED : name;
+}
+
+static void put_values(GgufWriter *w, const GgufTensor *t, uint64_t from, uint64_t n) {
+  float *x = malloc(n * sizeof *x);
+  OK(gguf_read(t, from, n, x));
+  OK(gguf_writer_put(w, x, n));
+  free(x);
+}
+
+static void copy_values(GgufWriter *w, const Gguf *g, const GgufTensor *t, const char *name) {
+  const GgufTensor *up = gguf_tensor(g, UP);
+  const uint64_t one = t->n / t->dim[0]; /* of an expert */
+  if (strcmp(name, MERGED) != 0) put_values(w, t, 0, t->n);
+  for (uint64_t i = 0; strcmp(name, MERGED) == 0 && i < t->dim[0]; i++)
+    put_values(w, t, i * one, one), put_values(w, up, i * one, one);
+}
+
+static void copy_file(const char *from, const char *to, const char *drop, bool merge) {
   GgufEntry e[32];
   GgufMeta meta = {0};
   GgufWriter *w = NULL;
@@ -181,44 +205,45 @@ static void copy_file(const char *from, const char *to, const char *name, const 
   gguf_config_write(&c, gguf_arch_of("qwen3_5_moe_text"), &meta);
   for (size_t i = 0; i < g.ntensors; i++) {
     const GgufTensor *t = &g.tensor[i];
-    const bool named = strcmp(t->name, name) == 0;
-    if (named && !*other) continue;
+    const char *name = name_in_copy(t->name, drop, merge);
+    if (!name) continue;
     e[n] = (GgufEntry){.type = t->type, .ndim = t->ndim};
     memcpy(e[n].dim, t->dim, sizeof e[n].dim);
-    snprintf(e[n++].name, sizeof e->name, "%s", named ? other : t->name);
+    if (strcmp(name, MERGED) == 0) e[n].dim[1] *= 2;
+    snprintf(e[n++].name, sizeof e->name, "%s", name);
   }
   REQUIRE(gguf_writer_open(&w, to, &meta, n, e));
   for (size_t i = 0; i < g.ntensors; i++) {
-    const GgufTensor *t = &g.tensor[i];
-    if (strcmp(t->name, name) == 0 && !*other) continue;
-    float *x = malloc(t->n * sizeof *x);
-    OK(gguf_read(t, 0, t->n, x));
-    OK(gguf_writer_put(w, x, t->n));
-    free(x);
+    const char *name = name_in_copy(g.tensor[i].name, drop, merge);
+    if (name) copy_values(w, &g, &g.tensor[i], name);
   }
   OK(gguf_writer_commit(w));
   gguf_close(&g);
   gguf_meta_free(&meta);
 }
 
-static Status load_copy(const char *name, const char *other) {
-  Model *m = NULL;
-  copy_file(tmp("whole"), tmp("copy"), name, other);
-  const Status s = weights_load(&m, NULL, tmp("copy"), STORE_F32);
-  model_release(m);
-  return s;
+static Status load_copy(Model **m, const char *drop, bool merge) {
+  *m = NULL;
+  copy_file(tmp("whole"), tmp("copy"), drop, merge);
+  return weights_load(m, NULL, tmp("copy"), STORE_F32);
+}
+
+TEST(gate_and_up_may_be_one_tensor) {
+  Model *m = small_model(stacked, NULL, 3), *back;
+  OK(gguf_save(m, NULL, tmp("whole"), GGML_F32));
+  OK(load_copy(&back, "", true));
+  if (back) OK(gguf_save(back, NULL, tmp("again"), GGML_F32));
+  CHECK(same_file(tmp("whole"), tmp("again")));
+  model_release(m), model_release(back);
 }
 
 TEST(one_half_of_a_weight_is_refused_by_name) {
-  Model *m = small_model(stacked, NULL, 3);
+  Model *m = small_model(stacked, NULL, 3), *none;
   OK(gguf_save(m, NULL, tmp("whole"), GGML_F32));
-  OK(load_copy("none", ""));
-  REFUSED(load_copy("blk.0.ffn_up_exps.weight", ""), GRPO_EFORMAT,
-          "'blk.0.ffn_gate_exps.weight' is one half of model.layers.0.mlp.experts.gate_up_proj");
-  REFUSED(load_copy("blk.0.ffn_gate_exps.weight", ""), GRPO_EFORMAT,
-          "'blk.0.ffn_up_exps.weight' is one half of model.layers.0.mlp.experts.gate_up_proj");
-  REFUSED(load_copy("blk.0.ffn_down_exps.weight", "blk.0.ffn_gate_up_exps.weight"), GRPO_EFORMAT,
-          "occurs twice");
+  REFUSED(load_copy(&none, UP, false), GRPO_EFORMAT,
+          "'" GATE "' is one half of model.layers.0.mlp.experts.gate_up_proj");
+  REFUSED(load_copy(&none, GATE, false), GRPO_EFORMAT,
+          "'" UP "' is one half of model.layers.0.mlp.experts.gate_up_proj");
   model_release(m);
 }
 
