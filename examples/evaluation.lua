@@ -1,12 +1,12 @@
--- examples/evaluation.lua - what a model can solve, what a vote and a reward make of its samples, and
--- whether training has changed that.
+-- examples/evaluation.lua - what a model can solve, what a vote and a reward make of its samples,
+-- and whether training has changed that.
 --
---   grpo eval examples/evaluation.lua                   before training: pass@K, maj@K, best@K to K = 64
+--   grpo eval examples/evaluation.lua             before training: pass@K, maj@K, best@K to K = 64
 --   grpo run examples/evaluation.lua --dir runs         60 steps
 --   grpo eval examples/evaluation.lua runs/evaluation-001   both on the same problems, row by row
 --
--- The task: the larger one of two digits.  A supervised stage with a teacher that is wrong half of the
--- time makes a model that is unsure, so that a vote of its samples is better than each of them.
+-- The task: the larger one of two digits.  A supervised stage with a teacher that is wrong half of
+-- the time makes a model that is unsure, so that a vote of its samples is better than each of them.
 
 local grpo = require "grpo"
 
@@ -19,7 +19,7 @@ for a = 0, 9 do
   end
 end
 
--- The likelier a digit is as a maximum, the higher its reward: a judge that does not know the answer.
+-- The likelier a digit is as a maximum, the higher its reward: a judge without the answer.
 local function large(text) return tonumber(text:match("^%d")) end
 
 return grpo.experiment {

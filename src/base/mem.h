@@ -55,8 +55,8 @@ void *mem_raw(void *p, size_t had, size_t bytes);
 void mem_set_limit(size_t bytes, size_t raw);
 size_t mem_limit(void);
 enum { MEM_LEAST_MIB = 16 }; /* no run needs less: the advice after an early failure */
-/* Of the allocation that the limit refused last: the bytes that it asked for, and *in_use, the
- * bytes that were held then.  0: none was refused, or it succeeded when it was repeated. */
+/* The bytes of the allocation that the limit refused last, and *in_use, the bytes that were held
+ * then.  0: none was refused, or it succeeded when it was repeated. */
 size_t mem_refused(size_t *in_use);
 /* Would the limit refuse `more` further bytes?  If so, mem_refused() returns them. */
 bool mem_refuses(size_t more);

@@ -17,7 +17,7 @@
 #include "script/read_options.h"
 #include "script/reference_type.h"
 
-/* One rollout of an evaluation: at most so many completions, and tokens of the longest ones. */
+/* The most completions of one rollout of an evaluation, and the most tokens of the longest ones. */
 enum { EVAL_SEQUENCES = 1024, EVAL_TOKENS = 1 << 20 };
 
 typedef struct EngineHandle {

@@ -24,7 +24,7 @@ local function check_rows(a, b)
   end
 end
 
--- What both rows gave, as two lists of pairs.
+-- The values of the rows that both have, as two lists.
 local function pairs_of(a, b)
   local before, after = {}, {}
   for number, value in sorted_pairs(a) do
@@ -35,8 +35,8 @@ local function pairs_of(a, b)
   return before, after
 end
 
---- Compares what two reports of tr:evaluate say of the rows that both have measured: for each name
---- of by_row that both have { name =, n = rows, a = mean, b = mean, difference = b - a, low =, high =
+--- Compares two reports of tr:evaluate on the rows that both have measured.  For each name of
+--- by_row that both have: { name =, n = rows, a = mean, b = mean, difference = b - a, low =, high =
 --- (95 %, bootstrap over rows), p =, exact =, higher =, lower = (statistics.paired_test) }.
 ---@param a table
 ---@param b table

@@ -1,4 +1,4 @@
--- What k samples of a problem are worth, estimated from n of them, and intervals that do not
+-- The worth of k samples of a problem, estimated from n of them, with intervals that do not
 -- flatter.
 --
 -- pass@k: one of k is right.  From n samples, c of them right, the unbiased estimate is

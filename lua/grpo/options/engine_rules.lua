@@ -27,7 +27,8 @@ end
 function engine_rules.loss(train, complain)
   local name = type(train.loss) == "string" and train.loss or "grpo"
   hold(complain, core.loss_problem, setmetatable({ loss = name,
-    kl = train.kl_in == "loss" and some(train.kl) or 0.0, entropy = some(train.entropy) }, { __index = train }))
+    kl = train.kl_in == "loss" and some(train.kl) or 0.0, entropy = some(train.entropy) },
+    { __index = train }))
 end
 
 function engine_rules.ppo(train, complain)

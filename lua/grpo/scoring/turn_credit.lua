@@ -1,6 +1,6 @@
--- Advantages of turns: GiGPO (2505.10978).  The turns of a group that began in the same state of the
--- environment are compared with one another, by their discounted returns; each turn's advantage is
--- added to those of its tokens.
+-- Advantages of turns: GiGPO (2505.10978).  The turns of a group that began in the same state of
+-- the environment are compared with one another, by their discounted returns; each turn's advantage
+-- is added to those of its tokens.
 
 local core = require "grpo.core"
 local statistics = require "grpo.statistics"

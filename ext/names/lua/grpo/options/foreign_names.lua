@@ -33,8 +33,8 @@ local no_loader = "rows are read where they lie, without worker processes"
 local no_python = "no Python code of a model is run"
 local text_only = "models read text only"
 local on_cpu = "the engine's own kernels run on the CPU"
-local adaptive_entropy = "grpo.schedule.adaptive_entropy { target =, delta =, min =, max =, initial = "
-  .. "} has the five as its fields; it moves once a step, not once an update."
+local adaptive_entropy = "grpo.schedule.adaptive_entropy { target =, delta =, min =, max =, "
+  .. "initial = } has the five as its fields; it moves once a step, not once an update."
 local never_padded = "sequences are packed and never padded"
 local over_what_is_left = "Here log-probabilities are renormalised over the tokens that the "
   .. "filters left; there they are those of all tokens, as with sampling.renormalize = false."
@@ -584,7 +584,7 @@ lists[4] = { program = "verl", rows = {
   { actor .. "policy_loss.clip_cov_lb", "train.clip_cov.low" },
   { actor .. "policy_loss.clip_cov_ub", "train.clip_cov.high" },
   { actor .. "policy_loss.kl_cov_ratio", "train.kl_cov.ratio",
-    "train.clip = 1000 and clip_high = 1000 take the clip away, which KL-Cov does not have there." },
+    "train.clip = 1000 and clip_high = 1000 take the clip away, which KL-Cov lacks there." },
   { actor .. "policy_loss.ppo_kl_coef", "train.kl_cov.coef" },
   { actor .. "policy_loss", false, "DRO is not there" },
   { actor .. "loss_agg_mode", "train.loss", "The name of a loss decides what it divides by.",

@@ -146,8 +146,8 @@ end
 -- The next usable item of a source.
 local function next_item(source, labelled)
   for _ = 1, #source.dataset do
-    local item = preference_rows.of(source.config, source.tokenizer, source:next(), labelled, source,
-      false)
+    local item = preference_rows.of(source.config, source.tokenizer, source:next(), labelled,
+      source, false)
     if item then return item end
   end
   errors.raise_at(origins.position(source.config, "sampling.max_new_tokens"), "ENOENT",
