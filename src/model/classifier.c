@@ -54,6 +54,7 @@ Status model_with_score(Model **out, const Model *m, int labels, const real *sco
   Model *made;
   if (m->lora) return fail(GRPO_EARG, "a head is trained with its model, not with an adapter");
   c.num_labels = labels;
+  c.tie_word_embeddings = true; /* there is no projection */
   try(model_new(&made, m->pool, &c, seed));
   made->compute = m->compute;
   const Status s = copy_weights(made, m, score);

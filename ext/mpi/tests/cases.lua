@@ -66,6 +66,15 @@ local function ppo(critic, changes)
   with(changes or {})
 end
 
+local function preferences(kind, train)
+  with { stages = { { kind = kind } }, train = train }
+  base.rewards, base.hooks, base.data.target = nil, nil, nil
+  base.data.pair = function(row)
+    return { chosen = row.answer, rejected = row.answer .. "00", completion = row.answer,
+      label = #row.answer == 1 }
+  end
+end
+
 -- ---- the cases ---------------------------------------------------------------------------------
 
 -- looks across the units of a micro-batch: every token's advantage against the mean of all
@@ -107,6 +116,9 @@ local cases = {
       max_prompt_tokens = 40 }
     base.train.prompts_per_step, base.rewards, base.hooks = 60, nil, nil
   end,
+  dpo = function() preferences("dpo", { dpo = { beta = 0.3, ld_alpha = 0.5 } }) end,
+  kto = function() preferences("dpo", { dpo = { loss_type = "kto" } }) end,
+  reward = function() preferences("reward", { prompts_per_step = 60 }) end,
   dense = function()
     with { reference = "random", train = { kl = 0.1, kl_estimator = "full" },
       rewards = { { name = "match", token_fn = dense.match() },

@@ -70,9 +70,7 @@ describe("a stage of kind reward", function()
     local c = core.classifier_load(dir)
     local list = {}
     for i, text in ipairs { row.chosen, row.rejected } do
-      local ids = tok:encode(row.prompt .. text)
-      ids[#ids + 1] = tok.eos
-      list[i] = ids
+      list[i] = tok:encode(row.prompt .. text)
     end
     local logits = c:logits(list)
     return logits[1][1], logits[2][1]
@@ -94,16 +92,17 @@ describe("a stage of kind reward", function()
       local chosen, rejected = rewards_of(dir, rows[7])
       local texts = {}
       for i, text in ipairs { rows[7].chosen, rows[7].rejected } do
-        local ids = tok:encode(text)
-        ids[#ids + 1] = tok.eos
-        texts[i] = { prompt = tok:encode(rows[7].prompt), target = ids }
+        texts[i] = { prompt = tok:encode(rows[7].prompt), target = tok:encode(text) }
       end
       local own = tr.engine:rewards(texts)
       assert.near(own[1], chosen, 1e-5)
       assert.near(own[2], rejected, 1e-5)
       assert.is_true(chosen > rejected)
       local rm = grpo.reward_model(dir)
-      assert.is_true(rm ~= nil)
+      local scores = rm:score { rows[7].prompt .. rows[7].chosen, rows[7].prompt
+        .. rows[7].rejected }
+      assert.near(chosen, scores[1], 1e-6)
+      assert.near(rejected, scores[2], 1e-6)
       tiny.refused("grpo%.reward_model loads it", grpo.model.load, dir)
     end)
   end)

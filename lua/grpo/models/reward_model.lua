@@ -112,6 +112,7 @@ function reward_model.load(path, opts)
       or "a " .. type(path)), 2)
   end
   path = places.place(path, true)
+  if core.fs.exists(path .. "/run.json") then path = model_paths.find(path).path end
   local classifier = core.classifier_load(path,
     { dtype = o.dtype, quantize = o.quantize, compute = o.compute })
   files_read.add_model(path)

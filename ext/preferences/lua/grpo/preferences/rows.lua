@@ -8,6 +8,7 @@ local errors = require "grpo.base.errors"
 local origins = require "grpo.options.origins"
 local prompts = require "grpo.scoring.prompts"
 local sorted_pairs = require "grpo.base.sorted"
+local turns = require "grpo.scoring.turns"
 
 local preference_rows = {}
 
@@ -76,6 +77,36 @@ local function same(a, b)
   return true
 end
 
+-- The ids of a text as grpo.reward_model reads it behind its prompt.
+local function whole_ids(config, tokenizer, prompt, text)
+  if type(text) ~= "string" then
+    return table.move(text, 1, #text, #prompt.ids + 1,
+      table.move(prompt.ids, 1, #prompt.ids, 1, {}))
+  elseif prompt.messages then
+    local messages = table.move(prompt.messages, 1, #prompt.messages, 1, {})
+    messages[#messages + 1] = { role = "assistant", content = text }
+    return tokenizer:encode(turns.rendered(config, tokenizer, messages, false))
+  end
+  return tokenizer:encode((prompt.given or prompt.text) .. text, { special = prompt.given ~= nil })
+end
+
+-- A pair of whole texts: its prompt is what both have in common, up to `most` tokens.
+local function whole_pair(config, tokenizer, prompt, fields)
+  local texts = {}
+  for k, field in ipairs { "chosen", "rejected" } do
+    local ids = ids_of(config, tokenizer, fields, field) -- which refuses what is not a text
+    local text = fields[field]
+    if is_messages(text) then text = content_of(config, field, text) end
+    texts[k] = whole_ids(config, tokenizer, prompt, type(text) == "string" and text or ids)
+  end
+  local a, b, shared = texts[1], texts[2], 0
+  local most = math.min(#a - 1, #b - 1, config.data.max_prompt_tokens)
+  while shared < most and a[shared + 1] == b[shared + 1] do shared = shared + 1 end
+  if shared == 0 then complain(config, "chosen and rejected have no token in common; give a prompt") end
+  return { prompt = table.move(a, 1, shared, 1, {}),
+    chosen = table.move(a, shared + 1, #a, 1, {}), rejected = table.move(b, shared + 1, #b, 1, {}) }
+end
+
 -- Conversations of a pair must differ in the last message alone.
 local function check_beginnings(config, fields)
   local a, b = beginning(fields.chosen), beginning(fields.rejected)
@@ -84,10 +115,13 @@ local function check_beginnings(config, fields)
   end
 end
 
-local function pair_of(config, tokenizer, row)
+-- form: "whole" for a reward model, which reads texts without an end token behind them.
+local function pair_of(config, tokenizer, row, prompt, form)
   local fields = given(config, row)
-  local pair = { chosen = ids_of(config, tokenizer, fields, "chosen"),
-    rejected = ids_of(config, tokenizer, fields, "rejected"), margin = fields.margin }
+  local pair = form == "whole" and whole_pair(config, tokenizer, prompt, fields)
+    or { prompt = prompt.ids, chosen = ids_of(config, tokenizer, fields, "chosen"),
+    rejected = ids_of(config, tokenizer, fields, "rejected") }
+  pair.margin = fields.margin
   check_beginnings(config, fields)
   if same(pair.chosen, pair.rejected) then
     complain(config, "chosen and rejected are the same text, which says nothing; leave the row out")
@@ -98,13 +132,14 @@ local function pair_of(config, tokenizer, row)
   return pair
 end
 
-local function labelled_of(config, tokenizer, row)
+local function labelled_of(config, tokenizer, row, prompt)
   local fields = given(config, row)
   if type(fields.label) ~= "boolean" then
     complain(config, "label is a %s, want true for a desirable text, or false%s",
       type(fields.label), names_of(fields))
   end
-  return { text = ids_of(config, tokenizer, fields, "completion"), label = fields.label }
+  return { prompt = prompt.ids, text = ids_of(config, tokenizer, fields, "completion"),
+    label = fields.label }
 end
 
 local fields = { "chosen", "rejected", "text" }
@@ -130,24 +165,24 @@ local function fit(config, item, count)
   return not item.chosen or not same(item.chosen, item.rejected) -- after the cut
 end
 
-local function item_of(config, tokenizer, row, labelled, count)
-  local item = (labelled and labelled_of or pair_of)(config, tokenizer, row)
+local function item_of(config, tokenizer, row, prompt, form, count)
+  local make = form == "label" and labelled_of or pair_of
+  local item = make(config, tokenizer, row, prompt, form)
   return fit(config, item, count) and item or nil
 end
 
--- The item of a rendered prompt, or nil if it does not fit; count: see prompts.fit.
-function preference_rows.of(config, tokenizer, prompt, labelled, count, held_out)
-  local item = prompts.of_row_part("pair", item_of, config, tokenizer, prompt, held_out, labelled,
+-- The item of a rendered prompt, or nil if it does not fit.  form: "pair", "label" or "whole", for
+-- a reward model; count: see prompts.fit.
+function preference_rows.of(config, tokenizer, prompt, form, count, held_out)
+  return prompts.of_row_part("pair", item_of, config, tokenizer, prompt, held_out, prompt, form,
     count)
-  if item then item.prompt = prompt.ids end
-  return item
 end
 
 -- The next usable item of a source.
-local function next_item(source, labelled)
+local function next_item(source, form)
   for _ = 1, #source.dataset do
-    local item = preference_rows.of(source.config, source.tokenizer, source:next(), labelled,
-      source, false)
+    local item = preference_rows.of(source.config, source.tokenizer, source:next(), form, source,
+      false)
     if item then return item end
   end
   errors.raise_at(origins.position(source.config, "sampling.max_new_tokens"), "ENOENT",
@@ -155,8 +190,8 @@ local function next_item(source, labelled)
     .. "%d; raise it", #source.dataset, source.config.sampling.max_new_tokens)
 end
 
-function preference_rows.take(source, n, labelled)
-  return source:collect(n, next_item, labelled)
+function preference_rows.take(source, n, form)
+  return source:collect(n, next_item, form)
 end
 
 -- Lists of prompts and of texts, as engine:given takes them: two texts of each pair, one of each

@@ -16,16 +16,16 @@ function dpo.check(config, complain, origin)
   preference_options.check(config, complain, origin)
 end
 
-local function labelled(config)
-  return losses.some(step.options(config, { step = 0 }), "rows")
+local function form_of(config)
+  return losses.some(step.options(config, { step = 0 }), "rows") and "label" or "pair"
 end
 
 function dpo.engine_options(config)
-  return { group_size = labelled(config) and 1 or 2, examples = false }
+  return { group_size = form_of(config) == "label" and 1 or 2, examples = false }
 end
 
 function dpo.first_row(source, config)
-  preference_rows.take(source, 1, labelled(config))
+  preference_rows.take(source, 1, form_of(config))
 end
 
 -- ---- log-probabilities ------------------------------------------------------------------------
@@ -122,7 +122,7 @@ end
 
 function dpo.step(stage, p)
   local config, o = stage.config, step.options(stage.config, p)
-  local rows = preference_rows.take(stage.source, config.train.prompts_per_step, labelled(config))
+  local rows = preference_rows.take(stage.source, config.train.prompts_per_step, form_of(config))
   stage.work = { examples = preference_rows.examples(rows) }
   local loss, measured, batch, texts = judge(stage, o, rows, "sample")
   finite(loss, stage)
@@ -151,7 +151,7 @@ function dpo.evaluate(tr, list, report)
   local config, stage, rows = tr.settings, tr.stage, {}
   local count = { dropped = 0 }
   for _, prompt in ipairs(list) do
-    rows[#rows + 1] = preference_rows.of(config, tr.tokenizer, prompt, labelled(config), count,
+    rows[#rows + 1] = preference_rows.of(config, tr.tokenizer, prompt, form_of(config), count,
       true)
   end
   if #rows == 0 then

@@ -24,7 +24,7 @@ function reward.engine_options()
 end
 
 function reward.first_row(source)
-  preference_rows.take(source, 1, false)
+  preference_rows.take(source, 1, "whole")
 end
 
 -- The loss of pairs, its metrics, their texts and the slopes of their rewards.
@@ -39,7 +39,7 @@ end
 
 function reward.step(stage, p)
   local config = stage.config
-  local rows = preference_rows.take(stage.source, config.train.prompts_per_step, false)
+  local rows = preference_rows.take(stage.source, config.train.prompts_per_step, "whole")
   stage.work = { examples = preference_rows.examples(rows) }
   local loss, measured, texts, slopes = judge(stage, rows)
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
@@ -65,7 +65,7 @@ reward.eval_names = table.move({ "eval/accuracy/low", "eval/accuracy/high" }, 1,
 function reward.evaluate(tr, list, report)
   local config, count, rows = tr.settings, { dropped = 0 }, {}
   for _, prompt in ipairs(list) do
-    rows[#rows + 1] = preference_rows.of(config, tr.tokenizer, prompt, false, count, true)
+    rows[#rows + 1] = preference_rows.of(config, tr.tokenizer, prompt, "whole", count, true)
   end
   if #rows == 0 then
     errors.raise_at(origins.position(config, "data.eval"), "ENOENT", "data.eval: no usable row")
