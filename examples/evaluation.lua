@@ -1,12 +1,11 @@
--- examples/evaluation.lua - what a model can solve, what a vote and a reward make of its samples,
--- and whether training has changed that.
+-- examples/evaluation.lua - measures of many samples, before and after training.
 --
---   grpo eval examples/evaluation.lua             before training: pass@K, maj@K, best@K to K = 64
---   grpo run examples/evaluation.lua --dir runs         60 steps
---   grpo eval examples/evaluation.lua runs/evaluation-001   both on the same problems, row by row
+--   grpo eval examples/evaluation.lua      before training: pass@K, maj@K, best@K for K = 1, 8, 64
+--   grpo run examples/evaluation.lua       60 supervised steps, 60 steps with rewards
+--   grpo eval examples/evaluation.lua evaluation-001   both on the same problems, row by row
 --
--- The task: the larger one of two digits.  A supervised stage with a teacher that is wrong half of
--- the time makes a model that is unsure, so that a vote of its samples is better than each of them.
+-- The task is the larger one of two digits.  The teacher of the supervised stage is wrong four
+-- times in ten, so the model is unsure, and a vote of its samples is better than each of them.
 
 local grpo = require "grpo"
 
@@ -19,7 +18,7 @@ for a = 0, 9 do
   end
 end
 
--- The likelier a digit is as a maximum, the higher its reward: a judge without the answer.
+-- A judge that does not know the answer: a large digit is likely to be the larger one.
 local function large(text) return tonumber(text:match("^%d")) end
 
 return grpo.experiment {

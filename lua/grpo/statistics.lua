@@ -154,11 +154,10 @@ local function some_signs(list, limit, opts)
   return (far + 1) / (opts.resamples + 1)
 end
 
--- Returns whether two lists of pairs differ by more than chance, { p =, exact =, higher =,
--- lower = }: the two-sided p-value of the permutation test of pairs, which gives every difference a
--- random sign, and how many differences are above and below 0.  Differences of one size, as those of right and
--- wrong, make it the exact test of McNemar; up to 16 others are exact too; more are tried with
--- opts.resamples random signs (seed = 0).
+-- Returns { p =, exact =, higher =, lower = }: the two-sided p-value of the permutation test of
+-- pairs, which gives every difference a random sign, and the numbers of differences above and below
+-- 0.  Differences of one size, as those of right and wrong, make it the exact test of McNemar; up
+-- to 16 others are exact too; more are tried with opts.resamples random signs (opts.seed = 0).
 function statistics.paired_test(before, after, opts)
   opts = options.check(opts, { resamples = resampling.resamples, seed = resampling.seed },
     "statistics.paired_test")

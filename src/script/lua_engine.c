@@ -17,7 +17,7 @@
 #include "script/read_options.h"
 #include "script/reference_type.h"
 
-/* The most completions of one rollout of an evaluation, and the most tokens of the longest ones. */
+/* One rollout of an evaluation has at most this many completions, and room for this many tokens. */
 enum { EVAL_SEQUENCES = 1024, EVAL_TOKENS = 1 << 20 };
 
 typedef struct EngineHandle {

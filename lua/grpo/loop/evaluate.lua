@@ -204,8 +204,8 @@ local function numbered(answers)
   return numbers
 end
 
--- Adds the measures of a row's judged samples, each { passed = 1.0 or 0.0, answer =, reward = },
--- for every K of which there are enough.
+-- Notes what the judged samples of a row give, each { passed = 1.0 or 0.0, answer =, reward = },
+-- for every K for which they are enough.
 local function measure_row(report, config, number, samples)
   local values, answers, rewards, right, measures = {}, {}, {}, 0, {}
   for i, s in ipairs(samples) do

@@ -24,7 +24,7 @@ local function check_rows(a, b)
   end
 end
 
--- The values of the rows that both have, as two lists.
+-- Returns the values of the rows that both have, as two lists.
 local function pairs_of(a, b)
   local before, after = {}, {}
   for number, value in sorted_pairs(a) do
@@ -35,9 +35,9 @@ local function pairs_of(a, b)
   return before, after
 end
 
---- Compares two reports of tr:evaluate on the rows that both have measured.  For each name of
---- by_row that both have: { name =, n = rows, a = mean, b = mean, difference = b - a, low =, high =
---- (95 %, bootstrap over rows), p =, exact =, higher =, lower = (statistics.paired_test) }.
+--- Compares what two reports of tr:evaluate say of the rows that both have measured.  For each name
+--- of by_row that both have: { name =, n = rows, a = mean, b = mean, difference = b - a, low =,
+--- high = (95 %, bootstrap over rows), p =, exact =, higher =, lower = (statistics.paired_test) }.
 ---@param a table
 ---@param b table
 ---@return table[]

@@ -1,5 +1,4 @@
--- The worth of k samples of a problem, estimated from n of them, with intervals that do not
--- flatter.
+-- Measures of k samples of a problem, estimated from n of them, and intervals that do not flatter.
 --
 -- pass@k: one of k is right.  From n samples, c of them right, the unbiased estimate is
 --   1 - C(n-c, k) / C(n, k)                                   (Chen et al. 2021)

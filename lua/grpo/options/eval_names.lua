@@ -27,7 +27,7 @@ function eval_names.any(kind, config)
     or eval_names.has_likelihood(kind, config)
 end
 
--- The measures of every K of eval.pass_at.
+-- Returns the kinds of measures that exist for every K of eval.pass_at.
 function eval_names.of_k(config)
   local list = { "pass" }
   if config.eval.majority then list[#list + 1] = "maj" end
