@@ -15,17 +15,22 @@
  *   ROOT/log                          one a line: HOST ADDRESS STATUS TOKEN|- RANGE|-
  *
  * A POST to /score is the question to a judge, { "prompt": ..., "answers": [...] }; its answer,
- * { "scores": [...] }, counts the digits of each.
+ * { "scores": [...] }, counts the digits of each.  A POST to /v1/chat/completions asks a judge in
+ * OpenAI's form: it counts the digits d of the last message, and says "d digits", or, where
+ * logprobs are asked for, "yes" with the probability (d + 1) / (d + 2), else "no".
  *
  * Faults: status (ARGUMENT is NNN or NNN:SECONDS for Retry-After; _ stands for a blank), cut (after
  * ARGUMENT bytes), flip (the byte at ARGUMENT), short (by ARGUMENT bytes), long, whole (no ranges),
  * shift (the range begins ARGUMENT bytes later), slow (ARGUMENT milliseconds each 64 kB), redirect
- * (to ARGUMENT), tag (another ETag), commit (another X-Repo-Commit).
+ * (to ARGUMENT), tag (another ETag), commit (another X-Repo-Commit).  A judge in OpenAI's form has
+ * status, cut, slow (ARGUMENT milliseconds each byte), hang (ARGUMENT milliseconds before it
+ * answers), garbage (no JSON), empty (JSON without an answer), huge (ARGUMENT bytes).
  */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -442,6 +447,62 @@ static void answer_judge(const Request *r) {
   buf_free(&out);
 }
 
+/* Sends the answer of a judge, with the request's fault. */
+static void send_reply(const Request *r, Buf *out) {
+  const long argument = strtol(r->fault.argument, NULL, 10);
+  Buf head = {0};
+  if (is_fault(r, "hang")) wait_ms(argument);
+  if (is_fault(r, "garbage") || is_fault(r, "huge")) buf_clear(out);
+  if (is_fault(r, "garbage")) buf_puts(out, "well, let me think");
+  while (is_fault(r, "huge") && out->len < (size_t)argument) buf_putc(out, 'x');
+  buf_printf(&head, "HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", out->len);
+  note(r, 200);
+  size_t n = out->len;
+  if (is_fault(r, "cut") && (size_t)argument < n) n = (size_t)argument;
+  bool good = send_all(r->fd, head.data, head.len);
+  if (!is_fault(r, "slow")) send_all(r->fd, out->data, n), n = 0;
+  for (size_t i = 0; good && i < n; i++) {
+    good = send_all(r->fd, out->data + i, 1);
+    wait_ms(argument);
+  }
+  buf_free(&head);
+}
+
+static void put_top(Buf *out, int digits) {
+  const double yes = log((digits + 1.0) / (digits + 2.0)), no = log(1.0 / (digits + 2.0));
+  buf_printf(out,
+             "\"logprobs\":{\"content\":[{\"token\":\"yes\",\"logprob\":%.17g,"
+             "\"top_logprobs\":[{\"token\":\" yes\",\"logprob\":%.17g},"
+             "{\"token\":\"no\",\"logprob\":%.17g},{\"token\":\"maybe\",\"logprob\":-9.5}]}]},",
+             yes, yes, no);
+}
+
+/* POST /v1/chat/completions */
+static void answer_chat(const Request *r) {
+  Json *question = NULL;
+  Buf out = {0};
+  if (json_parse(r->body, strlen(r->body), "question", &question) != GRPO_OK) {
+    answer(r, 400, "", "", 0);
+    return;
+  }
+  int digits = 0;
+  const Json *last = json_child(json_get(question, "messages"));
+  while (last && json_next(last)) last = json_next(last);
+  const char *text = last ? json_string(json_get(last, "content")) : NULL;
+  for (; text && *text; text++) digits += isdigit((unsigned char)*text) != 0;
+  const bool weighed = json_get(question, "logprobs") != NULL;
+  buf_puts(&out, "{\"choices\":[{");
+  if (is_fault(r, "empty"))
+    buf_puts(&out, "\"message\":{\"content\":null}}]}");
+  else if (weighed)
+    put_top(&out, digits), buf_puts(&out, "\"message\":{\"content\":\"yes\"}}]}");
+  else
+    buf_printf(&out, "\"message\":{\"content\":\"%d digits\"}}]}", digits);
+  json_free(question);
+  send_reply(r, &out);
+  buf_free(&out);
+}
+
 static void respond(Request *r) {
   char place[2048];
   if (take_fault(r->address, &r->fault) && (is_fault(r, "status") || is_fault(r, "redirect"))) {
@@ -451,6 +512,8 @@ static void respond(Request *r) {
   decode(place, r->address + 1, sizeof place);
   if (strstr(place, ".."))
     answer(r, 400, "", "", 0);
+  else if (*r->body && strcmp(place, "v1/chat/completions") == 0)
+    answer_chat(r);
   else if (*r->body)
     answer_judge(r);
   else if (r->cdn)
@@ -494,7 +557,7 @@ static bool read_request(Request *r) {
     text[n] = 0;
   }
   r->head = strncmp(text, "HEAD ", 5) == 0;
-  const bool post = strncmp(text, "POST /score ", 12) == 0;
+  const bool post = strncmp(text, "POST ", 5) == 0;
   if (strncmp(text, get, sizeof get - 1) != 0 && !r->head && !post) return false;
   if (post && !read_body(r, text, n)) return false;
   const char *address = strchr(text, ' ') + 1;

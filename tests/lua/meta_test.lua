@@ -95,7 +95,10 @@ describe("annotations", function()
     local names = {}
     for _, name in ipairs { "experiment", "trainer", "calc", "sorted_pairs",
       "template", "reward_model" } do assert.equal("function", type(grpo[name])) end
-    for _, row in ipairs(extensions.rows "names") do assert.equal("table", type(grpo[row.name])) end
+    for _, row in ipairs(extensions.rows "names") do
+      local kind = type(grpo[row.name])
+      assert.is_true(kind == "table" or kind == "function", row.name)
+    end
     for name, v in pairs(grpo) do
       if type(v) == "function" then
         names[name] = true

@@ -1,0 +1,105 @@
+-- A judge that is a program: it reads a line of JSON for each question, and writes one for each
+-- answer, in any order:
+--   { "id": 1, "prompt": ..., "completion": ..., "row": ... }
+--   { "id": 1, "score": 0.5 } or { "id": 1, "answer": "text" } or { "id": 1, "error": "text" }
+
+local core = require "grpo.core"
+local errors = require "grpo.base.errors"
+local Queue = require "grpo.judge.queue"
+
+local Command = {}
+Command.__index = Command
+
+function Command.new(o)
+  local words = type(o.command) == "string" and { "sh", "-c", o.command } or o.command
+  return setmetatable({ o = o, words = words, last_id = 0, pending = {},
+    source = table.concat(words, " ") }, Command)
+end
+
+function Command:close()
+  if self.program then self.program:close() end
+  self.program, self.pending = nil, {}
+end
+
+-- Sends question i.
+function Command:send(question, i)
+  self.program = self.program or core.judge_program(self.words)
+  self.last_id = self.last_id + 1
+  local line = question.fields
+  line.id = self.last_id
+  self.program:send(core.json_encode(line))
+  self.pending[#self.pending + 1] = { id = line.id, i = i, until_ = core.clock() + self.o.timeout }
+end
+
+local function take_pending(list, id)
+  for k, one in ipairs(list) do
+    if one.id == id then return table.remove(list, k) end
+  end
+end
+
+-- Reads a reply: { score = number or core.none } or { answer = text }; nil and what is wrong.
+local function read(reply)
+  if reply.error ~= nil then return nil, "it says: " .. tostring(reply.error) end
+  local score = reply.score
+  if score == core.json_null then return { score = core.none } end
+  if type(score) == "boolean" then return { score = score and 1.0 or 0.0 } end
+  if type(score) == "number" and score - score == 0 then return { score = score } end
+  if type(reply.answer) == "string" then return { answer = reply.answer } end
+  return nil, "it answered without a score, which is a number, true, false or null"
+end
+
+-- A line has come.  One that cannot be read counts as the answer to the oldest question.  An answer
+-- that comes too late counts for nothing.
+function Command:receive(queue, line)
+  local ok, reply = errors.try(core.json_decode, line)
+  local understood = ok and type(reply) == "table" and math.type(reply.id) == "integer"
+  if understood and reply.id <= self.last_id then
+    local one = take_pending(self.pending, reply.id)
+    if not one then return end
+    local result, problem = read(reply)
+    if result then queue:done(one.i, result) else queue:failed(one.i, problem) end
+    return
+  end
+  local oldest = table.remove(self.pending, 1)
+  if oldest then
+    queue:failed(oldest.i, ("it wrote what is not an answer: %s"):format(line:sub(1, 60)))
+  end
+end
+
+-- The program has ended, or does not answer: another one gets the questions.
+function Command:fail_all(queue, problem)
+  local list = self.pending
+  self:close()
+  for _, one in ipairs(list) do queue:failed(one.i, problem) end
+end
+
+-- Answers questions { fields = }: { score = }, { answer = } or { problem = } for each.
+function Command:ask(questions)
+  local queue = Queue.new(#questions, self.o)
+  if #self.pending > 0 then self:close() end -- an error has ended the call before
+  while queue.left > 0 do
+    Queue.check_signal()
+    while #self.pending < self.o.in_flight do
+      local i = queue:next()
+      if not i then break end
+      self:send(questions[i], i)
+    end
+    local first = self.pending[1]
+    if not first then
+      queue:rest()
+    else
+      local left = math.max(0.0, first.until_ - core.clock())
+      local line, problem = self.program:step(queue:pause(left, #self.pending))
+      if line then
+        self:receive(queue, line)
+      elseif problem then
+        self:fail_all(queue, problem)
+      elseif core.clock() >= first.until_ then
+        self:fail_all(queue, ("it has not answered within %g seconds"):format(self.o.timeout))
+      end
+    end
+  end
+  return queue.results
+end
+
+return Command
