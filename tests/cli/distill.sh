@@ -17,12 +17,13 @@ variant() {
 steps='steps = 10, prompts_per_step = 4, iterations = 2'
 hint='prompt = function(row, c) if c.index ~= 3 then return row.answer .. c.text:sub(1, 2) .. row.prompt end end, max_prompt_tokens = 12'
 variant path "{ kind = \"distill\", reference = \"first/teacher\", train = { $steps, distill = { beta = 0.5, top_k = 4, lambda = 0.5 },"
+variant samples "{ kind = \"distill\", reference = \"first/teacher\", train = { $steps, distill = { lambda = 0.3, seq_kd = true },"
 variant packed "{ kind = \"distill\", reference = \"first/teacher\", reference_dtype = \"int8\", train = { $steps,"
 variant itself "{ kind = \"distill\", reference = \"policy\", train = { $steps, distill = { beta = 0.5, $hint },"
 variant average "{ kind = \"distill\", train = { $steps, distill = { beta = 0, $hint }, sync_reference = { every = 1, mixup = 0.1 },"
 variant token "{ kind = \"grpo\", train = { $steps, distill = { weight = 0.5, sampled_token = true, $hint },"
 
-for name in path packed itself average token; do
+for name in path samples packed itself average token; do
   "$GRPO" run $name.lua --quiet --dir whole >/dev/null 2>err; status=$?
   result "$name: runs" "$([ $status = 0 ] || show err)"
   "$GRPO" run $name.lua --quiet --dir one --threads 1 train.micro_batch_tokens=64 >/dev/null 2>&1

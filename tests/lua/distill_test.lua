@@ -104,6 +104,25 @@ describe("a distill stage", function()
     assert.equal(3, all[1]["completions/mean_length"]) -- with the end token
   end)
 
+  it("learns on completions of the teacher", function()
+    with_teacher(function(path)
+      local texts = {}
+      for _, weights in ipairs { 1e-2, 0 } do
+        local list = {}
+        run(function(t)
+          t.reference, t.train.lr, t.data.target = path, weights, nil
+          t.train.distill = { lambda = 0, seq_kd = true }
+          t.hooks = { on_rollout = function(batch)
+            for _, c in ipairs(batch.completions) do list[#list + 1] = c.text .. "|" .. c.finish end
+          end }
+        end)
+        texts[#texts + 1] = table.concat(list, " ")
+        assert.equal(16, #list)
+      end
+      assert.equal(texts[1], texts[2], "they do not depend on the student")
+    end)
+  end)
+
   it("does not learn what a target injects", function()
     local _, list = run(function(t)
       t.reference, t.train.distill = "random", { lambda = 0 }
@@ -242,6 +261,21 @@ describe("a teacher", function()
     end, nil, "abcdefgx ")
   end)
 
+  it("has room for the prompts and the completions, or is refused", function()
+    with_teacher(function(path)
+      tiny.fails("EARG", "data.max_prompt_tokens: 4 and sampling.max_new_tokens 6 together exceed "
+        .. "the context of the reference, 8 tokens", function()
+        trainer.new(experiment(function(t) t.reference = path end)):step()
+      end)
+    end, { max_position_embeddings = 8 })
+    tiny.fails("EARG", "train.distill.max_prompt_tokens: 30 and sampling.max_new_tokens 6 together "
+      .. "exceed the context of the reference, 32 tokens", function()
+      trainer.new(experiment(function(t)
+        t.train.distill = { prompt = hinted, max_prompt_tokens = 30 }
+      end)):step()
+    end)
+  end)
+
   it("is stored as reference_dtype says", function()
     with_teacher(function(path)
       for _, dtype in ipairs { "f32", "bf16", "int8", "nf4" } do
@@ -267,6 +301,9 @@ describe("train.distill", function()
       end,
       ["data.target: train.distill.lambda is 0.5"] = function(t)
         t.reference, t.train.distill, t.data.target = "random", { lambda = 0.5 }, nil
+      end,
+      ["train.distill.seq_kd: has no effect"] = function(t)
+        t.reference, t.train.distill = "random", { seq_kd = true }
       end,
       ["sampling.renormalize: train.distill compares whole distributions"] = function(t)
         t.reference, t.train.distill, t.sampling.top_p = "random", { beta = 0.5 }, 0.9

@@ -95,9 +95,24 @@ local function note_generation(experiment)
   end
 end
 
+-- Refuses lengths that exceed the context of the model which is the stage's reference.
+function preflight.reference(spec, model)
+  local o, limit = steps.engine_options(spec.kind, spec.config), loading.context(model)
+  local own = o.ref_prompt_tokens or 0
+  local longest = math.max(own, o.max_prompt_tokens)
+  if not limit or longest + o.max_new_tokens <= limit then return end
+  local path = own > o.max_prompt_tokens and "train.distill.max_prompt_tokens"
+    or "data.max_prompt_tokens"
+  errors.raise_at(origins.position(spec.config, path), "EARG", "%s: %d and "
+    .. "sampling.max_new_tokens %d together exceed the context of the reference, %d tokens; lower "
+    .. "one of them", path, longest, o.max_new_tokens, limit)
+end
+
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
   check_context(spec.kind, spec.config, loading.context(tr.model))
+  local reference = spec.config.reference
+  if reference == "initial" or reference == "policy" then preflight.reference(spec, tr.model) end
 end
 
 -- Returns sentences about what a run had better not do, and the checksums of some rows, which a

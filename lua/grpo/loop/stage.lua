@@ -70,6 +70,9 @@ function Stage.new(tr, spec, index)
   core.model_set_mask(tr.model, stage.method.masks and tr.tokenizer.mask or nil)
   if steps.wants_reference(spec.kind, config) then
     stage.reference, stage.keeps_reference = make_reference(tr, config, config.seed)
+    if not reference_names.added[config.reference] then
+      preflight.reference(spec, stage.reference)
+    end
     stage.measures_kl = config.data.eval ~= nil and eval_names.has_kl(spec.kind, config)
   end
   stage:build_engine()

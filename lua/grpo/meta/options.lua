@@ -186,6 +186,7 @@
 ---@field prompt? function function(row, c) -> what the teacher reads before completion c in place of the prompt, such as one with the answer or with what was wrong, as data.prompt gives it; nil: c has no teacher; default: the student's prompt
 ---@field max_prompt_tokens? integer length of the longest prompt that train.distill.prompt gives; default: data.max_prompt_tokens; data.too_long says what happens to longer ones, where drop leaves the completion without a teacher
 ---@field lambda? number share of the steps of a distill stage that learn on completions of the student; the others learn on data.target (default 1)
+---@field seq_kd? boolean the other steps learn on completions that the teacher samples, not on data.target (default false)
 
 ---@class grpo.Options.train.sync_reference
 ---@field every? integer steps between two moves (default 512)

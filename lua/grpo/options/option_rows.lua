@@ -253,6 +253,9 @@ add {
   { "train.distill.lambda", "number",
     "share of the steps of a distill stage that learn on completions of the student; the others "
     .. "learn on data.target", default = 1.0, min = 0, max = 1 },
+  { "train.distill.seq_kd", "boolean",
+    "the other steps learn on completions that the teacher samples, not on data.target",
+    default = false },
   { "train.sync_reference", "table", "move the reference towards the policy from time to time" },
   { "train.sync_reference.every", "int", "steps between two moves", default = 512, min = 1 },
   { "train.sync_reference.mixup", "number",

@@ -32,7 +32,14 @@ function distill.check(config, complain)
     complain("reference", "\"initial\" is the student itself, so there is nothing to learn; give a "
       .. "teacher's path, or train.distill.prompt")
   end
-  if o.lambda < 1 and type(config.data.target) ~= "function" then
+  if o.seq_kd and o.lambda == 1 then
+    complain("train.distill.seq_kd", "has no effect, because train.distill.lambda is 1, and every "
+      .. "step learns on completions of the student; lower that")
+  end
+  if o.seq_kd and turns.wanted(config) then
+    complain("train.distill.seq_kd", "a teacher takes no turns; learn on data.target")
+  end
+  if o.lambda < 1 and not o.seq_kd and type(config.data.target) ~= "function" then
     complain("data.target", "train.distill.lambda is %g, so some steps learn on the targets of "
       .. "data.train; give function(row) -> the completion", o.lambda)
   end
@@ -69,11 +76,12 @@ function distill.advantages(_, completions)
   for _, c in ipairs(completions) do c.advantage = 0.0 end
 end
 
--- Does this step learn on completions of the student?
-local function is_on_policy(stage)
-  local share = stage.config.train.distill.lambda
-  if share == 1 then return true end
-  return core.rng(stage.config.seed, "user", stage.tr.step_count, 0, 3)() < share
+-- The completions of a step: by lambda those of the student, or those of the data or the teacher.
+local function batch_of(stage)
+  local o = stage.config.train.distill
+  local drawn = core.rng(stage.config.seed, "user", stage.tr.step_count, 0, 3)()
+  if o.lambda == 1 or drawn < o.lambda then return sampling.sample(stage) end
+  return o.seq_kd and sampling.of_reference(stage) or sampling.targets(stage)
 end
 
 local function update(stage, batch, chosen)
@@ -98,7 +106,7 @@ function distill.step(stage, p)
   local log = { weights = weights, reward_errors = 0, reward_seconds = {} }
   stage.entropy = entropy
 
-  local batch = is_on_policy(stage) and sampling.sample(stage) or sampling.given(stage)
+  local batch = batch_of(stage)
   log.given = batch.given
   if #config.reward_entries > 0 then
     log.reward_errors, log.reward_seconds = scoring.reward(config, batch.completions, weights)

@@ -7,6 +7,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local number_text = require "grpo.base.number_text"
+local option_rows = require "grpo.options.option_rows"
 local outcomes = require "grpo.steps.outcomes"
 local rollout = require "grpo.scoring.rollout"
 local scoring = require "grpo.scoring.scoring"
@@ -34,26 +35,48 @@ function sampling.sample(stage)
   return batch
 end
 
--- Takes the next prompts with the completions that data.target gives, one for each prompt.  They
--- have no log-probabilities, because no model has sampled them.
-function sampling.given(stage)
-  local config = stage.config
-  local list = stage.source:take(config.train.prompts_per_step)
+-- The batch of completions that the policy has not sampled: a list of { ids=, sampled = list of
+-- booleans or nil, finish= }, n for each prompt.  They have no log-probabilities.
+local function given(stage, list, texts, n)
   local batch = { prompts = list, step = stage.tr.step_count, given = true }
   stage.work = { batch = batch }
-  local o = { prompts = {}, completions = {}, sampled = {}, logprobs = {}, finish = {}, n = 1,
-    temperature = config.sampling.temperature }
-  for i, prompt in ipairs(list) do
-    local target, mask = stage.source:learned(prompt)
-    o.prompts[i], o.completions[i], o.logprobs[i] = prompt.ids, target, {}
-    for t = 1, #target do o.logprobs[i][t] = 0.0 end
-    o.sampled[i] = mask or false
-    o.finish[i] = #target < #prompt.target and "length" or "eos"
+  local o = { prompts = {}, completions = {}, sampled = {}, logprobs = {}, finish = {}, n = n,
+    temperature = stage.config.sampling.temperature }
+  for i, prompt in ipairs(list) do o.prompts[i] = prompt.ids end
+  for i, text in ipairs(texts) do
+    o.completions[i], o.sampled[i], o.finish[i] = text.ids, text.sampled or false, text.finish
+    o.logprobs[i] = {}
+    for t = 1, #text.ids do o.logprobs[i][t] = 0.0 end
   end
   batch.record = stage.engine:given(o)
-  batch.completions = rollout.all(batch.record, list, 1, context(stage))
+  batch.completions = rollout.all(batch.record, list, n, context(stage))
   stage.tr:check_interrupt()
   return batch
+end
+
+-- Takes the next prompts with the completions that data.target gives, one for each prompt.
+function sampling.targets(stage)
+  local list, texts = stage.source:take(stage.config.train.prompts_per_step), {}
+  for i, prompt in ipairs(list) do
+    local ids, mask = stage.source:learned(prompt)
+    texts[i] = { ids = ids, sampled = mask, finish = #ids < #prompt.target and "length" or "eos" }
+  end
+  return given(stage, list, texts, 1)
+end
+
+-- Takes the next prompts, and lets the reference sample a group of completions for each.
+function sampling.of_reference(stage)
+  local config, ids = stage.config, {}
+  local n, o = config.sampling.group_size, { stop = config.sampling.stop }
+  for _, row in ipairs(option_rows.rows) do
+    local name = row.path:match("[^.]+$")
+    if row.of == "sampling" then o[name] = config.sampling[name] end
+  end
+  o.stop_regex, o.n = config.sampling.stop_regex, n
+  o.seed = math.floor(core.rng(config.seed, "user", stage.tr.step_count, 0, 4)() * 2 ^ 53)
+  local list = stage.source:take(config.train.prompts_per_step)
+  for i, prompt in ipairs(list) do ids[i] = prompt.ids end
+  return given(stage, list, stage.reference:generate(ids, o), n)
 end
 
 -- The slots of a batch get further prompts, which are sampled.  Returns their groups.
