@@ -27,7 +27,8 @@ Status mxfp4_name(const char *blocks, const char *end, char *out, size_t cap) {
 }
 
 Status mxfp4_describe(const StTensor *blocks, const StTensor *scales, SourceTensor *out) {
-  bool fit = scales && blocks->type == ST_U8 && scales->type == ST_U8 && blocks->ndim == 4 &&
+  bool fit = scales && blocks->type == ST_U8 &&
+             (scales->type == ST_U8 || scales->type == ST_F8_E8M0) && blocks->ndim == 4 &&
              scales->ndim == 3 && blocks->dim[3] == BYTES;
   for (int d = 0; fit && d < 3; d++) fit = blocks->dim[d] == scales->dim[d];
   if (!fit)

@@ -21,9 +21,13 @@
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
 
-static Status load_json(const char *dir, const char *name, char *path, Json **out) {
-  try(file_join(path, dir, name));
-  return json_read_file(path, CONFIG_FILE_MAX, out);
+/* Python wrote the file, and may have written infinities into it. */
+static Status load_json(const char *path, Json **out) {
+  Buf text = {0};
+  Status s = file_read(path, CONFIG_FILE_MAX, &text);
+  if (s == GRPO_OK) s = json_parse_rows(text.len ? text.data : "", text.len, path, out);
+  buf_free(&text);
+  return s;
 }
 
 Status weights_config(Config *out, const char *dir) {
@@ -42,13 +46,13 @@ Status weights_config(Config *out, const char *dir) {
   if (!file_is_dir(dir)) return fail(GRPO_ENOENT, "%s: no such model directory", dir);
   try(file_join(path, dir, "config.json"));
   if (!file_exists(path)) try(safetensors_source_refuse(dir));
-  try(load_json(dir, "config.json", path, &j));
+  try(load_json(path, &j));
   Status s = config_read(&c, j, path);
   json_free(j);
   try(s);
   try(file_join(path, dir, "generation_config.json"));
   if (file_exists(path)) {
-    try(json_read_file(path, CONFIG_FILE_MAX, &j));
+    try(load_json(path, &j));
     s = config_read_generation(&c, j, path);
     json_free(j);
     try(s);

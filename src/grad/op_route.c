@@ -23,7 +23,7 @@ static int experts_of(const Node *nd) { return nd->in[0]->dim[1]; }
 static Status check_choice(const RouteAttr *a, int experts) {
   const int groups = a->groups ? a->groups : 1, top = a->groups ? a->top_groups : 1;
   if (experts < 1 || experts > ROUTE_MAX_EXPERTS || groups < 1 || experts % groups || top < 1 ||
-      top > groups)
+      top > groups || (groups > 1 && experts < 2 * groups))
     return fail(GRPO_ESHAPE, "route: %d experts in %d groups, of which %d count", experts, groups,
                 top);
   if (a->top_k < 1 || a->top_k > experts / groups * top)
@@ -68,7 +68,7 @@ static int take_best(int n, const double *score, bool *taken) {
 }
 
 static double two_best(int n, const double *score) {
-  double first = -INFINITY, second = n > 1 ? -INFINITY : 0;
+  double first = -INFINITY, second = -INFINITY;
   for (int i = 0; i < n; i++) {
     const double low = fmin(score[i], first);
     first = fmax(score[i], first);

@@ -65,6 +65,10 @@ static Status check_experts(const Config *c, const char *what) {
   if (c->num_experts % groups)
     return fail(GRPO_EFORMAT, "%s: %d experts cannot be divided into n_group = %d equal groups",
                 what, c->num_experts, groups);
+  if (groups > 1 && c->num_experts == groups)
+    return fail(GRPO_EFORMAT,
+                "%s: n_group = %d leaves 1 expert in a group, whose score would be that of two",
+                what, groups);
   if (top > groups)
     return fail(GRPO_EFORMAT, "%s: topk_group = %d is more than n_group = %d", what, top, groups);
   if (c->num_experts_per_tok <= c->num_experts / groups * top || !c->num_experts) return GRPO_OK;

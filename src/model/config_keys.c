@@ -212,14 +212,24 @@ static bool is_neutral_value(const Config *c, const char *key, const Json *v) {
   return false;
 }
 
-static bool is_empty(const Json *v) {
+/* Has the key a value that is a word or a switch, and not a list or an object? */
+static bool is_plain(const Config *c, const char *key) {
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    if (neutral[i].families >> c->family & 1 && neutral[i].type != JSON_NUMBER &&
+        is_among(neutral[i].keys, key))
+      return true;
+  return false;
+}
+
+static bool is_empty(const Config *c, const char *key, const Json *v) {
   const JsonType type = json_type(v);
   if (type == JSON_STRING) return !*json_string(v);
-  return type == JSON_NULL || ((type == JSON_ARRAY || type == JSON_OBJECT) && !json_child(v));
+  if (type == JSON_NULL) return true;
+  return (type == JSON_ARRAY || type == JSON_OBJECT) && !json_child(v) && !is_plain(c, key);
 }
 
 static bool is_neutral(const Config *c, const char *key, const Json *v) {
-  if (json_type(v) != JSON_ARRAY) return is_neutral_value(c, key, v);
+  if (json_type(v) != JSON_ARRAY || !json_child(v)) return is_neutral_value(c, key, v);
   for (const Json *e = json_child(v); e; e = json_next(e))
     if (!is_neutral_value(c, key, e)) return false;
   return true;
@@ -244,7 +254,8 @@ Status config_check_keys(const Config *c, const Json *j, const char *what) {
   Status s = GRPO_OK;
   for (const Json *v = json_child(j); v && s == GRPO_OK; v = json_next(v)) {
     const char *key = json_key(v);
-    if (is_computed(c, key) || is_harmless(key) || is_empty(v) || is_neutral(c, key, v)) continue;
+    if (is_computed(c, key) || is_harmless(key) || is_empty(c, key, v) || is_neutral(c, key, v))
+      continue;
     if (is_telling(key))
       s = fail(GRPO_EFORMAT,
                "%s: %.60s: it changes the result and is not computed for %s models; take a model "

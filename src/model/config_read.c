@@ -192,23 +192,30 @@ static Status check_dense(Config *c, const Json *j, const char *what) {
       what, c->first_k_dense_replace, c->num_hidden_layers);
 }
 
-/* OPT of 350M projects between embeddings and layers of another width. */
-static Status check_width(const Config *c, const Json *j, const char *what) {
-  const Json *width = json_get(j, "word_embed_proj_dim");
-  if (c->family != FAMILY_OPT || config_absent(width) || json_number(width) == c->hidden_size)
-    return GRPO_OK;
-  return fail(GRPO_EFORMAT, "%s: word_embed_proj_dim is supported only as hidden_size = %d", what,
-              c->hidden_size);
+/* A number of some families' files that must be that of another key. */
+static Status check_same(const Json *j, const char *key, const char *other, int want,
+                         const char *what) {
+  const Json *v = json_get(j, key);
+  if (config_absent(v) || json_number(v) == want) return GRPO_OK;
+  return fail(GRPO_EFORMAT, "%s: %s is supported only as %s = %d", what, key, other, want);
 }
 
-/* Gemma 4's two tables have the same tokens, and "vision" is about images alone. */
+/* OPT of 350M projects between embeddings and layers of another width; gpt-oss says twice how many
+ * experts a token takes; Gemma 4's two tables have the same tokens. */
+static Status check_sizes(const Config *c, const Json *j, const char *what) {
+  if (c->family == FAMILY_OPT)
+    try(check_same(j, "word_embed_proj_dim", "hidden_size", c->hidden_size, what));
+  if (c->family == FAMILY_GPT_OSS)
+    try(check_same(j, "experts_per_token", "num_experts_per_tok", c->num_experts_per_tok, what));
+  if (c->family == FAMILY_GEMMA4 && c->per_layer_size)
+    try(check_same(j, "vocab_size_per_layer_input", "vocab_size", c->vocab_size, what));
+  return GRPO_OK;
+}
+
+/* "vision" is about images alone. */
 static Status check_gemma4(const Config *c, const Json *j, const char *what) {
-  const Json *v = json_get(j, "vocab_size_per_layer_input");
   const Json *both = json_get(j, "use_bidirectional_attention");
   if (c->family != FAMILY_GEMMA4) return GRPO_OK;
-  if (c->per_layer_size && !config_absent(v) && json_number(v) != c->vocab_size)
-    return fail(GRPO_EFORMAT, "%s: vocab_size_per_layer_input is supported only as vocab_size = %d",
-                what, c->vocab_size);
   if (config_absent(both) || (json_type(both) == JSON_BOOL && !json_bool(both)) ||
       (json_string(both) && strcmp(json_string(both), "vision") == 0))
     return GRPO_OK;
@@ -306,7 +313,7 @@ static Status read_layer_types(Config *c, const Json *types, const char *what) {
                   what, config_layer_word(kind), n);
     c->layer_kind[n] = (uint8_t)kind;
   }
-  if (n && n != c->num_hidden_layers && config_has_layer_types(c))
+  if (n != c->num_hidden_layers && config_has_layer_types(c))
     return fail(GRPO_EFORMAT, "%s: layer_types lists %d layers, but there are %d", what, n,
                 c->num_hidden_layers);
   return GRPO_OK;
@@ -320,7 +327,7 @@ static Status read_unrotated(Config *c, const Json *list, const char *what) {
     if (n < c->num_hidden_layers)
       c->layer_kind[n] = (uint8_t)(rotates ? LAYER_FULL : LAYER_UNROTATED);
   }
-  if (n && n != c->num_hidden_layers)
+  if (n != c->num_hidden_layers)
     return fail(GRPO_EFORMAT, "%s: no_rope_layers lists %d layers, but there are %d", what, n,
                 c->num_hidden_layers);
   return GRPO_OK;
@@ -593,7 +600,7 @@ Status config_read(Config *out, const Json *j, const char *what) {
   try(check_activation(&c, text, what));
   try(read_fields(&c, text, what));
   try(check_dense(&c, text, what));
-  try(check_width(&c, text, what));
+  try(check_sizes(&c, text, what));
   try(derive(&c, dtype, what));
   try(check_gemma4(&c, text, what));
   try(read_windows(&c, text, what));

@@ -163,6 +163,8 @@ static Status read_scaling(Config *c, const Json *r, const Json *j, const char *
 static Status read_local(Config *c, const Json *r, const char *what) {
   const Json *theta = json_get(r, "rope_theta");
   const char *type = rope_type(r);
+  if (json_type(r) != JSON_OBJECT)
+    return fail(GRPO_EFORMAT, "%s: sliding_attention must be an object or null", what);
   if (!type || strcmp(type, "default") != 0)
     return fail(GRPO_EFORMAT, "%s: rope type '%s' is not supported for sliding_attention", what,
                 type ? type : "?");

@@ -178,7 +178,7 @@ static Status run_logits(Decoder *d, const Tensor *hidden, int row, int n) {
 static Status check_row(Decoder *d, const LogitsRow *row, Completion *out) {
   if (isfinite(row->lse)) return GRPO_OK;
   d->diverged = out;
-  return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
+  return forward_diverged(d->m, &d->tape.cx);
 }
 
 /* ---- prompts -------------------------------------------------------------------------- */

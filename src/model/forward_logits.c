@@ -110,3 +110,13 @@ Status forward_logits(Model *m, Tape *t, const Pack *p, Tensor **logits) {
   const Attr cap = {.f = {m->config.logit_softcap}};
   return tape_apply(t, OP_softcap, logits, &cap, logits);
 }
+
+Status forward_diverged(Model *m, const Ctx *cx) {
+  for (int i = 0; i < model_num_params(m); i++)
+    if (!param_is_finite(cx, model_param(m, i)))
+      return fail(GRPO_EDIVERGED,
+                  "decoder: the model's logits are not finite, because %s holds such values; load "
+                  "a sound copy of the model",
+                  model_param(m, i)->name);
+  return fail(GRPO_EDIVERGED, "decoder: the model's logits are not finite");
+}

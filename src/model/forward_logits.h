@@ -20,5 +20,7 @@ Status forward_logits(Model *m, Tape *t, const Pack *p, Tensor **logits);
 /* Logits [n, vocab_size] of normed hidden states, without gradients: bit for bit those that
  * forward_logp computes with. */
 Status forward_row_logits(Model *m, const Ctx *cx, int n, const real *hidden, real *logits);
+/* EDIVERGED, for logits that are not finite: names a parameter that is not. */
+Status forward_diverged(Model *m, const Ctx *cx);
 
 #endif

@@ -1,5 +1,6 @@
 #include "model/param.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,16 @@ Status param_values(const Ctx *cx, const Param *p, real *out) {
   }
   mem_free_aligned(w);
   return GRPO_OK;
+}
+
+bool param_is_finite(const Ctx *cx, const Param *p) {
+  real *x = mem_alloc_aligned(p->t.n * sizeof *x);
+  size_t i = 0;
+  if (!x) return true;
+  if (param_values(cx, p, x) != GRPO_OK) i = p->t.n;
+  while (i < p->t.n && isfinite((double)x[i])) i++;
+  mem_free_aligned(x);
+  return i == p->t.n;
 }
 
 Status param_set(const Ctx *cx, Param *p, const real *values) {

@@ -53,6 +53,8 @@ size_t param_room(const Param *p); /* reals that a float32 parameter takes of th
 /* The values as float32, in the checkpoint's layout: out [t.n].  A quantised weight that is stored
  * [in, out] takes memory for a few rows meanwhile. */
 Status param_values(const Ctx *cx, const Param *p, real *out);
+/* Takes the memory of the values meanwhile; true where there is none. */
+bool param_is_finite(const Ctx *cx, const Param *p);
 /* Outputs row .. row + rows - 1 of a weight: out [rows, inputs], whatever its layout. */
 void param_rows(const Ctx *cx, const Param *p, int row, int rows, real *out);
 /* The parameter takes these values [t.n]; calling model_updated is the caller's task.  EARG for a

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 
@@ -51,18 +50,21 @@ static const char *param_name(const Nonfinite *n, const Node *nd) {
   return name;
 }
 
-/* Returns the name of a parameter of the node that is not finite itself; NULL: all are finite. */
-static const char *spoilt_param(const Nonfinite *n, const Node *nd) {
-  for (int i = 0; i < nd->op->nin; i++) {
-    const Param *p = nd->in[i] ? param_of(n, nd->in[i]) : NULL;
-    real *x = p ? mem_alloc(p->t.n * sizeof *x) : NULL;
-    if (!x) continue;
-    const bool spoilt =
-        param_values(&n->tape->cx, p, x) == GRPO_OK && first_nonfinite(x, p->t.n) < p->t.n;
-    mem_free(x);
-    if (spoilt) return p->name;
+/* Returns the name of the first of these parameters that is not finite itself; NULL: all are. */
+static const char *first_spoilt(const Nonfinite *n, int count, Tensor *const *x) {
+  for (int i = 0; i < count; i++) {
+    const Param *p = x[i] ? param_of(n, x[i]) : NULL;
+    if (p && !param_is_finite(&n->tape->cx, p)) return p->name;
   }
   return NULL;
+}
+
+/* The first such parameter of a node; those of experts are not among its inputs. */
+static const char *spoilt_param(const Nonfinite *n, const Node *nd) {
+  const char *name = first_spoilt(n, nd->op->nin, nd->in);
+  if (name || nd->op->id != OP_experts) return name;
+  const ExpertsAttr *a = nd->attr.p;
+  return first_spoilt(n, a->experts * EXPERT_PARTS, a->weight);
 }
 
 /* "model.layers.3", for an operation without a parameter, from the last parameter before it. */

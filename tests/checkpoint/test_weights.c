@@ -475,6 +475,19 @@ TEST(saving_loading_and_saving_again_gives_the_same_bytes) {
 
 /* ---- config.json and generation_config.json ------------------------------------------------ */
 
+/* Python writes infinities by their names, as the limits of a state-space model's steps. */
+TEST(configurations_may_hold_infinities) {
+  const char *dir = test_path("%s/infinite", test_tmp());
+  static const char unknown[] = "{\"model_type\":\"mamba2\",\"time_step_limit\":[0.0,Infinity]}";
+  static const char known[] = "{\"model_type\":\"llama\",\"rope_theta\":Infinity}";
+  Config c;
+  OK(file_mkdirs(dir));
+  OK(file_replace(test_path("%s/config.json", dir), unknown, strlen(unknown)));
+  REFUSED(weights_config(&c, dir), GRPO_EFORMAT, "model_type 'mamba2' is not supported");
+  OK(file_replace(test_path("%s/config.json", dir), known, strlen(known)));
+  REFUSED(weights_config(&c, dir), GRPO_EFORMAT, "rope_theta must be a number from 1");
+}
+
 TEST(generation_config_adds_end_tokens) {
   const char *dir = test_path("%s/generation", test_tmp());
   static const char config[] = "{\"model_type\":\"llama\",\"eos_token_id\":2}";

@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const size_t n = nul ? (size_t)(nul - data) : size;
   Json *j = NULL;
   Config c;
-  Status s = json_parse((const char *)data, n, "input", &j);
+  Status s = json_parse_rows((const char *)data, n, "input", &j);
   if (s == GRPO_OK) s = config_read(&c, j, "input");
   if (s == GRPO_OK)
     check_config(&c);

@@ -513,3 +513,17 @@ TEST(senseless_sampling_is_refused_by_name) {
   s = sampling(1, 4), s.num_stop = 1, s.stop = &empty;
   REFUSED(sampling_check(&s), GRPO_EARG, "string 1 is empty");
 }
+
+TEST(a_weight_behind_logits_that_are_not_finite_is_named) {
+  static const char router[] = "model.layers.2.mlp.gate.weight";
+  const Sampling s = sampling(1, 4);
+  static Run r;
+  Model *m = small_model(tiny_qwen3_moe, NULL, 3);
+  Param *p = model_find(m, router);
+  CHECK(p != NULL);
+  if (p) p->t.data[5] = (real)NAN;
+  model_updated(m);
+  run_init(&r, 1, 101);
+  REFUSED(decode(m, &r, &s, 2, 2), GRPO_EDIVERGED, router);
+  model_release(m);
+}

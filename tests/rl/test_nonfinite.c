@@ -122,6 +122,32 @@ TEST_BOTH(so_is_an_adapter_s) {
   spoilt_weight(&lora, "model.layers.0.self_attn.k_proj.weight", "the result of linear (");
 }
 
+/* A mixture's weights are not inputs of its operation. */
+static void spoilt_mixture(const char *name) {
+  Config c = tiny_config();
+  double adv[64];
+  UpdateOptions o;
+  Tiny t = {0};
+  c.family = FAMILY_QWEN3_MOE;
+  c.num_experts = c.num_experts_per_tok = 3;
+  c.moe_intermediate_size = 16;
+  c.decoder_sparse_step = 1;
+  tiny_options(&t.o);
+  tiny_models(&t, 1, &c, true);
+  tiny_engine(&t);
+  Batch *b = batch_of(&t, adv, &o);
+  spoil(&t, name, 3, NAN);
+  diverges(&t, b, &o);
+  CHECK(says(name) && says("itself holds such values; "));
+  tiny_close(&t);
+}
+
+TEST_BOTH(so_are_a_router_s_and_an_expert_s) {
+  spoilt_mixture("model.layers.1.mlp.gate.weight");
+  spoilt_mixture("model.layers.1.mlp.experts.2.down_proj.weight");
+  spoilt_mixture("model.layers.0.mlp.experts.1.up_proj.weight");
+}
+
 /* Is the token in one of the first `prompts` groups? */
 static bool occurs(const Batch *b, int prompts, int32_t id) {
   int n;
