@@ -308,6 +308,10 @@ lists[1] = { program = "TRL", rows = {
   { "stop_token", "sampling.stop", nil, values = { eos = "" } },
 } }
 
+for _, row in ipairs(require "grpo.options.foreign_distillation") do
+  table.insert(lists[1].rows, row)
+end
+
 -- ---- transformers ------------------------------------------------------------------------------
 
 lists[2] = { program = "transformers", rows = {
@@ -837,7 +841,8 @@ lists[4] = { program = "verl", rows = {
     write = "rewards = { judged = grpo.reward_model(\"models/reward\") }" },
   { "sandbox_fusion", "rewards", "grpo.sandbox.run runs Lua code that a model wrote.", part = true,
     write = "rewards = { runs = function(text) return (grpo.sandbox.run(text)) end }" },
-  { "distillation", false, "no loss here learns from a teacher's distribution" },
+  { "distillation", "train.distill", "The teacher is the reference.", part = true,
+    write = "train.distill = {}" },
   { "skip", false, "a rollout is always sampled" },
   { "ray_kwargs", false, one_process },
   { "global_profiler", false, "'grpo bench' measures the parts of a step" },
