@@ -1,4 +1,6 @@
 /* Models that are not written as GGUF. */
+#include "checkpoint/weights.h"
+#include "gguf/gguf_config_write.h"
 #include "gguf/gguf_save.h"
 #include "model/modeltest.h"
 #include "os/file.h"
@@ -106,4 +108,74 @@ TEST(what_llama_cpp_would_compute_otherwise_is_refused_by_name) {
     CHECK(!file_exists(tmp("refused")));
     model_release(m);
   }
+}
+
+/* ---- files that lie ---- */
+
+enum { AFTER_TYPE = 4, AFTER_COUNT = 16 };
+
+/* Reads the configuration of a model's file in which `bytes` bytes behind a key have another value:
+ * behind its type, or behind the count of a list. */
+static Status read_lie(const char *shape, const char *key, int behind, uint32_t number,
+                       size_t bytes) {
+  Model *m = small_model(shape, NULL, 1);
+  Config c;
+  Buf file = {0};
+  OK(gguf_save(m, NULL, tmp("lie"), GGML_F32));
+  OK(file_read(tmp("lie"), 0, &file));
+  char *at = memmem(file.data, file.len, key, strlen(key));
+  CHECK(at != NULL);
+  if (at) memcpy(at + strlen(key) + behind, &number, bytes);
+  OK(file_replace(tmp("lie"), file.data, file.len));
+  buf_free(&file);
+  model_release(m);
+  return weights_config(&c, tmp("lie"));
+}
+
+#define DEEPSEEK3 "{\"model_type\":\"deepseek_v3\"," DEEPSEEK "}"
+#define SMALL_GEMMA4                                                                               \
+  "{\"model_type\":\"gemma4_text\"," GEMMA4                                                        \
+  "],\"use_double_wide_mlp\":true,\"num_key_value_heads\":2,"                                      \
+  "\"num_global_key_value_heads\":4,\"attention_k_eq_v\":true,\"head_dim\":16,"                    \
+  "\"global_head_dim\":16}"
+
+TEST(keys_of_latents_that_lie_are_refused) {
+  OK(read_lie(DEEPSEEK3, "expert_gating_func", AFTER_TYPE, 2, 4));
+  REFUSED(read_lie(DEEPSEEK3, "expert_gating_func", AFTER_TYPE, 1, 4), GRPO_EFORMAT,
+          "'deepseek2.expert_gating_func' = 1 is not computed");
+  REFUSED(read_lie(DEEPSEEK3, "key_length_mla", AFTER_TYPE, 8, 4), GRPO_EFORMAT,
+          "= 8 must be more than rope.dimension_count = 8");
+  REFUSED(read_lie(DEEPSEEK3, "kv_lora_rank", AFTER_TYPE, 0, 4), GRPO_EFORMAT, "kv_lora_rank");
+  REFUSED(read_lie(DEEPSEEK3, "expert_group_count", AFTER_TYPE, 3, 4), GRPO_EFORMAT,
+          "equal groups");
+}
+
+TEST(keys_of_gemma_4_that_lie_are_refused) {
+  OK(read_lie(SMALL_GEMMA4, "head_count_kv", AFTER_COUNT, 4, 4));
+  REFUSED(read_lie(SMALL_GEMMA4, "head_count_kv", AFTER_COUNT, 2, 4), GRPO_EFORMAT,
+          "unlike others of its kind");
+  REFUSED(read_lie(SMALL_GEMMA4, "head_count_kv", AFTER_COUNT - 8, 2, 4), GRPO_EFORMAT, "");
+  REFUSED(read_lie(SMALL_GEMMA4, "gemma4.feed_forward_length", AFTER_COUNT, 95, 4), GRPO_EFORMAT,
+          "feed_forward_length' = ");
+  REFUSED(read_lie(SMALL_GEMMA4, "block_count", AFTER_TYPE, 4, 4), GRPO_EFORMAT,
+          "must say for each of 4 layers");
+  REFUSED(read_lie(SMALL_GEMMA4, "key_length_swa", AFTER_TYPE, 0, 4), GRPO_EFORMAT, "head_dim");
+}
+
+/* Granite 4 has models without rotary positions. */
+TEST(granite_without_positions_is_refused) {
+  Config c;
+  GgufMeta meta = {0};
+  GgufWriter *w = NULL;
+  const float zeros[64] = {0};
+  GgufEntry e = {.name = "token_embd.weight", .ndim = 2, .dim = {101, 64}};
+  config_of(&c, "{\"model_type\":\"granite\"," COMMON ",\"tie_word_embeddings\":true}");
+  gguf_put_string(&meta, "general.architecture", "granite", 7);
+  gguf_config_write(&c, gguf_arch_of("granite"), &meta);
+  gguf_put_bool(&meta, "granite.rope.scaling.finetuned", false);
+  REQUIRE(gguf_writer_open(&w, tmp("granite"), &meta, 1, &e));
+  for (int i = 0; i < 101; i++) OK(gguf_writer_put(w, zeros, 64));
+  OK(gguf_writer_commit(w));
+  gguf_meta_free(&meta);
+  REFUSED(weights_config(&c, tmp("granite")), GRPO_EFORMAT, "there are no rotary positions");
 }
