@@ -20,6 +20,9 @@ CLASSES = [
     ("TrainingArguments", "transformers/training_args.py"),
     ("ModelConfig", "trl/trainer/model_config.py"),
     ("ScriptArguments", "trl/scripts/utils.py"),
+    ("DPOConfig", "trl/trainer/dpo_config.py"),
+    ("KTOConfig", "trl/trainer/kto_config.py"),
+    ("RewardConfig", "trl/trainer/reward_config.py"),
 ]
 
 

@@ -428,7 +428,8 @@ describe("the arguments of a whole script", function()
     for line in fields:gmatch("[^\n]+") do
       local class, name = line:match("^(%S+) (%S+)$")
       local row = foreign.row(name)
-      local of_grpo = class ~= "ModelConfig" and class ~= "ScriptArguments"
+      local of_grpo = class == "GRPOConfig" or class == "_BaseConfig"
+        or class == "TrainingArguments"
       if of_grpo and all[name] == nil and name ~= "seed" then
         local first = row.values and require("grpo.base.sorted")(row.values)(row.values)
         local value = first or sample_of(row[2] or "x")

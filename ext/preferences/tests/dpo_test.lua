@@ -320,3 +320,68 @@ describe("options of a dpo stage", function()
     end)
   end)
 end)
+
+-- ---- pairs of its own completions ---------------------------------------------------------------
+
+describe("a stage of kind online_dpo", function()
+  local function digits(text) return select(2, text:gsub("%d", "")) end
+  local online, go = tiny.experiments(function()
+    return {
+      model = { config = shape, tokenizer = tok },
+      data = { train = grpo.data.list(rows), max_prompt_tokens = 8 },
+      sampling = { max_new_tokens = 6, group_size = 4 },
+      rewards = { digits = digits },
+      train = { steps = 25, prompts_per_step = 8, lr = 3e-3, dpo = { beta = 0.3 } },
+      stages = { { kind = "online_dpo" } },
+      log = { tensorboard = false },
+    }
+  end)
+
+  it("learns what the rewards prefer", function()
+    local _, list = go()
+    assert.is_true(list[25].reward > list[1].reward + 1)
+    assert.near(math.log(2), list[1].loss, 1e-12)
+    assert.is_true(list[25]["rewards/margins"] > 0 and list[1].pairs > 0)
+  end)
+
+  it("has the gradient of kind dpo on the same pairs", function()
+    local tr = trainer.new(online(function(t)
+      t.train.lr, t.train.max_grad_norm, t.reference = 0, 0, "random"
+      t.train.dpo = { loss_type = "ipo", ld_alpha = 0.5 }
+    end))
+    local m, pairs_of_step = tr:step(), {}
+    for _, c in ipairs(tr.batch.completions) do
+      if c.index == 1 then
+        local best, worst = c, c
+        for _, other in ipairs(c.group) do
+          if other.reward > best.reward then best = other end
+          if other.reward < worst.reward then worst = other end
+        end
+        if best.reward > worst.reward then
+          pairs_of_step[#pairs_of_step + 1] = { prompt = tok:encode(c.prompt), chosen = best.ids,
+            rejected = worst.ids }
+        end
+      end
+    end
+    assert.equal(m.pairs, #pairs_of_step)
+    local other = select(2, run(function(t)
+      t.train.lr, t.train.max_grad_norm, t.reference, t.train.steps = 0, 0, "random", 1
+      t.data.train, t.data.shuffle = grpo.data.list(pairs_of_step), false
+      t.train.prompts_per_step = #pairs_of_step
+      t.train.dpo = { loss_type = "ipo", ld_alpha = 0.5 }
+    end))[1]
+    assert.near(other.loss, m.loss, 1e-9)
+    assert.near(other.grad_norm, m.grad_norm, 1e-5 * m.grad_norm)
+    assert.near(other["logps/chosen"], m["logps/chosen"], 1e-9)
+  end)
+
+  it("refuses what it does not read", function()
+    refused("train%.loss: has no effect in a stage of kind \"online_dpo\"",
+      function(t) t.train.loss = "dapo" end, online)
+    refused("rewards: none given", function(t) t.rewards = nil end, online)
+    refused("sampling%.group_size: 1 makes no pairs", function(t)
+      t.sampling.group_size = 1
+    end, online)
+    refused("take a loss of pairs", function(t) t.train.dpo.loss_type = "kto" end, online)
+  end)
+end)

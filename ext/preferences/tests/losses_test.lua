@@ -49,7 +49,8 @@ local function items_of(o, policy, reference, squares)
 end
 
 local function near(want, got, tolerance, what)
-  if not (math.abs(want - got) <= tolerance * math.max(1, math.abs(want))) then
+  local off = math.abs(want - got)
+  if off ~= off or off > tolerance * math.max(1, math.abs(want)) then
     error(("%s: want %.12g, got %.12g"):format(what, want, got), 0)
   end
 end

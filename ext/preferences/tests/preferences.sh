@@ -79,6 +79,23 @@ LUA
 "$GRPO" run judged.lua --quiet --dir whole >out 2>err; status=$?
 result "it judges completions of a run" "$([ $status = 0 ] && grep -q '"rewards/judge/mean": ' whole/judged-001/metrics.jsonl || show out err)"
 
+# ---- pairs of a run's own completions --------------------------------------------------------------------------------------------
+experiment sampled.lua 'train = { steps = 4, prompts_per_step = 4 }' '{ name = "short", fn = function(text) return -#text end }'
+sed -i 's/max_new_tokens = 6 }/max_new_tokens = 6, stop = "1" }/' sampled.lua
+"$GRPO" run sampled.lua --quiet --dir whole >/dev/null 2>err || show err
+"$GRPO" pairs whole/sampled-001 >pairs.jsonl 2>err; status=$?
+result "grpo pairs prints pairs" "$([ $status = 0 ] && [ "$(grep -c '"chosen": "[^"]*", "margin": [1-9]' pairs.jsonl)" -gt 2 ] && grep -q '^[0-9]* groups with a difference$' err || show pairs.jsonl err)"
+result "the shorter text is chosen" "$(sed -E 's/.*"chosen": "([^"]*)".*"rejected": "([^"]*)".*/\1 \2/' pairs.jsonl |
+  awk 'length($1) >= length($2) { print }')"
+"$GRPO" run dpo.lua --quiet --dir own train.steps=2 >out 2>err; status=$?
+result "a run learns from them" "$([ $status = 0 ] || show err)"
+"$GRPO" pairs whole/sampled-001 --labels >labels.jsonl 2>err && "$GRPO" run kto.lua --quiet --dir own train.steps=2 >out 2>>err; status=$?
+result "grpo pairs --labels: so does KTO" "$([ $status = 0 ] && grep -q '"label": true' labels.jsonl || show err)"
+result "--from and --margin leave pairs out" "$([ "$("$GRPO" pairs whole/sampled-001 --from 3 --margin 2 2>/dev/null | wc -l)" -lt "$(grep -c '' pairs.jsonl)" ] ||
+  show pairs.jsonl)"
+"$GRPO" pairs nothing >out 2>err; status=$?
+result "grpo pairs: no such run" "$([ $status = 3 ] && grep -q 'no such run' err || show err)"
+
 # ---- refusals --------------------------------------------------------------------------------------------------------------------
 # refused NAME PATTERN ROW WORDS...
 refused() {

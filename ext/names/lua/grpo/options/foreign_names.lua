@@ -149,7 +149,8 @@ lists[1] = { program = "TRL", rows = {
     "the decoder always lets waiting sequences take the place of finished ones" },
 
   -- training
-  { "beta", "train.kl", "With 0 the reference is left out, as there." },
+  { "beta", "train.kl", "With 0 the reference is left out, as there. DPO's and KTO's is "
+    .. "train.dpo.beta." },
   { "num_iterations", "train.iterations",
     "A step here is one rollout with all its iterations; TRL counts each as a step." },
   { "epsilon", "train.clip" },
@@ -176,7 +177,8 @@ lists[1] = { program = "TRL", rows = {
   { "scale_rewards", "train.advantage.scale", nil, values = scales },
   { "loss_type", "train.loss",
     "Some losses bring defaults of other options here, which 'grpo help train.loss' lists: dapo "
-    .. "clip_high = 0.28, dr_grpo advantage.scale = \"none\". The default here is \"grpo\"." },
+    .. "clip_high = 0.28, dr_grpo advantage.scale = \"none\". The default here is \"grpo\". "
+    .. "Losses of preferences are train.dpo.loss_type." },
   { "mask_truncated_completions", "train.mask_truncated" },
   { "sync_ref_model", "train.sync_reference", nil, values = { ["true"] = "{}", ["false"] = "" } },
   { "ref_model_mixup_alpha", "train.sync_reference.mixup", only = sync },
@@ -202,6 +204,39 @@ lists[1] = { program = "TRL", rows = {
   { "off_policy_mask_threshold", "train.off_policy_mask" },
   { "use_bias_correction_kl", "train.kl_bias_correction",
     "It is false here by default, and true in today's TRL." },
+
+  -- DPOConfig, KTOConfig, CPOConfig, RewardConfig
+  { "loss_weights", "train.dpo.loss_weights" },
+  { "ld_alpha", "train.dpo.ld_alpha" },
+  { "f_divergence_type", "train.dpo.f_divergence_type" },
+  { "f_alpha_divergence_coef", "train.dpo.f_alpha_divergence_coef" },
+  { "label_smoothing", "train.dpo.label_smoothing" },
+  { "use_weighting", "train.dpo.use_weighting" },
+  { "discopop_tau", "train.dpo.discopop_tau" },
+  { "simpo_gamma", "train.dpo.simpo_gamma" },
+  { "desirable_weight", "train.dpo.desirable_weight" },
+  { "undesirable_weight", "train.dpo.undesirable_weight" },
+  { "center_rewards_coefficient", "train.reward.center_rewards_coefficient" },
+  { "cpo_alpha", "train.dpo.loss_weights", "It is the weight of the loss sft beside another.",
+    part = true, write = "train.dpo = { loss_type = { \"sigmoid\", \"sft\" }, "
+    .. "loss_weights = { 1, {value} } }" },
+  { "precompute_ref_log_probs", false,
+    "the reference is read in each step; beside an adapter it takes no memory" },
+  { "precompute_ref_batch_size", false,
+    "the reference is read in each step; beside an adapter it takes no memory" },
+  { "truncation_mode", "data.too_long",
+    "It is of long prompts; of a pair's long texts \"truncate_left\" cuts the end.",
+    values = { keep_start = '"drop"', keep_end = '"truncate_left"' } },
+  { "dataset_num_proc", false, "rows are read and encoded when a step takes them" },
+  { "activation_offloading", false,
+    "there is one memory; model.gradient_checkpointing keeps less in it" },
+  { "pad_token", false, never_padded },
+  { "padding_value", false, never_padded },
+  { "eos_token", false, "a text ends with the tokenizer's own end token" },
+  { "generate_during_eval", false, "'grpo generate' shows what a checkpoint writes" },
+  { "is_encoder_decoder", false, "every model here is a decoder" },
+  { "reward_model_path", "rewards", "grpo.reward_model(path) is an entry.", part = true,
+    write = "rewards = {rewards}", file = "rewards = {named}" },
 
   -- logging
   { "log_completions", "log.completions",

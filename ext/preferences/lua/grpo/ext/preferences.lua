@@ -3,7 +3,8 @@
 local losses = require "grpo.preferences.losses"
 
 return {
-  stages = { { name = "dpo" }, { name = "reward" } },
+  commands = { { name = "pairs", before = "export", also = { "preferences" } } },
+  stages = { { name = "dpo" }, { name = "reward" }, { name = "online_dpo" } },
   options = {
     { "data.pair", "function",
       "function(row) -> { chosen =, rejected = }, or { completion =, label = } for losses of rows "

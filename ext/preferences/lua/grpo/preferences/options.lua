@@ -56,6 +56,7 @@ local function check_each(o, list, complain)
   end
 end
 
+-- Returns { loss_type = the list of losses }.
 function preference_options.check(config, complain, origin)
   local o = config.train.dpo
   local names = type(o.loss_type) == "table" and o.loss_type or { o.loss_type }
@@ -72,6 +73,7 @@ function preference_options.check(config, complain, origin)
   if losses.all(list, "alone") and given then
     complain("reference", "is not read by %s; leave it out", table.concat(names, ", "))
   end
+  return list
 end
 
 return preference_options

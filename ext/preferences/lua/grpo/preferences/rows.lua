@@ -102,7 +102,9 @@ local function whole_pair(config, tokenizer, prompt, fields)
   local a, b, shared = texts[1], texts[2], 0
   local most = math.min(#a - 1, #b - 1, config.data.max_prompt_tokens)
   while shared < most and a[shared + 1] == b[shared + 1] do shared = shared + 1 end
-  if shared == 0 then complain(config, "chosen and rejected have no token in common; give a prompt") end
+  if shared == 0 then
+    complain(config, "chosen and rejected have no token in common; give a prompt")
+  end
   return { prompt = table.move(a, 1, shared, 1, {}),
     chosen = table.move(a, shared + 1, #a, 1, {}), rejected = table.move(b, shared + 1, #b, 1, {}) }
 end

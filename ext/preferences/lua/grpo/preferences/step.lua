@@ -4,6 +4,7 @@
 -- been read.  The gradient by the weights is then that of sum over tokens of slope * log p, which
 -- is the loss "reinforce" with advantages -slope * (tokens of the step).
 
+local errors = require "grpo.base.errors"
 local schedule_value = require "grpo.options.schedule_value"
 local losses = require "grpo.preferences.losses"
 
@@ -22,13 +23,25 @@ function step.needs_reference(config)
   return not losses.all(step.options(config, { step = 0 }), "alone")
 end
 
+-- Refuses a loss that is not finite.
+function step.check(stage, loss)
+  if loss - loss == 0 then return end
+  local _, err = errors.try(errors.raise, "EDIVERGED", "the loss of the pairs of step %d is %s, so "
+    .. "the weights were not changed; lower train.lr or train.dpo.beta", stage.tr.step_count + 1,
+    tostring(loss))
+  err.nonfinite = true
+  error(err, 0)
+end
+
 -- One update.  texts: of each completion of the batch, as losses.text makes them, or false for one
--- that is not learned from.
-function step.update(stage, p, batch, texts)
-  local config, tokens, completions = stage.config, 0, {}
+-- that is not learned from.  completions: those that get the advantages, or nil.
+function step.update(stage, p, batch, texts, completions)
+  local config, tokens = stage.config, 0
+  completions = completions or {}
   for i = 1, #batch do tokens = tokens + batch:length(i) end
   for i = 1, #batch do
-    completions[i] = { advantage = texts[i] and losses.slopes(texts[i], -tokens) or 0.0 }
+    completions[i] = completions[i] or {}
+    completions[i].advantage = texts[i] and losses.slopes(texts[i], -tokens) or 0.0
   end
   local lr = schedule_value(config, "train.lr", config.train.lr, p)
   local metrics = stage.engine:update(batch, completions,

@@ -111,21 +111,12 @@ end
 
 -- ---- a step -----------------------------------------------------------------------------------
 
-local function finite(loss, stage)
-  if loss - loss == 0 then return end
-  local _, err = errors.try(errors.raise, "EDIVERGED", "the loss of the pairs of step %d is %s, so "
-    .. "the weights were not changed; lower train.lr or train.dpo.beta", stage.tr.step_count + 1,
-    tostring(loss))
-  err.nonfinite = true
-  error(err, 0)
-end
-
 function dpo.step(stage, p)
   local config, o = stage.config, step.options(stage.config, p)
   local rows = preference_rows.take(stage.source, config.train.prompts_per_step, form_of(config))
   stage.work = { examples = preference_rows.examples(rows) }
   local loss, measured, batch, texts = judge(stage, o, rows, "sample")
-  finite(loss, stage)
+  step.check(stage, loss)
   local metrics = step.update(stage, p, batch, texts)
   for name, value in pairs(measured) do metrics[name] = value end
   metrics.beta = o.beta
