@@ -107,6 +107,9 @@ describe("diagnosis", function()
       { reference = "random" }))
     assert.equal(1, #told(60, series(function(t) return { kl = 30 * t } end),
       { reference = "random" }))
+    assert.same({}, told(60, series(function(t)
+      return { kl = 30 * t, frac_reward_zero_std = 1 }
+    end), { taught = true }))
   end)
 
   it("tells a KL penalty that is larger than the reward, in the reward's unit", function()

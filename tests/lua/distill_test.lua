@@ -153,6 +153,14 @@ describe("a distill stage", function()
     assert.equal(1, dropped)
   end)
 
+  it("is inspected, with the teacher's log-probabilities", function()
+    local tr = trainer.new(experiment(function(t) t.reference = "random" end))
+    tr:step()
+    local t = tr:inspect()
+    assert.is_nil(t.problem)
+    assert.equal(#t.logp:totable(), #t.ref_logp:totable())
+  end)
+
   it("moves the policy by its own answers to another prompt", function()
     for _, reference in ipairs { "policy", "initial" } do
       local tr, list = run(function(t)

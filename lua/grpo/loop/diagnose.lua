@@ -20,7 +20,7 @@ local KL_BOUND, FAR_KL_BOUND = 0.5, 10
 local rules = {
   {
     name = "tied",
-    test = function(m) return m.frac_reward_zero_std == 1 end,
+    test = function(m, watcher) return m.frac_reward_zero_std == 1 and not watcher.taught end,
     line = "all groups are tied (frac_reward_zero_std = 1): there is no learning signal; "
       .. "look at the completions, check the reward, or start from easier prompts",
   },
@@ -54,7 +54,7 @@ local rules = {
   {
     name = "kl",
     test = function(m, watcher)
-      return m.kl and m.kl > watcher:kl_bound()
+      return m.kl and m.kl > watcher:kl_bound() and not watcher.taught
     end,
     line = "kl is %.3g nats a token, above %g, which is %.3g nats a completion of %.0f tokens: the "
       .. "policy has left its reference; lower train.lr, raise train.kl, or clip gradients closer "
@@ -237,12 +237,13 @@ function Watcher:is_due(rule, holds, step)
 end
 
 -- Lines to show after this step.  context, optional: { completions = the step's, reference = the
--- option, fixed_length = are they as long as what they are compared with? }.
+-- option, fixed_length = are they as long as what they are compared with?, taught = is the
+-- reference a teacher? }.
 function Watcher:step(metrics, context)
   local lines, step = {}, metrics.step or 0
   context = context or {}
   self.fixed_length, self.reference = context.fixed_length, context.reference
-  self.completions = context.completions
+  self.completions, self.taught = context.completions, context.taught
   self:remember(metrics)
   for _, rule in ipairs(rules) do
     if self:is_due(rule, rule.test(metrics, self), step) then

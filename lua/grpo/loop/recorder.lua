@@ -107,7 +107,7 @@ function Recorder:step(metrics)
   self.course:add(tr.step_count, metrics, tr.stage.engine:largest_gradient())
   self:advise(self.watcher:step(metrics,
     { fixed_length = follows_targets(config), completions = completions,
-      reference = config.reference }))
+      reference = config.reference, taught = config.train.distill ~= nil }))
   if tr.stage.method.samples then self:advise(self.detector:step(metrics, completions, config)) end
   if not run then return end
   run:append("metrics", metrics)
