@@ -37,7 +37,8 @@ return grpo.experiment {
   train = { reuse_rollout = grpo.args.reuse == "yes" and true or false },
   stages = {
     { kind = "sft", train = { steps = 4, prompts_per_step = 8, lr = 3e-3 } },
-    { kind = "grpo", train = { steps = 6, prompts_per_step = 4, kl = 0.05, iterations = 2, lr = 1e-3 } },
+    { kind = "grpo", train = { steps = 6, prompts_per_step = 4, kl = 0.05, iterations = 2, lr = 1e-3,
+      advantage = { turn_weight = 0.5 }, kl_cov = { ratio = 0.1 }, entropy = grpo.schedule.adaptive_entropy { target = 2.5, delta = 0.01 } } },
   },
   hooks = {
     on_rollout = function(_, tr) kill_at("KILL_ROLLOUT", tr.step_count + 1) end,

@@ -31,6 +31,14 @@ local function rows(list)
   return grpo.data.list(list)
 end
 
+describe("train.kl_cov", function()
+  it("is refused where the policy is still the one that sampled", function()
+    refused("train%.kl_cov%.ratio: does nothing with train%.iterations = 1",
+      function(t) t.train.kl_cov = { ratio = 0.1 } end)
+    run(function(t) t.train.kl_cov, t.train.iterations = { ratio = 0.1 }, 2 end)
+  end)
+end)
+
 describe("data.too_long", function()
   local long = function(t)
     t.data.train, t.data.shuffle = rows { "ab", "abcdefgh", "ba", "hgfedcba" }, false

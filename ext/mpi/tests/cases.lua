@@ -191,6 +191,22 @@ local cases = {
         return sum
       end }
   end,
+  credit = function() -- a walk: turns keep to an expression and have advantages of their own
+    with { turns = { max = 5 }, rewards = nil,
+      sampling = { max_new_tokens = 24, stop = { "=" }, regex = "[0-9]{1,2}=" },
+      train = { iterations = 2, advantage = { turn_weight = 0.5 }, kl_cov = { ratio = 0.1 },
+        entropy = grpo.schedule.adaptive_entropy { target = 2.2, delta = 0.01 } },
+      environment = function()
+        local at, action = 2, nil
+        for _ = 1, 5 do
+          action = coroutine.yield(tostring(at), at == 0 and -1 or nil, at)
+          at = math.max(0, at + (tonumber(action:sub(1, 1)) < 5 and -1 or 1))
+          if at == 4 then return 1 end
+        end
+        return 0
+      end }
+    base.rewards = nil
+  end,
 }
 
 local chosen = cases[os.getenv("CASE") or ""]

@@ -40,7 +40,7 @@ for kind in openmpi mpich; do
     train.kl=0.1 >out 2>err || cat err
   result "$kind: an adapter with a KL too" "$(same_run one/lora-002 $kind/lora-001)"
 
-  for case in ppo ppo_separate bnpo lua_loss tools environment; do
+  for case in ppo ppo_separate bnpo lua_loss tools environment credit; do
     [ $kind != openmpi ] && [ $case != ppo_separate ] && [ $case != tools ] && continue
     [ -e one/$case ] || CASE=$case "$GRPO" run "$root/ext/mpi/tests/cases.lua" --quiet --dir one --as $case --threads 1 >/dev/null 2>err || cat err
     CASE=$case ranks 3 "$GRPO" run "$root/ext/mpi/tests/cases.lua" --quiet --dir $kind --as $case --threads 1 >/dev/null 2>err || cat err
