@@ -159,7 +159,8 @@ static int by_place(const void *x, const void *y) {
 }
 
 static bool is_found(const Matcher *m, const State *s) {
-  return s->count == m->nfound && s->complete == m->complete &&
+  if (s->count != m->nfound || s->complete != m->complete) return false;
+  return m->nfound == 0 ||
          memcmp(m->place + s->first, m->found, (size_t)m->nfound * sizeof *m->found) == 0;
 }
 
@@ -181,7 +182,7 @@ static Status new_state(Matcher *m, uint64_t key, int32_t *out) {
   s->complete = m->complete;
   s->allowed = -1;
   s->bits = NULL;
-  memcpy(m->place + m->nplaces, m->found, (size_t)m->nfound * sizeof *m->found);
+  if (m->nfound) memcpy(m->place + m->nplaces, m->found, (size_t)m->nfound * sizeof *m->found);
   m->nplaces += m->nfound;
   *out = m->nstates;
   m->state[m->nstates++] = s;
