@@ -31,7 +31,7 @@ first "early stopping" 'docs/how-to\.md: Stop on a condition \(early stopping\)'
 first "a custom loss" 'docs/how-to\.md: Use a custom loss' "custom loss"
 first "docker" 'docs/install\.md: In a container \(Docker, Podman\)' docker
 first "several GPUs" 'docs/features\.md: GPU, multi GPU' "multi gpu"
-first "DPO is not GDPO" "^  train\.dpo\.loss_type" dpo
+first "DPO is not GDPO" "^  train\.dpo\.loss_type|Pairs of preferences" dpo
 finds "a misspelt word leads to the nearest" "^nothing is known of 'temprature'; this is of 'temperature':$" temprature
 result "nothing at all" "$("$GRPO" help zzqqzz 2>&1 | grep -qx "grpo: help: nothing is known of 'zzqqzz'; see 'grpo help'" || show err)"
 for pair in trian:run evalute:eval chekc:check lgos:logs genrate:generate ls:runs finetune:run grpo:run predict:generate "watch:logs -f RUN" \

@@ -249,6 +249,8 @@ describe("a row of preferences", function()
       { prompt = "1=", chosen = "2" })
     fails("chosen and rejected are the same text, which says nothing; leave the row out (row 1",
       { prompt = "1=", chosen = "2", rejected = "2" })
+    fails("chosen is a list of strings, the turns of a conversation; want one text (row 1",
+      { prompt = "1=", chosen = { "1", "2", "3" }, rejected = "3" })
     fails("margin is a string, want a number",
       { prompt = "1=", chosen = "2", rejected = "3", margin = "much" })
     fails("data.pair: returned a nil for a row, want { chosen =, rejected = }",

@@ -84,7 +84,7 @@ function grpo.model.clone(model) end
 
 ---Loads a checkpoint with a sequence-classification head, a classifier or a reward model:
 ---rewards = { { name = "judge", group_fn = grpo.reward_model(path).group_fn } }
----@param path string a directory in Hugging Face layout, with score.weight
+---@param path string a directory in Hugging Face layout, with score.weight, or a run that trained one
 ---@param opts? grpo.RewardModelOptions
 ---@return grpo.RewardModel
 function grpo.reward_model(path, opts) end

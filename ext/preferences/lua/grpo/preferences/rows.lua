@@ -66,7 +66,11 @@ local function ids_of(config, tokenizer, fields, field)
     complain(config, "a row has no %s text%s", field, names_of(fields))
   end
   if is_messages(text) then text = content_of(config, field, text) end
-  return (prompts.completion_ids(config, tokenizer, text, "data.pair." .. field))
+  local ids, mask = prompts.completion_ids(config, tokenizer, text, "data.pair." .. field)
+  if mask then
+    complain(config, "%s is a list of strings, the turns of a conversation; want one text", field)
+  end
+  return ids
 end
 
 local function same(a, b)
