@@ -67,6 +67,15 @@ for picture in trl.svg trl-gemma.svg; do
   result "docs/$picture is what tools/gen-trl.lua writes" "$(diff "docs/$picture" "$work/docs/$picture" | head -n 6)"
 done
 
+mkdir -p "$work/experiments"
+OUT=$work "$GRPO" repl <tools/gen-results.lua >"$work/tables"
+for name in addition parity; do
+  result "experiments/$name.svg is what tools/gen-results.lua writes" \
+    "$(diff experiments/$name.svg "$work/experiments/$name.svg" | head -n 6)"
+done
+result "the tables of experiments/addition.md are what it prints" "$(
+  grep '^|' "$work/tables" | grep -vxFf experiments/addition.md -f experiments/parity.md)"
+
 # the lines from "for step" to its end
 loop_of() { sed -n '/^for step = /,/^end$/p' "$1"; }
 result "the loop in README.md is that of examples/loop_by_hand.lua" "$(
