@@ -1,5 +1,6 @@
 #include "gguf/gguf_config_gemma4.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const float still = 1e30f; /* divides the frequency of a pair that does not turn */
@@ -100,6 +101,14 @@ static Status read_experts(Reader *r) {
   return GRPO_OK;
 }
 
+/* The part of a head of 2 n channels of which `turning` pairs turn, so that its whole number of
+ * pairs comes out again. */
+static double part_of(uint64_t turning, uint64_t n) {
+  double part = turning ? (double)turning / (double)n : 1e-3;
+  while ((uint64_t)(part * (double)n) < turning) part = nextafter(part, 2);
+  return part;
+}
+
 /* The part of the pairs of a full layer that turns. */
 static Status read_turning(Reader *r, double *part) {
   const GgufTensor *t = gguf_tensor(r->g, "rope_freqs.weight");
@@ -118,7 +127,7 @@ static Status read_turning(Reader *r, double *part) {
                   r->g->path, (unsigned long long)i, (double)d);
     turning += turns;
   }
-  if (turning) *part = (double)turning / (double)t->n;
+  *part = part_of(turning, t->n);
   return GRPO_OK;
 }
 

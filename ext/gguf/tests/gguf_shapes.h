@@ -107,11 +107,14 @@ static const struct {
      "\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":5000.0},"
      "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":300.0}}}"},
     {"gemma4 mixture",
-     "{\"model_type\":\"gemma4_text\"," COMMON GROUPED ",\"global_head_dim\":32,"
+     "{\"model_type\":\"gemma4_text\"," COMMON GROUPED ",\"global_head_dim\":44,"
      "\"num_global_key_value_heads\":1,\"attention_k_eq_v\":true,\"sliding_window\":6,"
      "\"hidden_size_per_layer_input\":0,\"enable_moe_block\":true,\"top_k_experts\":2,"
      "\"tie_word_embeddings\":true,\"final_logit_softcapping\":20.0,\"num_experts\":5,"
-     "\"moe_intermediate_size\":32}"},
+     "\"moe_intermediate_size\":32,"
+     "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"proportional\","
+     "\"partial_rotary_factor\":0.6818181818181819,\"rope_theta\":5000.0},\"sliding_attention\":{"
+     "\"rope_type\":\"default\",\"rope_theta\":300.0}}}"},
 };
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
