@@ -88,7 +88,7 @@ static size_t take_body(char *data, size_t one, size_t n, void *user) {
   Place *p = user;
   (void)one;
   if (p->answer.body.len + n > JUDGE_BODY) {
-    buf_puts(&p->answer.problem, "its answer is larger than 4 MiB");
+    buf_puts(&p->answer.problem, "its answer is larger than a mebibyte");
     return 0;
   }
   buf_put(&p->answer.body, data, n);

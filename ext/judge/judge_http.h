@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { JUDGE_PLACES = 256, JUDGE_BODY = 4 << 20 /* bytes of the largest answer */ };
+enum { JUDGE_PLACES = 256, JUDGE_BODY = 1 << 20 /* bytes of the largest answer */ };
 
 typedef struct JudgePost {
   const char *url;            /* http:// or https:// */

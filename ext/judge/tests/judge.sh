@@ -42,6 +42,11 @@ questions() { grep -c '/chat/completions' hub/log; }
 result "the answers are in the run, each text once" "$([ "$(wc -l <runs/weighed-001/judge.jsonl)" = "$(cut -d'"' -f1-20 runs/weighed-001/judge.jsonl | grep -oE '"key": "[0-9a-f]{32}"' | sort -u | wc -l)" ] ||
   show runs/weighed-001/judge.jsonl)"
 
+before=$(questions)
+timeout 60 "$GRPO" replay runs/weighed-001 --reward weighed.lua </dev/null >out 2>err; status=$?
+result "a replay asks nothing that the run has asked" "$([ $status = 0 ] && grep -q '32 completions .* 0 have another reward' out || show out err
+  [ "$(questions)" = "$before" ] || echo "$(questions) questions, $before before")"
+
 # A fault that passes costs nothing but time.
 for kind in "status 3 500" "status 2 429" "status 1 408" "cut 3 20" "garbage 2 -" "hang 1 3000" "slow 1 200" "huge 1 5000000" "empty 2 -"; do
   fault "$kind completions"
@@ -101,6 +106,24 @@ timeout 100 "$GRPO" run --resume=runs/moody-001 --quiet </dev/null >out 2>err; s
 result "a resume asks nothing that the run had asked" "$([ $status = 0 ] || show err; [ "$(wc -l <asked)" = "$before" ] || echo "$before, then $(wc -l <asked)")"
 result "and has the same rewards" "$(grep '"step": 5' runs/moody-001/completions.jsonl | grep -o '"rewards": {[^}]*}' >now
   grep '"step": 5' before | grep -o '"rewards": {[^}]*}' >then; [ -s now ] && diff then now)"
+
+# Two ranks: each keeps its answers, and finds them again.
+# shellcheck source=tests/cli/lib/ranks.bash
+. "$root/tests/cli/lib/ranks.bash"
+kind=openmpi
+if has $kind; then
+  : >asked
+  cp moody.lua many.lua
+  KILL=1 ranks 2 "$GRPO" run many.lua --quiet --dir many </dev/null >out 2>err
+  cp many/many-001/completions.jsonl before; before=$(wc -l <asked)
+  result "two ranks were killed, with a file each" "$([ -s many/many-001/judge.jsonl ] && [ -s many/many-001/judge-1.jsonl ] || show err)"
+  ranks 2 "$GRPO" run --resume=many/many-001 --quiet </dev/null >out 2>err; status=$?
+  rewards_of() { grep '"step": 5' "$1" | grep -o '"rewards": {[^}]*}'; }
+  result "they resume with the same rewards" "$([ $status = 0 ] || show err; rewards_of many/many-001/completions.jsonl >now
+    rewards_of before >was; [ -s now ] && diff was now)"
+else
+  result "two ranks # SKIP no mpirun of $kind"
+fi
 
 "$GRPO" run "$root/ext/judge/examples/judge.lua" --quiet --dir shown </dev/null >out 2>err; status=$?
 result "examples/judge.lua runs and learns" "$([ $status = 0 ] || show err

@@ -113,6 +113,19 @@ describe("a judge that is a program", function()
     assert.matches("ended", lines[1])
   end)
 
+  it("cannot give what a reward cannot be", function()
+    forget()
+    for _, score in ipairs { "1e300", "-1e31", "[]", [["good"]] } do
+      local say = [[while read -r l; do id=${l#*\"id\": }; id=${id%%[!0-9]*}; ]]
+        .. ([[echo "{\"id\": $id, \"score\": %s}"; done]]):format((score:gsub('"', '\\"')))
+      quiet(function()
+        local list, columns = asked(quick { command = say }, { "a" })
+        assert.same({ grpo.none }, list)
+        assert.matches("without a score", columns[1].problem)
+      end)
+    end
+  end)
+
   it("gives answers that parse reads, and is refused without one", function()
     forget()
     local say = [[while read -r l; do id=${l#*\"id\": }; id=${id%%[!0-9]*}; ]]
@@ -260,7 +273,7 @@ describe("a judge's options", function()
       ["judge: give verdicts = { yes = 1, no = 0 }, or parse"] = { url = "http://x", prompt = "x" },
       ["judge: give verdicts or parse, not both"] = { url = "http://x", prompt = "x", parse = print,
         verdicts = { yes = 1 } },
-      ["judge.verdicts: want finite numbers by verdict"] = { url = "http://x", prompt = "x",
+      ["judge.verdicts: want numbers by verdict"] = { url = "http://x", prompt = "x",
         verdicts = { "yes", "no" } },
       ["judge.on_error: got zero, want \"skip\", \"stop\" or a number"] = { command = "x",
         on_error = "zero" },

@@ -42,7 +42,8 @@
 --     check_place(), which open calls before it makes a file.  A sink has the methods scalars(step,
 --     values), which leaves out what is not a number, text(step, name, s) and close()
 --   runs = { { opened = function(dir, writes) }, ... }
---     a run's directory was made, or is read or resumed; writes: this process trains the run
+--     a run's directory was made, or is read or resumed; writes: this process trains the run.  On
+--     several ranks each opens it; on another machine it may not be there
 --   machine = { { "jail for code", function() -> text }, ... }
 --     what `grpo doctor` says of the machine
 --   ranks = { { functions = function() -> list, start = function(kind) } }

@@ -4,6 +4,7 @@ local counted = require "grpo.base.counted"
 local display = require "grpo.base.display"
 local errors = require "grpo.base.errors"
 local events = require "grpo.loop.events"
+local extensions = require "grpo.base.extensions"
 local flags = require "grpo.commands.flags"
 local history = require "grpo.runs.history"
 local inputs = require "grpo.runs.inputs"
@@ -269,6 +270,7 @@ end
 local function score_again(run, step, o, n)
   local kept = o.flags.nonfinite
   local e = script.of_run(run.dir, run.info)
+  extensions.run_opened(run.dir, false)
   modules.forget_saved()
   local entries = script.rewards(o.flags.reward, o.args)
   local argument_at, most = arguments(run, e), {}

@@ -3,6 +3,7 @@
 
 local core = require "grpo.core"
 local events = require "grpo.loop.events"
+local extensions = require "grpo.base.extensions"
 local ranks = require "grpo.base.ranks"
 local reload = require "grpo.runs.reload"
 
@@ -33,6 +34,8 @@ function Ranks:open()
   if run then
     events.load(tr, run.dir, ranks.of_first(function() return events.text(run.dir) end))
   end
+  local dir = ranks.of_first(function() return tr.directory and tr.directory.dir or "" end)
+  if dir ~= "" and not ranks.first() then extensions.run_opened(dir, true) end
   tr.watch = reload.watch(tr, tr.directory and tr.directory.info.script or "", run)
   tr.watch.several = true
   if tr.directory then

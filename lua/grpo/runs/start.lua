@@ -328,7 +328,6 @@ local function follow(request)
   if request.threads then set_threads(e, request.threads) end
   local tr = trainer.new(e, options)
   if not request.resume then preflight.run(tr) end
-  if run then extensions.run_opened(run.dir, false) end
   tr.step_limit = request.steps
   tr.services = services.of_ranks(tr, run)
   return tr

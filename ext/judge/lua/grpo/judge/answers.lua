@@ -3,10 +3,12 @@
 -- A row is { key =, judge =, score = number or null, answer = }, or { key =, judge =, step =,
 -- problem = } for a question that got no answer.  The key stands for the whole question.  A score
 -- counts for every later question of that key.  A problem counts for the rest of its step.  So a
--- resume, which finds both, decides as the run did.
+-- resume, which finds both, decides as the run did.  Rank R beside the first one writes
+-- judge-R.jsonl, and believes it before those of others.
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
+local ranks = require "grpo.base.ranks"
 local sums = require "grpo.loop.sums"
 
 local fs = core.fs
@@ -24,7 +26,7 @@ local function take(row)
   if row.problem then
     problems[place(row)] = row
   else
-    scores[row.key] = scores[row.key] or row
+    scores[row.key] = row
   end
 end
 
@@ -35,13 +37,13 @@ local function read_row(line)
   return ok and type(row) == "table" and type(row.key) == "string" and row or nil
 end
 
-local function read(file)
-  local damaged = 0
+-- Takes the rows of a file; others: it is another rank's, of which only what is new is taken.
+local function read(file, others)
   for line in io.lines(file) do
     local row = read_row(line)
-    if row then take(row) else damaged = damaged + 1 end
+    local known = row and others and (scores[row.key] or row.problem and problems[place(row)])
+    if row and not known then take(row) end
   end
-  return damaged
 end
 
 local function write(row)
@@ -53,19 +55,27 @@ local function write(row)
   errors.must(writer:put(sums.line(row)))
 end
 
+-- A kill may have cut the last line short.
+local function end_last_line(file)
+  local text = fs.read(file)
+  if text == "" or text:sub(-1) == "\n" then return end
+  writer = errors.must(fs.append(file))
+  errors.must(writer:put("\n"))
+end
+
 -- A run begins, or is opened again; writes: it is trained here.
 function answers.open(dir, writes)
-  local file = dir .. "/judge.jsonl"
-  scores, problems, path, writer = {}, {}, writes and file or nil, nil
+  local name = ranks.first() and "judge.jsonl" or ("judge-%d.jsonl"):format(ranks.rank())
+  local file = dir .. "/" .. name
   local early
+  scores, problems, path, writer = {}, {}, writes and fs.isdir(dir) and file or nil, nil
   early, waiting = waiting, {}
   if fs.exists(file) then
-    local damaged = read(file)
-    local text = damaged > 0 and writes and fs.read(file)
-    if text and text:sub(-1) ~= "\n" then
-      writer = errors.must(fs.append(file))
-      errors.must(writer:put("\n"))
-    end
+    read(file)
+    if writes then end_last_line(file) end
+  end
+  for _, other in ipairs(fs.list(dir) or {}) do
+    if other ~= name and other:find("^judge%-?%d*%.jsonl$") then read(dir .. "/" .. other, true) end
   end
   for _, row in ipairs(early) do
     if not scores[row.key] then

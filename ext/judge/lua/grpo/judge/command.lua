@@ -4,8 +4,8 @@
 --   { "id": 1, "score": 0.5 } or { "id": 1, "answer": "text" } or { "id": 1, "error": "text" }
 
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local Queue = require "grpo.judge.queue"
+local replies = require "grpo.judge.replies"
 
 local Command = {}
 Command.__index = Command
@@ -37,32 +37,20 @@ local function take_pending(list, id)
   end
 end
 
--- Reads a reply: { score = number or core.none } or { answer = text }; nil and what is wrong.
-local function read(reply)
-  if reply.error ~= nil then return nil, "it says: " .. tostring(reply.error) end
-  local score = reply.score
-  if score == core.json_null then return { score = core.none } end
-  if type(score) == "boolean" then return { score = score and 1.0 or 0.0 } end
-  if type(score) == "number" and score - score == 0 then return { score = score } end
-  if type(reply.answer) == "string" then return { answer = reply.answer } end
-  return nil, "it answered without a score, which is a number, true, false or null"
-end
-
 -- A line has come.  One that cannot be read counts as the answer to the oldest question.  An answer
 -- that comes too late counts for nothing.
 function Command:receive(queue, line)
-  local ok, reply = errors.try(core.json_decode, line)
-  local understood = ok and type(reply) == "table" and math.type(reply.id) == "integer"
-  if understood and reply.id <= self.last_id then
+  local reply = replies.line(line)
+  if reply and reply.id <= self.last_id then
     local one = take_pending(self.pending, reply.id)
     if not one then return end
-    local result, problem = read(reply)
+    local result, problem = replies.of_program(reply)
     if result then queue:done(one.i, result) else queue:failed(one.i, problem) end
     return
   end
   local oldest = table.remove(self.pending, 1)
   if oldest then
-    queue:failed(oldest.i, ("it wrote what is not an answer: %s"):format(line:sub(1, 60)))
+    queue:failed(oldest.i, "it wrote what is not an answer: " .. line:sub(1, 60))
   end
 end
 

@@ -3,6 +3,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local Queue = require "grpo.judge.queue"
+local replies = require "grpo.judge.replies"
 
 local TOP_LOGPROBS = 20 -- the most that the protocol gives
 
@@ -35,51 +36,6 @@ function Endpoint:body(question)
   return core.json_encode(body)
 end
 
-local function trimmed(text) return text:match("^%s*(.-)%s*$") end
-
--- Log-probabilities of verdicts among the likeliest first tokens; spaces around them do not count.
-local function weigh(grades, first)
-  local logprobs = {}
-  for _, one in ipairs(type(first.top_logprobs) == "table" and first.top_logprobs or { first }) do
-    local name = type(one) == "table" and type(one.token) == "string" and trimmed(one.token)
-    local p = name and type(one.logprob) == "number" and one.logprob or nil
-    if p and grades[name] then
-      local had = logprobs[name]
-      logprobs[name] = had and math.max(had, p) + math.log(1 + math.exp(-math.abs(had - p))) or p
-    end
-  end
-  return next(logprobs) and logprobs
-end
-
--- Follows names through tables; nil where there is none.
-local function at(value, ...)
-  for _, name in ipairs { ... } do
-    if type(value) ~= "table" then return nil end
-    value = value[name]
-  end
-  return value
-end
-
--- Reads an answer: { logprobs = } or { answer = text }; nil and what is wrong.
-local function read(grades, body)
-  local ok, reply = errors.try(core.json_decode, body)
-  if not ok then return nil, "its answer is not JSON: " .. body:sub(1, 60) end
-  local choice = at(reply, "choices", 1)
-  local text = at(choice, "message", "content")
-  if not grades then
-    if type(text) == "string" then return { answer = text } end
-    return nil, "its answer has no choices[0].message.content"
-  end
-  local first = at(choice, "logprobs", "content", 1)
-  local logprobs = type(first) == "table" and weigh(grades, first)
-  text = type(text) == "string" and text or nil
-  if logprobs then return { logprobs = logprobs, answer = text } end
-  local word = text and trimmed(text)
-  if word and grades[word] then return { logprobs = { [word] = 0.0 }, answer = text } end
-  return nil, ("none of the verdicts is in its answer: %s"):format(
-    text and text:sub(1, 60) or "nothing")
-end
-
 -- Reads what came of a request: a result; or nil, what is wrong, and whether that is final.
 local function result_of(grades, answer)
   if answer.problem then return nil, answer.problem end
@@ -89,7 +45,7 @@ local function result_of(grades, answer)
     return nil, ("it answered with status %d: %s"):format(status,
       (answer.body:sub(1, 60):gsub("%s+", " "))), not again
   end
-  return read(grades, answer.body)
+  return replies.of_server(grades, answer.body)
 end
 
 -- Takes the answer to question i; returns whether it is there.

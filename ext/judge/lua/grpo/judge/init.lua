@@ -10,6 +10,7 @@ local core = require "grpo.core"
 local display = require "grpo.base.display"
 local errors = require "grpo.base.errors"
 local options = require "grpo.options"
+local replies = require "grpo.judge.replies"
 local verdicts = require "grpo.judge.verdicts"
 
 local judge = {}
@@ -38,8 +39,9 @@ local function complain(format, ...) errors.raise("EARG", "judge" .. format, ...
 local function check_verdicts(grades)
   if next(grades) == nil then complain(".verdicts: is empty; want { yes = 1, no = 0 }") end
   for name, grade in pairs(grades) do
-    if type(name) ~= "string" or name == "" or type(grade) ~= "number" or grade - grade ~= 0 then
-      complain(".verdicts: want finite numbers by verdict, as { yes = 1, no = 0 }; digits are "
+    if type(name) ~= "string" or name == "" or type(grade) ~= "number"
+      or not replies.number(grade) then
+      complain(".verdicts: want numbers by verdict, as { yes = 1, no = 0 }; digits are "
         .. "written [\"1\"] = 1")
     end
   end
@@ -77,7 +79,7 @@ local function check(o)
 end
 
 local function check_on_error(policy)
-  if type(policy) == "number" and policy - policy == 0 then return end
+  if type(policy) == "number" and replies.number(policy) then return end
   if policy ~= "skip" and policy ~= "stop" then
     complain(".on_error: got %s, want \"skip\", \"stop\" or a number", tostring(policy))
   end
@@ -154,9 +156,8 @@ function methods:score_of(row, c)
   if row.problem then return nil, row.problem end
   if row.score ~= nil then return row.score ~= core.json_null and row.score or core.none end
   if not self.o.parse then return nil, "it gave an answer, and there is no parse to read it" end
-  local score = self.o.parse(row.answer, c)
-  if score == true then return 1.0 elseif score == false then return 0.0 end
-  if type(score) == "number" and score - score == 0 then return score end
+  local score = replies.number(self.o.parse(row.answer, c))
+  if score then return score end
   return nil, ("parse found no number in: %s"):format(row.answer:sub(1, 60))
 end
 
