@@ -123,6 +123,19 @@ TEST(generation_records_the_log_probabilities_of_the_model) {
   o.stop_regex = "(";
   REFUSED(h.c, GRPO_EARG, "regular", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
   o.stop_regex = NULL;
+  o.regex = "a+b";
+  OK(h.c, grpo_generate(h.model, h.tok, &p, 1, &o, &s));
+  OK(h.c, grpo_samples_at(s, 0, &one));
+  CHECK(one.text[0] == 'a');
+  grpo_samples_free(s);
+  REFUSED(h.c, GRPO_EARG, "tokenizer", grpo_generate(h.model, NULL, &p, 1, &o, &s));
+  o.grammar = "root ::= \"a\"";
+  REFUSED(h.c, GRPO_EARG, "not both", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
+  o.regex = NULL;
+  o.grammar = "root ::= root";
+  REFUSED(h.c, GRPO_EARG, "sampling.grammar: the rule root",
+          grpo_generate(h.model, h.tok, &p, 1, &o, &s));
+  o.grammar = NULL;
   o.temperature = -1;
   REFUSED(h.c, GRPO_EARG, "temperature", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
   o.temperature = 0;
