@@ -12,10 +12,11 @@ local page = { [[
 
 Written by `make options` from `foreign_names.lua`; do not edit.
 
-Every option of TRL's GRPOConfig, with those of transformers that it inherits, and verl's keys, with
-the name that each has here, or the reason why there is none. `grpo help from-trl` and
-`grpo help from-verl` print these tables, `grpo help NAME` one row. A script, a file of settings or
-a command line that has one such name is told the same, with the value as it is written here:
+Every option of TRL's GRPOConfig, DPOConfig, KTOConfig and RewardConfig, with those of transformers
+that they inherit, and verl's keys, with the name that each has here, or the reason why there is
+none. `grpo help from-trl` and `grpo help from-verl` print these tables, `grpo help NAME` one row. A
+script, a file of settings or a command line that has one such name is told the same, with the value
+as it is written here:
 
 ```
 my.lua:7: train.scale_rewards is train.advantage.scale here; write train.advantage.scale = "none"
