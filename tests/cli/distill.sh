@@ -38,6 +38,11 @@ result "a checkpoint holds a teacher that moves, and no other" "$(
 "$GRPO" check itself.lua >out 2>err; status=$?
 result "grpo check estimates the memory of a distill stage" "$({ [ $status -le 1 ] && grep -q '^distill .*MiB' out; } || cat out err)"
 
+"$GRPO" run "$root/examples/self_distillation.lua" --quiet --dir example --as corrected eval.group_size=1 'eval.pass_at=[1]' >/dev/null 2>err
+result "examples/self_distillation.lua solves what was never right" "$(
+  grep -oE '"eval/accuracy": [0-9.]+' example/corrected/eval.jsonl | awk '{ a[NR] = $2 } END { exit !(NR == 3 && a[2] == 0 && a[3] > 0.9) }' ||
+    { show err; grep -o '"eval/accuracy": [0-9.]*' example/corrected/eval.jsonl; })"
+
 sed 's/0123456789+=/0123456789+=-/' exp.lua >wider.lua
 "$GRPO" run wider.lua --quiet --dir first --as wider --steps 4 >/dev/null 2>err || show err
 sed 's|first/teacher|first/wider|' path.lua >other.lua

@@ -61,4 +61,18 @@ LUA
 "$GRPO" export latent out.gguf >out 2>err && echo "it was written" >>err
 result "latent attention is refused by name" "$(
   grep -q "^grpo: out.gguf: writing 'gpt2_mla' models as GGUF" err || show err)"
+
+"$GRPO" export base teacher.gguf --quantize q8_0 >/dev/null 2>err || show err
+cat >student.lua <<'LUA'
+local grpo = require "grpo"
+return grpo.experiment {
+  model = { config = { model_type = "llama", hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2,
+    max_position_embeddings = 64, vocab_size = 258 }, tokenizer = grpo.tokenizer.bytes() },
+  reference = "teacher.gguf", sampling = { max_new_tokens = 6 },
+  data = { max_prompt_tokens = 8, train = grpo.data.list { { prompt = "3+4=" } } },
+  stages = { { kind = "distill", train = { steps = 2 } } },
+}
+LUA
+"$GRPO" run student.lua --quiet --as student >out 2>err; status=$?
+result "a file is a teacher" "$({ [ $status = 0 ] && grep -qE '"kl": 0\.[0-9]*[1-9]' runs/student/metrics.jsonl; } || show err)"
 finish

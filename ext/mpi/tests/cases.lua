@@ -156,6 +156,10 @@ local cases = {
       train = { iterations = 2, micro_batch_tokens = 60, steps = 4,
         distill = { beta = 0.5, top_k = 5, lambda = 0.5 } } }
   end,
+  distill_samples = function()
+    with { stages = { { kind = "distill" } }, reference = "random",
+      train = { distill = { beta = 0, lambda = 0.3, seq_kd = true } } }
+  end,
   distill_feedback = function()
     with { stages = { { kind = "distill" } }, reference = "policy",
       train = { iterations = 2, distill = { max_prompt_tokens = 12, prompt = function(row, c)

@@ -51,7 +51,7 @@ end
 local function check_place(method, config)
   local path, wanted = config.reference, method.needs_reference(config)
   if type(path) ~= "string" or options.among(path, reference_names.list) then return end
-  if core.fs.isdir(path) or not wanted and path:find("/", 1, true) then return end
+  if core.fs.exists(path) or not wanted and path:find("/", 1, true) then return end
   if places.is_name(path) and path:find("/", 1, true) then
     local ok, err = pcall(places.place, path, true) -- which notes its commit for the run
     if ok then return end
