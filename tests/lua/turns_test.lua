@@ -537,18 +537,18 @@ describe("advantages of turns", function()
         local part = c.parts[k]
         if part.role == "assistant" then
           value = (part.reward or 0) + 0.9 * value
-          local list = by_state[part.state] or {}
-          by_state[part.state], list[#list + 1] = list, { i, part, value }
+          local same = by_state[part.state] or {}
+          by_state[part.state], same[#same + 1] = same, { i, part, value }
         end
       end
     end
-    for _, list in pairs(by_state) do
+    for _, same in pairs(by_state) do
       local sum, squares = 0, 0
-      for _, turn in ipairs(list) do sum = sum + turn[3] end
-      local mean = sum / #list
-      for _, turn in ipairs(list) do squares = squares + (turn[3] - mean) ^ 2 end
-      local std = math.sqrt(squares / math.max(1, #list - 1))
-      for _, turn in ipairs(list) do
+      for _, turn in ipairs(same) do sum = sum + turn[3] end
+      local mean = sum / #same
+      for _, turn in ipairs(same) do squares = squares + (turn[3] - mean) ^ 2 end
+      local std = math.sqrt(squares / math.max(1, #same - 1))
+      for _, turn in ipairs(same) do
         local a = (turn[3] - mean) / (o.plain and 1 or std + 1e-4)
         want[turn[1]] = want[turn[1]] or {}
         for t = turn[2].first, turn[2].last do want[turn[1]][t] = a end
@@ -565,10 +565,10 @@ describe("advantages of turns", function()
         for i, c in ipairs(first.group) do rewards[i] = c.reward end
         local whole = core.advantages(rewards,
           { group = #rewards, scale = o.plain and "none" or "group" })
-        for i, list in ipairs(expected(first.group, o)) do
+        for i, wanted in ipairs(expected(first.group, o)) do
           local c = first.group[i]
           for t = 1, c.length do
-            local of_turn = list[t] and 0.5 * list[t] or 0
+            local of_turn = wanted[t] and 0.5 * wanted[t] or 0
             assert.near(whole[i] + of_turn, c.advantage[t], 1e-9)
             compared = compared + (of_turn ~= 0 and 1 or 0)
           end

@@ -105,7 +105,7 @@ cp runs/moody-001/completions.jsonl before; before=$(wc -l <asked)
 timeout 100 "$GRPO" run --resume=runs/moody-001 --quiet </dev/null >out 2>err; status=$?
 result "a resume asks nothing that the run had asked" "$([ $status = 0 ] || show err; [ "$(wc -l <asked)" = "$before" ] || echo "$before, then $(wc -l <asked)")"
 result "and has the same rewards" "$(grep '"step": 5' runs/moody-001/completions.jsonl | grep -o '"rewards": {[^}]*}' >now
-  grep '"step": 5' before | grep -o '"rewards": {[^}]*}' >then; [ -s now ] && diff then now)"
+  grep '"step": 5' before | grep -o '"rewards": {[^}]*}' >resumed; [ -s now ] && diff resumed now)"
 
 # Two ranks: each keeps its answers, and finds them again.
 # shellcheck source=tests/cli/lib/ranks.bash

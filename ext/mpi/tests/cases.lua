@@ -201,9 +201,9 @@ local cases = {
       train = { iterations = 2, advantage = { turn_weight = 0.5 }, kl_cov = { ratio = 0.1 },
         entropy = grpo.schedule.adaptive_entropy { target = 2.2, delta = 0.01 } },
       environment = function()
-        local at, action = 2, nil
+        local at = 2
         for _ = 1, 5 do
-          action = coroutine.yield(tostring(at), at == 0 and -1 or nil, at)
+          local action = coroutine.yield(tostring(at), at == 0 and -1 or nil, at)
           at = math.max(0, at + (tonumber(action:sub(1, 1)) < 5 and -1 or 1))
           if at == 4 then return 1 end
         end
