@@ -13,7 +13,7 @@ enum { STATE_READ = 1 << 14 };
 
 /* ---- config.json ------------------------------------------------------------------- */
 
-void bnb_put_config(Buf *b) {
+void bnb_put_config(Buf *b, const char *plain) {
   buf_puts(b, "{\n    \"_load_in_4bit\": true,\n    \"_load_in_8bit\": false,\n"
               "    \"bnb_4bit_compute_dtype\": \"bfloat16\",\n"
               "    \"bnb_4bit_quant_storage\": \"uint8\",\n"
@@ -21,8 +21,9 @@ void bnb_put_config(Buf *b) {
               "    \"bnb_4bit_use_double_quant\": true,\n"
               "    \"llm_int8_enable_fp32_cpu_offload\": false,\n"
               "    \"llm_int8_has_fp16_weight\": false,\n"
-              "    \"llm_int8_skip_modules\": null,\n"
-              "    \"llm_int8_threshold\": 6.0,\n"
+              "    \"llm_int8_skip_modules\": ");
+  buf_printf(b, "%s,\n", plain);
+  buf_puts(b, "    \"llm_int8_threshold\": 6.0,\n"
               "    \"load_in_4bit\": true,\n    \"load_in_8bit\": false,\n"
               "    \"quant_method\": \"bitsandbytes\"\n  }");
 }

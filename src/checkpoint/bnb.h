@@ -34,6 +34,8 @@ typedef struct BnbParts {
 void bnb_parts(const char *weight, int rows, int columns, BnbParts *out);
 uint64_t bnb_bytes(int rows, int columns); /* of all six parts */
 Status bnb_put(StWriter *w, const QuantWeight *m);
-void bnb_put_config(Buf *b); /* config.json's "quantization_config" object */
+/* config.json's "quantization_config" object.  plain: the modules that are not packed, as a list in
+ * JSON, or "null" where they are those that every reader knows. */
+void bnb_put_config(Buf *b, const char *plain);
 
 #endif

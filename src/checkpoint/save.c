@@ -15,9 +15,9 @@ enum { BLOCK_ROWS = 64 };
 static const StType st_types[] = {
     [WEIGHT_F32] = ST_F32, [WEIGHT_F16] = ST_F16, [WEIGHT_BF16] = ST_BF16, [WEIGHT_NF4] = ST_BF16};
 
-/* bitsandbytes packs no stack of experts. */
+/* transformers leaves experts as they are, and reads no packed ones. */
 static bool is_packed(const Model *m, int i, WeightType type) {
-  return type == WEIGHT_NF4 && layout_is_projection(m, i) && !m->param[i].stacked;
+  return type == WEIGHT_NF4 && layout_is_projection(m, i) && !m->param[i].is_expert;
 }
 
 /* Is the parameter in the tensor of the one before it? */
@@ -283,15 +283,35 @@ static void put_generation_config(Buf *b, const Config *c) {
   buf_puts(b, "\n}\n");
 }
 
+/* Appends the modules of layers that stay as they are and look to transformers like packed ones, and
+ * the head, or "null". */
+static void put_plain_modules(Buf *b, const Model *m) {
+  for (int i = 0; i < m->nparams; i++) {
+    const Param *p = &m->param[i];
+    char word[PARAM_NAME_BYTES];
+    const char *name = p->by_head || p->is_router ? strstr(p->name, "layers.") : NULL;
+    if (!name) continue;
+    name += strcspn(name, "0123456789");
+    name += strspn(name, "0123456789.");
+    snprintf(word, sizeof word, ", \"%.*s\"", (int)(strlen(name) - strlen(".weight")), name);
+    if (!b->len) buf_puts(b, "[\"lm_head\"");
+    if (!strstr(b->data, word)) buf_puts(b, word);
+  }
+  buf_puts(b, b->len ? "]" : "null");
+}
+
 /* Appends to the object that config_write wrote how the weights are stored; float32 is what readers
  * take where nothing is said. */
-static void add_storage(Buf *b, WeightType type) {
+static void add_storage(Buf *b, const Model *m, WeightType type) {
+  Buf plain = {0};
   if (type == WEIGHT_F32) return;
   if (b->len > 3) b->len -= strlen("\n}\n");
   buf_printf(b, ",\n  \"torch_dtype\": \"%s\"", type == WEIGHT_F16 ? "float16" : "bfloat16");
   if (type == WEIGHT_NF4) {
     buf_puts(b, ",\n  \"quantization_config\": ");
-    bnb_put_config(b);
+    put_plain_modules(&plain, m);
+    bnb_put_config(b, plain.data ? plain.data : "null");
+    buf_free(&plain);
   }
   buf_puts(b, "\n}\n");
 }
@@ -305,7 +325,7 @@ Status save_model(const Model *m, const char *dir, WeightType type, uint64_t sha
   Status s = put_text(dir, "generation_config.json", &b);
   buf_clear(&b);
   config_write(&b, &m->config);
-  add_storage(&b, type);
+  add_storage(&b, m, type);
   if (s == GRPO_OK) s = put_text(dir, "config.json", &b);
   buf_free(&b);
   return s;

@@ -164,6 +164,34 @@ static bool same_matrix(const QuantWeight *a, const QuantWeight *b) {
   return same;
 }
 
+/* What transformers does with the same file: experts are never packed, and modules that look like
+ * packed ones but are not are named. */
+static void check_nf4_file(const char *shape, const char *plain, const char *module) {
+  const char *dir = test_path("%s/apart", test_tmp());
+  Model *m = small_model(shape, NULL, 7), *back = NULL;
+  Safetensors f;
+  Json *j = NULL;
+  OK(save_model(m, dir, WEIGHT_NF4, 0));
+  OK(safetensors_open(&f, test_path("%s/model.safetensors", dir)));
+  const StTensor *t = safetensors_find(&f, plain);
+  CHECK(t && t->type == ST_BF16);
+  safetensors_close(&f);
+  OK(json_read_file(test_path("%s/config.json", dir), 0, &j));
+  const Json *list = json_get(json_get(j, "quantization_config"), "llm_int8_skip_modules");
+  CHECK_STR(json_string(json_child(list)), "lm_head");
+  CHECK_STR(json_string(json_next(json_child(list))), module);
+  CHECK(json_count(list) == 2);
+  OK(weights_load(&back, NULL, dir, STORE_NF4));
+  json_free(j);
+  model_release(m);
+  model_release(back);
+}
+
+TEST(what_transformers_does_not_pack_is_not_packed) {
+  check_nf4_file(tiny_qwen3_moe, "model.layers.0.mlp.experts.3.up_proj.weight", "mlp.gate");
+  check_nf4_file(tiny_deepseek, "model.layers.1.self_attn.kv_b_proj.weight", "self_attn.kv_b_proj");
+}
+
 TEST(bitsandbytes_checkpoints_come_back_exactly) {
   for (int k = 0; k < SHAPES; k++)
     for (int shards = 0; shards < 2; shards++) {
