@@ -283,8 +283,8 @@ static void put_generation_config(Buf *b, const Config *c) {
   buf_puts(b, "\n}\n");
 }
 
-/* Appends the modules of layers that stay as they are and look to transformers like packed ones, and
- * the head, or "null". */
+/* Appends the head and the modules of layers that stay as they are and look to transformers like
+ * packed ones; "null" if there are none. */
 static void put_plain_modules(Buf *b, const Model *m) {
   for (int i = 0; i < m->nparams; i++) {
     const Param *p = &m->param[i];
