@@ -95,4 +95,8 @@ log=$work/runs/calculator-001/metrics.jsonl
 result "examples/calculator.lua learns to call its tool" "$(
   awk -v a="$(metric "$log" tools/call_frequency 1 5)" -v b="$(metric "$log" tools/call_frequency 21 25)" \
     'BEGIN { if (!(b > a + 0.1)) print "calls went from " a " to " b }'; [ -e "$log" ] || show "$work/err")"
+"$GRPO" run examples/tictactoe.lua --quiet --dir "$work/runs" --arg games=20 --arg steps=4 eval.samples=4 >"$work/out" 2>"$work/err"
+result "examples/tictactoe.lua plays against itself, and its turns have advantages" "$(
+  [ "$(grep -c '"entropy_coef"' "$work/runs/tictactoe-001/metrics.jsonl")" = 4 ] || show "$work/err"
+  grep -q '"reward": -1, "role": "assistant", "state": "[.XO]*[XO]"' "$work/runs/tictactoe-001/completions.jsonl" || echo "no turn has a reward and a state")"
 finish

@@ -152,7 +152,7 @@
 ---@field baseline? "mean"|"leave_one_out"|"none" what is subtracted from a reward: the mean of its group, the mean of the group's others, or nothing (default "mean")
 ---@field normalize? boolean normalise advantages once more, over the step: (A - mean) / (std + 1e-4) (default false)
 ---@field turn_weight? number GiGPO: weight of each turn's own advantage among the turns of the group that began in the same state of the environment; 0: none (default 0)
----@field turn_discount? number GiGPO: discount of the rewards of later turns in a turn's return (default 0.95)
+---@field turn_discount? number GiGPO: discount of the rewards of later turns in a turn's return; -1 where two players move in turn, and what one wins the other loses (default 0.95)
 
 ---@class grpo.Options.train.sampler_correction
 ---@field mode? "token_truncate"|"token_mask"|"sequence_truncate"|"sequence_mask" one weight per token or per sequence; a weight outside the bounds is truncated to them, or masked: set to 0 (default "token_truncate")

@@ -53,6 +53,8 @@
 ---@field first integer place in c.ids of its first token
 ---@field last integer
 ---@field finish? "eos"|"stop"|"length" of the model's turns
+---@field reward? number of a turn of the model that an environment answered
+---@field state? string the key of the state it began in, with train.advantage.turn_weight
 ---@field calls? grpo.Call[]
 
 ---@class grpo.Call
@@ -82,8 +84,8 @@
 ---@field fn fun(arguments: table<string, any>, c: grpo.TurnContext): any, string?
 
 ---@class grpo.Environment
----@field reset fun(row: table, rng: fun(): number): any, string? the state and the first observation
----@field step fun(state: any, action: string, c: grpo.TurnContext): string?, number|boolean|nil the observation, nil at the end; a reward
+---@field reset fun(row: table, rng: fun(): number): any, string?, string|number|nil the state, the first observation, and a key that names the state
+---@field step fun(state: any, action: string, c: grpo.TurnContext): string?, number|boolean|nil, string|number|nil the observation, nil at the end; a reward; the key of the state that follows
 
 ---A form of calls of your own.
 ---@class grpo.CallForm

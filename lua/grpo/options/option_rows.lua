@@ -220,8 +220,8 @@ add {
     "GiGPO: weight of each turn's own advantage among the turns of the group that began in the "
     .. "same state of the environment; 0: none", default = 0.0, min = 0 },
   { "train.advantage.turn_discount", "number",
-    "GiGPO: discount of the rewards of later turns in a turn's return", default = 0.95, min = 0,
-    max = 1 },
+    "GiGPO: discount of the rewards of later turns in a turn's return; -1 where two players move "
+    .. "in turn, and what one wins the other loses", default = 0.95, min = -1, max = 1 },
 }
 add {
   { "train.loss", "enum|function",
