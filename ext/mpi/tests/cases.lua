@@ -118,6 +118,10 @@ local cases = {
   end,
   dpo = function() preferences("dpo", { dpo = { beta = 0.3, ld_alpha = 0.5 } }) end,
   kto = function() preferences("dpo", { dpo = { loss_type = "kto" } }) end,
+  online_dpo = function()
+    with { stages = { { kind = "online_dpo" } }, train = { dpo = { ld_alpha = 0.5 } } }
+    base.data.target = nil
+  end,
   reward = function() preferences("reward", { prompts_per_step = 60 }) end,
   dense = function()
     with { reference = "random", train = { kl = 0.1, kl_estimator = "full" },

@@ -41,8 +41,11 @@ write dpo.lua dpo "$tiny" pairs.jsonl 'dpo = { beta = 0.3, ld_alpha = 0.5, use_w
 write kto.lua dpo "$tiny" labels.jsonl 'dpo = { loss_type = "kto" }'
 write reward.lua reward "$tiny" pairs.jsonl 'reward = { center_rewards_coefficient = 0.01 }'
 
+write online.lua online_dpo "$tiny" pairs.jsonl 'dpo = { loss_type = "ipo", ld_alpha = 0.5 }'
+sed -i 's/max_new_tokens = 6 }/max_new_tokens = 6, group_size = 3 }, rewards = { short = function(text) return -#text end }/' online.lua
+
 same() { result "$1" "$(different "whole/$3-001" "$2/$3-001")"; }
-for exp in dpo kto reward; do
+for exp in dpo kto reward online; do
   "$GRPO" run $exp.lua --dir whole >out 2>err; status=$?
   result "$exp: a run ends with status 0" "$([ $status = 0 ] || show err)"
   "$GRPO" run $exp.lua --quiet --dir one --threads 1 train.micro_batch_tokens=1 >/dev/null 2>&1
@@ -104,6 +107,15 @@ refused() {
   result "refused: $name" "$([ $status = 2 ] && [ "$(grep -c '' err)" = 1 ] && grep -qE "$pattern" err && [ ! -e none ] || { echo "status $status"; show err; })"
 }
 refused "no chosen text" 'data.pair: a row has no chosen text \(it has prompt, rejected\) \(row 1 of data.train\)' '{"prompt": "1+1=", "rejected": "3"}'
+{ for i in 1 2 3 4; do echo "{\"prompt\": \"1+$i=\", \"chosen\": \"$((i + 1))\", \"rejected\": \"9\"}"; done
+  echo '{"prompt": "1+5=", "rejected": "9"}'; echo '{"prompt": "1+6=", "chosen": "7", "rejected": "7"}'; } >pairs.jsonl
+if "$GRPO" help check | grep -q -- --link; then # the extension that reads all rows is there
+  for exp in dpo reward; do
+    "$GRPO" check $exp.lua >out 2>err </dev/null; status=$?
+    result "$exp: grpo check finds rows that a run would meet later" "$([ $status = 1 ] &&
+      grep -q 'data.train: data.pair fails on 2 rows; the first is row 5.*a row has no chosen text' out || show out err)"
+  done
+fi
 refused "equal texts" 'chosen and rejected are the same text.*\(row 1 of data.train\)' '{"prompt": "1+1=", "chosen": "2", "rejected": "2"}'
 refused "an unknown loss" "train.dpo.loss_type: got 'sigmod'.*did you mean 'sigmoid'" '{"prompt": "1+1=", "chosen": "2", "rejected": "3"}' train.dpo.loss_type=sigmod
 refused "a text that is too long" 'the chosen text of a row has 9 tokens, the limit is 6.*\(row 1 of data.train\)' \

@@ -19,6 +19,8 @@
 --   masks              a mask token is needed; the tokenizer and the model get one if they lack it
 --   head               the model has a head for rewards in place of its output projection
 --   reads_text         a row without data.prompt and data.target is read as row.text
+--   row_problem(config, tokenizer, prompt, held_out)   for `grpo check`: a text that says what is
+--                      wrong with the rest of a rendered prompt's row, or nil
 --   prompt_of(row)     the prompt of a row without data.prompt, in place of row.prompt
 --   leaves_out_end     it does not learn the end token behind a target
 --   lengths(config)    longest prompt and completion, if they are not the options' own

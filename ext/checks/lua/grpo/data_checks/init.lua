@@ -26,6 +26,7 @@ local fault_texts = {
   empty_prompt = "the prompt of %s has no token, which a run refuses",
   target = "data.target fails on %s",
   no_target = "data.target gives nothing for %s, which kind = \"sft\" refuses",
+  pair = "data.pair fails on %s",
   blank_target = "data.target gives an empty text for %s",
   no_answer = "the field `answer` is missing in %s, and is there in others",
   blank_answer = "the field `answer` is empty in %s",
@@ -121,6 +122,7 @@ local function one_dataset(job, field, out, findings)
   local watch = gold.watch(config, job.tokenizer)
   local result = scan.rows(config, job.tokenizer, dataset, n, { held_out = held_out,
     progress = progress_of(job.view, name), visit = watch.visit,
+    problem = steps[job.kind].row_problem,
     ends = steps[job.kind].leaves_out_end and job.tokenizer.eos and 1 or 0 })
   job.view:close()
   out("\n%s: %s", name, tostring(dataset))
@@ -179,9 +181,11 @@ end
 -- Do two stages read and judge their rows in the same way?
 local function same(a, b)
   local x, y = a.config, b.config
-  for _, name in ipairs { "train", "eval", "prompt", "target", "max_prompt_tokens", "too_long" } do
+  for _, name in ipairs { "train", "eval", "prompt", "target", "pair", "max_prompt_tokens",
+    "too_long" } do
     if x.data[name] ~= y.data[name] then return false end
   end
+  if steps[a.kind].row_problem ~= steps[b.kind].row_problem then return false end
   local x_variables = core.json_encode(x.model.chat_template_kwargs or {})
   if x_variables ~= core.json_encode(y.model.chat_template_kwargs or {}) then return false end
   return x.model.chat_template == y.model.chat_template and x.environment == y.environment

@@ -6,6 +6,7 @@
 --   cut = { count=, first= }: targets that are longer than sampling.max_new_tokens,
 --   faults = { [kind] = { count=, first=, message= } }: rows that no step can use.  The kinds are
 --     "prompt" (an error), "empty_prompt", "target" (an error), "no_target", "blank_target",
+--     "pair" (an error),
 --     "no_answer", "blank_answer", "no_number" (after "####"),
 --   prompts_said = { [kind] = { count=, first=, message=, convert= } }: notes on prompts
 --     (prompt_notes.lua),
@@ -103,7 +104,7 @@ local function answer_of(row, i, faults, seen)
 end
 
 -- Kinds of faults at which a step stops.
-local stops = { "prompt", "empty_prompt", "target", "no_target" }
+local stops = { "prompt", "empty_prompt", "target", "no_target", "pair" }
 
 local function count_stops(faults)
   local sum = 0
@@ -168,7 +169,7 @@ end
 -- Scans the first `n` rows of a dataset.  options: { held_out = is it data.eval?, visit(i, row,
 -- prompt, gold) = is called with each row whose prompt can be made and its own answer as text, or
 -- nil, ends = how many end tokens a target has that the stage leaves out, progress(i, n) = is
--- called before each row }.
+-- called before each row, problem = row_problem of the kind of stage, or nil }.
 function scan.rows(config, tokenizer, dataset, n, options)
   local held_out = options.held_out or false
   local result = { rows = n, lengths = {}, too_long = { count = 0 }, cut = { count = 0 },
@@ -185,6 +186,11 @@ function scan.rows(config, tokenizer, dataset, n, options)
     if config.data.target then
       gold, length = target_of(config, tokenizer, row, i, held_out, faults)
       count_longer(result.cut, i, length or 0, config.sampling.max_new_tokens + options.ends)
+    end
+    if prompt and options.problem then
+      prompt.row, prompt.number = row, i
+      local problem = options.problem(config, tokenizer, prompt, held_out)
+      if problem then note(faults, "pair", i, problem) end
     end
     if count_stops(faults) > before then result.unusable[i] = true end
     local own = answer_of(row, i, faults, seen)

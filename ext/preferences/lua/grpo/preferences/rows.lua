@@ -184,6 +184,13 @@ function preference_rows.of(config, tokenizer, prompt, form, count, held_out)
     count)
 end
 
+-- Returns a text that says what is wrong with the row of a rendered prompt, or nil.
+function preference_rows.problem(config, tokenizer, prompt, form, held_out)
+  local ok, err = errors.try(preference_rows.of, config, tokenizer, prompt, form, { dropped = 0 },
+    held_out)
+  return not ok and tostring(err):gsub("^.-data%.pair: ", "") or nil
+end
+
 -- The next usable item of a source.
 local function next_item(source, form)
   for _ = 1, #source.dataset do

@@ -28,6 +28,10 @@ function dpo.first_row(source, config)
   preference_rows.take(source, 1, form_of(config))
 end
 
+function dpo.row_problem(config, tokenizer, prompt, held_out)
+  return preference_rows.problem(config, tokenizer, prompt, form_of(config), held_out)
+end
+
 -- ---- log-probabilities ------------------------------------------------------------------------
 
 -- Runs the policy, and the reference where there is one, over n texts of each prompt.  Returns the

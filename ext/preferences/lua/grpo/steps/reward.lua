@@ -27,6 +27,10 @@ function reward.first_row(source)
   preference_rows.take(source, 1, "whole")
 end
 
+function reward.row_problem(config, tokenizer, prompt, held_out)
+  return preference_rows.problem(config, tokenizer, prompt, "whole", held_out)
+end
+
 -- The loss of pairs, its metrics, their texts and the slopes of their rewards.
 local function judge(stage, rows)
   local texts, margins = preference_rows.examples(rows), {}
