@@ -143,6 +143,28 @@ describe("a stage of kind reward", function()
     end)
   end)
 
+  it("has methods of the engine that refuse texts which are no pairs", function()
+    local tr = trainer.new(experiment())
+    tr:begin_stage(1)
+    local one = { prompt = { 1, 2 }, target = { 3 } }
+    local function fails(words, texts)
+      tiny.fails("EARG", words, tr.engine.rewards, tr.engine, texts)
+    end
+    fails("reward: 1 texts, want pairs", { one })
+    fails("reward: text 2 or its prompt is empty", { one, { prompt = {}, target = { 3 } } })
+    fails("outside the vocabulary", { one, { prompt = { 1, 2 }, target = { 99 } } })
+    local long = {}
+    for i = 1, 23 do long[i] = 1 end
+    fails("reward: text 1 has 25 tokens, but the model's context is 24",
+      { { prompt = { 1, 2 }, target = long }, one })
+    tiny.fails("EARG", "reward_step.slopes: 1 numbers for 2 texts", tr.engine.reward_step,
+      tr.engine, { one, one }, { slopes = { 0 } })
+    local plain = core.engine { model = core.model_new(shape), prompts_per_step = 1, group_size = 2,
+      max_prompt_tokens = 4, max_new_tokens = 4 }
+    tiny.fails("EARG", "reward: the model has no head for rewards", plain.rewards, plain,
+      { one, one })
+  end)
+
   it("refuses what it has no use for", function()
     tiny.refused("rewards: have no say in a reward stage", experiment, function(t)
       t.rewards = { function() return 1 end }
