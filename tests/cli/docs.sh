@@ -73,7 +73,7 @@ for name in addition parity; do
   result "experiments/$name.svg is what tools/gen-results.lua writes" \
     "$(diff experiments/$name.svg "$work/experiments/$name.svg" | head -n 6)"
 done
-result "the tables of experiments/addition.md are what it prints" "$(
+result "the tables of experiments/addition.md and parity.md are what it prints" "$(
   grep '^|' "$work/tables" | grep -vxFf experiments/addition.md -f experiments/parity.md)"
 
 # the lines from "for step" to its end
