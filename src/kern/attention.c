@@ -313,7 +313,7 @@ static void choose_sizes(Attn *a, int nspans) {
   a->group = a->s->heads / a->s->kv_heads;
   a->padded_hd = round_up(attn_value_dim(a->s), GROUP);
   a->parts = ceil_div(keys, PART);
-  a->few_units = a->bf16 ? kernels_bf16(a->cpu)->mr : FEW_UNITS;
+  a->few_units = a->bf16 ? FEW_UNITS_BF16 : FEW_UNITS;
   a->few_rows = max_int(1, a->few_units / a->group);
   a->many_rows = max_int(1, (a->bf16 ? 2 * kernels_bf16(a->cpu)->mr : MANY_UNITS) / a->group);
   if (a->bf16) a->query_pairs = round_up(ceil_div(a->s->head_dim, 2), kernels_bf16(a->cpu)->unit);

@@ -17,9 +17,10 @@
 #include "kern/scratch.h"
 
 enum {
-  FEW_UNITS = 8,   /* units of a strip of few, unless one row has more */
-  MANY_UNITS = 32, /* units of a strip of many */
-  PART = 512,      /* keys of a part */
+  FEW_UNITS = 8,       /* units of a strip of few, unless one row has more */
+  FEW_UNITS_BF16 = 16, /* the same in segments of bf16 pairs */
+  MANY_UNITS = 32,     /* units of a strip of many */
+  PART = 512,          /* keys of a part */
   /* one group before the part and one after it; an odd number of groups */
   LD_SCORES = PART + 3 * GROUP,
   LD_PAIRS = PART / 2 + GROUP, /* of packed probabilities: an odd number of groups */

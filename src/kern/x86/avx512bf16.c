@@ -47,10 +47,13 @@ static inline vec v_dot(vec acc, ivec a, ivec b) {
 static void no_rows(int upper, int lower) { (void)upper, (void)lower; }
 static void no_end(void) {}
 
+/* A call with this many keys is mostly followed by one with the next keys. */
+enum { MANY_KEYS = 512 };
+
 static void scores(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *b,
                    ptrdiff_t bgs, real *c, ptrdiff_t ldc, bool add, Fetch *next) {
   fetch_rest(next);
-  strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, add);
+  strided(m, n, pairs, a, ars, b, GROUP, bgs, c, ldc, add, pairs, n >= MANY_KEYS);
 }
 
 static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, const uint32_t *first,
@@ -58,8 +61,10 @@ static void values(int m, int n, int pairs, const uint32_t *a, ptrdiff_t ars, co
                    Fetch *next) {
   const int before = first ? KV_UNIT / 2 : 0;
   fetch_rest(next);
-  if (first) strided(m, n, before, a, ars, first, bps, GROUP, c, ldc, add);
-  if (pairs) strided(m, n, pairs, a + before, ars, b, bps, GROUP, c, ldc, add || first);
+  if (first) strided(m, n, before, a, ars, first, bps, GROUP, c, ldc, add, before, false);
+  if (pairs)
+    strided(m, n, pairs, a + before, ars, b, bps, GROUP, c, ldc, add || first, CHUNK_PAIRS,
+            pairs >= MANY_KEYS / 2);
 }
 
 /* ---- rows ---- */
