@@ -56,6 +56,11 @@ static Status describe(const Model *m, const LoraModule *mod, const GgufArch *a,
   for (int part = 0; part < parts; part++) {
     if (!gguf_arch_file_name(a, mod->base->name, part, name, sizeof name, change))
       return fail(GRPO_EARG, "GGUF has no name for parameter '%s'", mod->base->name);
+    if (*change & GGUF_UNADAPTED)
+      return fail(GRPO_EARG,
+                  "an adapter on '%s' is not written as GGUF, because llama.cpp ignores it there; "
+                  "export the model with --merge, or use PEFT's format",
+                  mod->base->name);
     const GgufOrder o = order_of(m, mod, *change);
     parts = gguf_order_parts(&o);
     const uint64_t rows = gguf_order_part_rows(&o, part, (uint64_t)mod->b->t.dim[0]);

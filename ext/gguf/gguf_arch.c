@@ -47,6 +47,13 @@ static const Pair plus_one_model[] = {
     {0},
 };
 
+static const Pair deepseek_model[] = {
+    {"model.embed_tokens", "token_embd", GGUF_VOCABULARY},
+    {"model.norm", "output_norm", 0},
+    {"lm_head", "output", GGUF_VOCABULARY | GGUF_UNADAPTED},
+    {0},
+};
+
 static const Pair neox_model[] = {
     {"gpt_neox.embed_in", "token_embd", GGUF_VOCABULARY},
     {"gpt_neox.final_layer_norm", "output_norm", 0},
@@ -64,7 +71,7 @@ static const Pair lfm2_model[] = {
 static const Pair gemma4_model[] = {
     {"model.embed_tokens", "token_embd", GGUF_VOCABULARY},
     {"model.embed_tokens_per_layer", "per_layer_token_embd", GGUF_VOCABULARY},
-    {"model.per_layer_model_projection", "per_layer_model_proj", 0},
+    {"model.per_layer_model_projection", "per_layer_model_proj", GGUF_UNADAPTED},
     {"model.per_layer_projection_norm", "per_layer_proj_norm", 0},
     {"model.norm", "output_norm", 0},
     {"lm_head", "output", GGUF_VOCABULARY},
@@ -160,11 +167,11 @@ static const Pair oss_layer[] = {
 };
 /* A dense layer of a mixture has the names of others. */
 static const Pair deepseek_layer[] = {
-    {"self_attn.q_proj", "attn_q", 0},
-    {"self_attn.q_a_proj", "attn_q_a", 0},
+    {"self_attn.q_proj", "attn_q", GGUF_UNADAPTED},
+    {"self_attn.q_a_proj", "attn_q_a", GGUF_UNADAPTED},
     {"self_attn.q_a_layernorm", "attn_q_a_norm", 0},
-    {"self_attn.q_b_proj", "attn_q_b", 0},
-    {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", 0},
+    {"self_attn.q_b_proj", "attn_q_b", GGUF_UNADAPTED},
+    {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", GGUF_UNADAPTED},
     {"self_attn.kv_a_layernorm", "attn_kv_a_norm", 0},
     {"self_attn.kv_b_proj", "attn_k_b", GGUF_LATENT},
     {"self_attn.kv_b_proj", "attn_v_b", GGUF_LATENT | GGUF_SECOND},
@@ -381,8 +388,8 @@ static const GgufArch archs[] = {
     {"gpt-oss", "gpt_oss", LAYERS, plain_model, oss_layer, MIXED | GGUF_UNTIED | PERIOD},
     {"qwen35moe", "qwen3_5_moe_text", LAYERS, plus_one_model, delta_mixture_layer, MIXED},
     {"qwen3next", "qwen3_next", LAYERS, plus_one_model, next_layer, MIXED},
-    {"deepseek2", "deepseek_v2", LAYERS, plain_model, deepseek_layer, 0},
-    {"deepseek2", "deepseek_v3", LAYERS, plain_model, deepseek_layer, GGUF_MIXTURE},
+    {"deepseek2", "deepseek_v2", LAYERS, deepseek_model, deepseek_layer, 0},
+    {"deepseek2", "deepseek_v3", LAYERS, deepseek_model, deepseek_layer, GGUF_MIXTURE},
     {"gemma2", "gemma2", LAYERS, plus_one_model, gemma_layer, 0},
     {"gemma3", "gemma3_text", LAYERS, plus_one_model, gemma_layer, 0},
     {"gemma4", "gemma4_text", LAYERS, gemma4_model, gemma4_layer, 0},

@@ -37,7 +37,8 @@ typedef enum GgufChange {
   GGUF_LATENT = 1 << 16,     /* keys and values head by head, which come from a latent */
   GGUF_KEY_GROUPS = 1 << 17, /* q, k, v, z, or b, a, of a DeltaNet key head by key head */
   GGUF_VECTOR = 1 << 18,     /* [1, n]; [n] in the file */
-  GGUF_READ_ONLY = 1 << 19   /* another form, which files of other programs may have */
+  GGUF_READ_ONLY = 1 << 19,  /* another form, which files of other programs may have */
+  GGUF_UNADAPTED = 1 << 20   /* llama.cpp ignores an adapter on it */
 } GgufChange;
 
 enum { GGUF_PARTS = 2, GGUF_SEGMENTS = 4 };

@@ -156,12 +156,13 @@ static void check_adapter_file(const char *shape, const LoraOptions *o, int nmod
 }
 
 TEST(an_adapter_alone_is_what_merging_adds) {
-  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35,  14, 14, 14,
-                                14, 14, 14, 14, 14, 12, 12, 14, 14, 12, 14,  12, 12, 8,
-                                8,  8,  38, 19, 8,  8,  16, 8,  43, 40, 156, 14, 51, 13};
+  static const int modules[] = {8,  14, 14, 14, 14, 14, 14, 8,  14, 14, 35, 14, 14, 14, 14,
+                                14, 14, 14, 14, 12, 12, 14, 14, 12, 14, 12, 12, 8,  8,  8,
+                                38, 19, 8,  8,  16, 8,  43, 40, 0,  0,  0,  13}; /* 0: refused */
   static const char *const all[] = {"all-linear"}, *const head[] = {"lm_head"};
   const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = all};
-  for (int i = 0; i < NSHAPES; i++) check_adapter_file(shapes[i].shape, &o, modules[i]);
+  for (int i = 0; i < NSHAPES; i++)
+    if (modules[i]) check_adapter_file(shapes[i].shape, &o, modules[i]);
   const LoraOptions on_head = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = head};
   check_adapter_file(shapes[2].shape, &on_head, 1);
   const char *path = tmp("refused");
@@ -171,6 +172,38 @@ TEST(an_adapter_alone_is_what_merging_adds) {
   REFUSED(gguf_adapter_save(m, path), GRPO_EARG, "tied to it");
   CHECK(!file_exists(path));
   model_release(m);
+}
+
+/* With latent attention llama.cpp multiplies by queries' weights without looking for an adapter. */
+TEST(an_adapter_that_llama_cpp_ignores_is_refused) {
+  static const struct {
+    const char *name, *ignored;
+    int others;
+  } rows[] = {{"deepseek_v2", "q_proj", 104},
+              {"deepseek_v3", "q_a_proj", 8},
+              {"gemma4", "per_layer_model_projection", 50}};
+  static const char *const targets[] = {"q_proj",
+                                        "k_proj",
+                                        "v_proj",
+                                        "o_proj",
+                                        "gate_proj",
+                                        "up_proj",
+                                        "down_proj",
+                                        "per_layer_input_gate",
+                                        "per_layer_projection"};
+  for (int i = 0; i < NSHAPES; i++)
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+      if (strcmp(rows[k].name, shapes[i].name) != 0) continue;
+      const int skip = k == 2 ? 0 : 3, n = k == 2 ? 9 : 4;
+      const LoraOptions o = {.rank = 3, .alpha = 6, .ntargets = n, .targets = targets + skip};
+      const LoraOptions one = {.rank = 3, .alpha = 6, .ntargets = 1, .targets = &rows[k].ignored};
+      Model *m = small_model(shapes[i].shape, NULL, 7);
+      OK(lora_add(m, &one, 5));
+      REFUSED(gguf_adapter_save(m, tmp("ignored")), GRPO_EARG, "llama.cpp ignores it there");
+      CHECK(!file_exists(tmp("ignored")));
+      model_release(m);
+      check_adapter_file(shapes[i].shape, &o, rows[k].others);
+    }
 }
 
 TEST(compact_storages_read_gguf_too) {
