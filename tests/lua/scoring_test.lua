@@ -137,6 +137,32 @@ describe("what a reward returns", function()
   end)
 end)
 
+describe("what prepares a reward", function()
+  it("sees all completions before, and its errors count for nothing", function()
+    local cs, seen = {}, nil
+    for _ = 1, 2 do table.move(group(), 1, 2, #cs + 1, cs) end
+    local list = { {
+      prepare = function(all)
+        seen = #all
+        error("nothing")
+      end,
+      group_fn = function(texts) return { seen, #texts } end,
+    } }
+    assert.equal(0, (score(list, cs)))
+    assert.equal(4, cs[1].rewards.reward1)
+    assert.equal(2, cs[4].rewards.reward1)
+    tiny.refused("rewards.reward1.prepare: got number, want a function", reward_entries.list,
+      { { fn = print, prepare = 3 } })
+  end)
+
+  it("may not change a completion", function()
+    local cs = group()
+    tiny.refused("changed c.text", score, { { fn = function() return 1 end,
+      prepare = function(all) all[1].text = "x" end } }, cs)
+    assert.equal("text 1", cs[1].text)
+  end)
+end)
+
 describe("a reward that takes too long", function()
   it("stops the run whatever reward.on_error says, and is told which limit to raise", function()
     local slow = { instructions = 1e12, memory = 2^24, seconds = 0.001 }

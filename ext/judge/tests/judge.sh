@@ -125,6 +125,26 @@ else
   result "two ranks # SKIP no mpirun of $kind"
 fi
 
+# The questions of all groups are under way together: this program answers when it has eight, which are two groups.
+cat >eight.sh <<'SH'
+while :; do
+  n=0 all=''
+  while [ $n -lt 8 ] && IFS= read -r line; do n=$((n + 1)); all="$all $(printf '%s' "$line" | sed -E 's/.*"id": ([0-9]+).*/\1/')"; done
+  for id in $all; do echo "{\"id\": $id, \"score\": 1}"; done
+  [ $n = 8 ] || exit
+done
+SH
+experiment eight.lua 'train = { steps = 1, prompts_per_step = 2, lr = 1e-3 }' 'judge = grpo.judge { retries = 0, timeout = 20,
+  command = "sh eight.sh", prompt = function(c) return c.prompt .. c.index .. c.text end }'
+run eight.lua; status=$?
+result "the questions of all groups are asked together" "$([ $status = 0 ] || show err; [ "$(grep -c '"judge": 1[,}]' runs/eight-001/completions.jsonl)" = 8 ] || show runs/eight-001/completions.jsonl)"
+
+experiment endless.lua 'train = { steps = 1, prompts_per_step = 2, lr = 1e-3 }' 'judge = grpo.judge { command = "echo >>begun; sleep 1000", timeout = 500 }'
+"$GRPO" run endless.lua --quiet --dir runs </dev/null >out 2>err & pid=$!
+for _ in $(seq 400); do [ -e begun ] && break; sleep 0.05; done
+kill -TERM $pid; wait $pid; status=$?
+result "a signal ends a run that waits for a judge" "$([ $status = 143 ] || { echo "status $status"; show err; })"
+
 "$GRPO" run "$root/ext/judge/examples/judge.lua" --quiet --dir shown </dev/null >out 2>err; status=$?
 result "examples/judge.lua runs and learns" "$([ $status = 0 ] || show err
   grep -oE '"reward": [-0-9.e]+' shown/judge-001/metrics.jsonl | grep -oE '[-0-9.e]+$' | awk '{ r[NR] = $1 } END { exit !(NR == 60 && r[60] > r[1] + 0.2) }' || echo "the reward has not risen")"

@@ -104,6 +104,7 @@
 ---@field fn? grpo.RewardFunction
 ---@field group_fn? fun(texts: string[], row: table, cs: grpo.Completion[]): (number|boolean|userdata)[], table[]? second, columns for the log
 ---@field token_fn? fun(c: grpo.Completion): number[] one reward for each token
+---@field prepare? fun(cs: grpo.Completion[]) called before, with all completions that are scored
 
 ---@class grpo.RolloutBatch
 ---@field completions grpo.Completion[]

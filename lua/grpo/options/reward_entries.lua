@@ -1,6 +1,6 @@
 -- The reward entries of a script: what the option `rewards` means.
 --
--- An entry is { name=, weight=, fn= | group_fn= | token_fn= }.
+-- An entry is { name=, weight=, fn= | group_fn= | token_fn=, prepare= }.
 
 local errors = require "grpo.base.errors"
 local name_problem = require "grpo.base.name_problem"
@@ -12,7 +12,7 @@ local reward_entries = {}
 
 -- The kinds of entries, each named by the field of an entry that holds its function.
 local kind_names = { "fn", "group_fn", "token_fn" }
-local entry_fields = table.move(kind_names, 1, #kind_names, 3, { "name", "weight" })
+local entry_fields = table.move(kind_names, 1, #kind_names, 4, { "name", "weight", "prepare" })
 
 local function complain(where, ...)
   errors.raise_at(where, "EARG", ...)
@@ -55,6 +55,9 @@ local function check_entry(entry, where)
     complain(where, "rewards.%s: want exactly one of %s", entry.name,
       table.concat(kind_names, ", "))
   end
+  if entry.prepare ~= nil and type(entry.prepare) ~= "function" then
+    complain(where, "rewards.%s.prepare: got %s, want a function", entry.name, type(entry.prepare))
+  end
   check_weight(entry, where)
 end
 
@@ -72,7 +75,8 @@ local function entry_of(item, where, where_in)
   if type(item) ~= "table" then
     complain(where, "%s: got %s, want a function or an entry", where_in, type(item))
   end
-  return getmetatable(item) and item.group_fn and { group_fn = item.group_fn } or item
+  if not getmetatable(item) or not item.group_fn then return item end
+  return { group_fn = item.group_fn, prepare = item.prepare }
 end
 
 -- The rewards option as a list of entries: list items in order ("reward1", ...), then named ones by

@@ -231,6 +231,7 @@ local function score(entry, limits, cs, kept, on_error)
     give(c, on_error == "zero" and 0.0 or core.none)
   end
   local kind, f = reward_entries.kind_of(entry)
+  if entry.prepare then call(limits, entry, entry.prepare, nil, cs) end -- errors come again
   kinds[kind](entry, limits, cs, kept, give, fail)
   restore(f, cs, kept, fail)
   return errors_seen

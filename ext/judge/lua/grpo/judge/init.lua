@@ -2,7 +2,7 @@
 --
 -- A question is what the judge is asked about one completion; its key stands for it and for the
 -- judge.  What was answered before, in this process or in the run that is resumed, is not asked
--- again (answers.lua).  Questions of a group are under way side by side.  One that gets no answer
+-- again (answers.lua).  Questions of a step are under way side by side.  One that gets no answer
 -- becomes what on_error says, and costs a line.
 
 local answers = require "grpo.judge.answers"
@@ -193,6 +193,13 @@ function methods:value(row, c)
     { answer = row.answer, problem = problem, counts = { silent = 1 } }
 end
 
+-- Asks about all completions of a step together; group() then finds the answers.
+function methods:prepare_all(cs)
+  local questions = {}
+  for i, c in ipairs(cs) do questions[i] = self:question(c) end
+  if #cs > 0 then self:ask(questions, cs[1].step) end
+end
+
 function methods:group(cs)
   local questions, list, columns, step = {}, {}, {}, cs[1].step
   for i, c in ipairs(cs) do questions[i] = self:question(c) end
@@ -227,6 +234,7 @@ function judge.new(opts)
   self.source = self.who.source
   self.identity = identity_of(o, self.source)
   function self.group_fn(_, _, cs) return self:group(cs) end
+  function self.prepare(cs) self:prepare_all(cs) end
   return self
 end
 

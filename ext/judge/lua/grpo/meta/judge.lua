@@ -23,6 +23,7 @@
 
 ---A reward that asks a model, a program or an address: an entry of `rewards`.
 ---@class grpo.Judge
+---@field prepare fun(cs: grpo.Completion[]) asks about all completions of a step together
 ---@field group_fn fun(texts: string[], row: table, cs: grpo.Completion[]): (number|userdata)[], table[]
 
 ---A judge.  Its answers are kept in the run's judge.jsonl, so that a resume does not ask again.
