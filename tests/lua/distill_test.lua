@@ -153,6 +153,20 @@ describe("a distill stage", function()
     assert.equal(1, dropped)
   end)
 
+  it("takes turns, of which it learns the model's own", function()
+    local _, list = run(function(t)
+      t.reference, t.sampling.max_new_tokens = "random", 12
+      t.turns, t.sampling.stop = { max = 3 }, { "a", "b" }
+      t.environment = function()
+        while true do coroutine.yield("cc") end
+      end
+      t.rewards = { { name = "as", fn = tiny.count_a } }
+      t.train.distill = { beta = 0.5, prompt = hinted }
+    end)
+    assert.is_true(list[1].kl > 0 and list[1].grad_norm > 0)
+    assert.equal("number", type(list[1]["turns/mean"] or list[1]["completions/mean_length"]))
+  end)
+
   it("is inspected, with the teacher's log-probabilities", function()
     local tr = trainer.new(experiment(function(t) t.reference = "random" end))
     tr:step()

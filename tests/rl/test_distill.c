@@ -313,6 +313,48 @@ TEST(log_probabilities_of_the_teacher_are_those_behind_its_prompts) {
   tiny_close(&t);
 }
 
+/* ---- packs ------------------------------------------------------------------------------- */
+
+enum { LONG = 600, PACKED = 8 };
+
+/* The rows of all packs of a group of PACKED completions of 3 tokens, with prompts of LONG tokens
+ * that differ or not; the second completion has no teacher if `gap`. */
+static int packed_rows(bool differ, bool gap, RefPacks *out) {
+  Arena a = {0};
+  Batch b = {0};
+  Unit u;
+  int32_t ids[LONG] = {0};
+  Config c = tiny_config();
+  c.max_position_embeddings = LONG + 8;
+  OK(batch_reserve(&b, 1, PACKED, LONG, 4, 0));
+  OK(batch_reserve_ref_prompts(&b, LONG));
+  b.nprompts = 1, b.group = PACKED, b.prompt_len[0] = 1, b.longest = 4, b.has_ref_prompts = true;
+  for (int i = 0; i < PACKED; i++) {
+    b.completion[i].len = 3;
+    memset(b.completion[i].ids, 0, 3 * sizeof *ids);
+    ids[0] = differ ? i : 0;
+    OK(batch_set_ref_prompt(&b, i, ids, gap && i == 1 ? 0 : LONG));
+  }
+  CHECK(units_of_batch(&b, 0, &u) == 1);
+  OK(unit_pack_reference(&a, &c, &b, &u, out));
+  int rows = 0;
+  for (int i = 0; i < out->n; i++) {
+    CHECK(out->pack[i].pack.nrows <= UNIT_ROWS);
+    CHECK(out->pack[i].at + out->pack[i].pack.nout <= u.tokens);
+    rows += out->pack[i].pack.nrows;
+  }
+  arena_free(&a);
+  batch_free(&b);
+  return rows;
+}
+
+TEST(equal_prompts_share_a_prefill_and_others_are_packed_in_parts) {
+  RefPacks p;
+  CHECK(packed_rows(false, false, &p) == LONG + PACKED * 2 && p.n == 1);
+  CHECK(packed_rows(true, false, &p) == PACKED * (LONG + 2) && p.n == 3);
+  CHECK(packed_rows(false, true, &p) == 2 * LONG + (PACKED - 1) * 2 && p.n == 2);
+}
+
 /* ---- memory and mistakes -------------------------------------------------------------------- */
 
 TEST(later_steps_take_no_memory) {
