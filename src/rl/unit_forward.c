@@ -1,6 +1,7 @@
 #include "rl/unit_forward.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 
@@ -41,6 +42,9 @@ static Status reference_hidden(Engine *e, const Pack *p, real *to) {
  * zeros where no pack gives them. */
 static Status reference_states(Engine *e, int outputs, const RefPacks *ref, real **out) {
   const size_t c = (size_t)model_config(e->reference)->hidden_size;
+  /* an estimate lays out larger packs than the unit's */
+  for (int i = 0; i < ref->n; i++)
+    outputs = max_int(outputs, ref->pack[i].at + ref->pack[i].pack.nout);
   const bool whole = ref->n == 1 && ref->pack[0].pack.nout == outputs;
   const size_t bytes = (size_t)outputs * c * sizeof **out;
   *out = whole ? arena_alloc(&e->tape.arena, bytes) : arena_zalloc(&e->tape.arena, bytes);
