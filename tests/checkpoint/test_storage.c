@@ -164,8 +164,8 @@ static bool same_matrix(const QuantWeight *a, const QuantWeight *b) {
   return same;
 }
 
-/* As transformers has it, experts are never packed, and modules that look like packed ones but are
- * not are named. */
+/* Experts are never packed, as in transformers, and modules that look like packed ones but are not
+ * are named. */
 static void check_nf4_file(const char *shape, const char *plain, const char *module) {
   const char *dir = test_path("%s/apart", test_tmp());
   Model *m = small_model(shape, NULL, 7), *back = NULL;

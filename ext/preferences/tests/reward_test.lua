@@ -143,7 +143,7 @@ describe("a stage of kind reward", function()
     end)
   end)
 
-  it("has methods of the engine that refuse texts which are no pairs", function()
+  it("has methods of the engine, which refuse texts that make no pairs", function()
     local tr = trainer.new(experiment())
     tr:begin_stage(1)
     local one = { prompt = { 1, 2 }, target = { 3 } }
