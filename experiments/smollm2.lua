@@ -4,6 +4,9 @@
 --
 --   grpo run experiments/smollm2.lua --arg model=PATH     SmolLM2-135M-Instruct: a directory or a
 --                                                         .gguf file
+--   ... --arg way=grpo|distill|sft                        how it learns: by rewards (default), from
+--                                                         itself when it knows the answer, or from
+--                                                         the answers
 --   ... --arg steps=N --arg seed=N --arg lr=X --arg full=1
 --
 -- The answer to a request must be one JSON object that names the tool and its arguments.  The
@@ -21,6 +24,7 @@ local full  = args.full ~= nil
 local seed  = math.tointeger(tonumber(args.seed or 0))
 local steps = math.tointeger(tonumber(args.steps or 30))
 local lr    = tonumber(args.lr or (full and 5e-6 or 3e-4))
+local way   = args.way or "grpo"
 if not args.model then error("--arg model=PATH: name a model; see the head of the script", 0) end
 if not (seed and steps and lr) then
   error("--arg seed and --arg steps want whole numbers, --arg lr a number", 0)
@@ -34,8 +38,18 @@ local function forgotten(report, tr)
   tr:print(("plain text: %.4f nats per token, perplexity %.2f"):format(loss, math.exp(loss)))
 end
 
+local ways = {
+  grpo = {},
+  distill = {
+    train = { kl = 0, distill = { prompt = toolcalls.with_answer, max_prompt_tokens = 240 } } },
+  sft = { train = { prompts_per_step = 32 },
+    data = { target = function(row) return toolcalls.text(row.call) end } },
+}
+if not ways[way] then error("--arg way wants grpo, distill or sft", 0) end
+ways[way].kind = way
+
 return grpo.experiment {
-  name    = "smollm2",
+  name    = way == "grpo" and "smollm2" or "smollm2-" .. way,
   seed    = seed,
   compute = "bf16",
   model   = {
@@ -61,4 +75,5 @@ return grpo.experiment {
   eval  = { metric = toolcalls.exact, group_size = 4, temperature = 0.8, pass_at = { 1, 4 } },
   hooks = { on_eval = forgotten },
   log   = { completions = 2 },
+  stages = { ways[way] },
 }

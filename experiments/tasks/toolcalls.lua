@@ -91,6 +91,31 @@ function toolcalls.messages(row)
   }
 end
 
+--- The call as the examples in the prompt write it: the tool, then its arguments in their order.
+---@param call table
+---@return string
+function toolcalls.text(call)
+  local json, fields = require("grpo").json, {}
+  for _, tool in ipairs(tools) do
+    local names = tool.name == call.tool and { "tool", table.unpack(tool.arguments) } or {}
+    for _, name in ipairs(names) do
+      fields[#fields + 1] = ('"%s": %s'):format(name, json.encode(call[name]))
+    end
+  end
+  return "{" .. table.concat(fields, ", ") .. "}"
+end
+
+--- The prompt of a teacher that knows the answer: the same messages, with the request and its call
+--- as the last example.
+---@param row { request: string, call: table }
+---@return { role: string, content: string }[]
+function toolcalls.with_answer(row)
+  local messages = toolcalls.messages(row)
+  table.insert(messages, #messages, { role = "user", content = row.request })
+  table.insert(messages, #messages, { role = "assistant", content = toolcalls.text(row.call) })
+  return messages
+end
+
 local function one_of(rng, list) return list[1 + math.floor(rng() * #list)] end
 
 --- One row: a request, and the call that it asks for.
