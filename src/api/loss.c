@@ -2,6 +2,7 @@
 #include "api/loss.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -28,9 +29,12 @@ static grpo_loss_options defaults(void) {
   return o;
 }
 
+/* Its size before it had Clip-Cov. */
+enum { FIRST_LOSS_OPTIONS = offsetof(grpo_loss_options, clip_cov_ratio) };
+
 grpo_status grpo_loss_options_init(grpo_loss_options *o, size_t size) {
   const grpo_loss_options d = defaults();
-  return options_init(o, size, &d, sizeof d);
+  return options_init_grown(o, size, &d, sizeof d, FIRST_LOSS_OPTIONS);
 }
 
 /* The names that these options have as fields in grpo.h; only the last one differs. */
@@ -61,7 +65,7 @@ static Status take_rows(const grpo_loss_options *g, LossOptions *o) {
 Status loss_take(const grpo_loss_options *g, LossOptions *o) {
   grpo_loss_options own = defaults();
   LossKind kind = LOSS_grpo;
-  try(options_take(&own, sizeof own, g, "grpo_loss_options"));
+  try(options_take_grown(&own, sizeof own, FIRST_LOSS_OPTIONS, g, "grpo_loss_options"));
   if (own.loss) try(loss_kind_from_name(own.loss, &kind));
   loss_options_init(o, kind);
   try(take_rows(&own, o));

@@ -23,7 +23,7 @@ static grpo_sampling defaults(void) {
 
 grpo_status grpo_sampling_init(grpo_sampling *o, size_t size) {
   const grpo_sampling d = defaults();
-  return options_init(o, size, &d, sizeof d);
+  return options_init_grown(o, size, &d, sizeof d, FIRST_SAMPLING);
 }
 
 void sampling_release(const Sampling *s) {
@@ -208,7 +208,7 @@ static Status generate(grpo_model *m, grpo_tokenizer *t, const grpo_prompt *p, s
   Sampling sampling = {0};
   try(need(out, "out"));
   if (t) try(same_context(t->c, m->c, "generate: the tokenizer"));
-  try(options_take(&own, sizeof own, o, "grpo_sampling"));
+  try(options_take_grown(&own, sizeof own, FIRST_SAMPLING, o, "grpo_sampling"));
   try(prompts_check(p, n));
   Status s = sampling_take(&own, &sampling);
   if (s == GRPO_OK) s = sample(m, t, p, n, &own, &sampling, out);

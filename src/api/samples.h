@@ -2,9 +2,14 @@
 #ifndef GRPO_API_SAMPLES_H
 #define GRPO_API_SAMPLES_H
 
+#include <stddef.h>
+
 #include "api/api.h"
 #include "base/buf.h"
 #include "model/decode.h"
+
+/* The size of grpo_sampling before it had a grammar. */
+enum { FIRST_SAMPLING = offsetof(grpo_sampling, grammar) };
 
 /* The texts of completions, one after another; the next texts_decode uses the memory again. */
 typedef struct Texts {

@@ -195,7 +195,7 @@ static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grp
   grpo_sampling own;
   Sampling sampling = {0};
   grpo_sampling_init(&own, sizeof own);
-  try(options_take(&own, sizeof own, o, "grpo_sampling"));
+  try(options_take_grown(&own, sizeof own, FIRST_SAMPLING, o, "grpo_sampling"));
   try(prompts_check(p, n));
   if (own.max_new_tokens == 0) own.max_new_tokens = engine_options(t->e)->max_new_tokens;
   Status s = sampling_take(&own, &sampling);

@@ -271,6 +271,38 @@ TEST(structs_of_older_versions_get_the_defaults_of_what_they_lack) {
   REFUSED(NULL, GRPO_EARG, "sizeof", grpo_trainer_options_init(&old.o, V1 + 4));
 }
 
+TEST(programs_compiled_before_grammars_and_clip_cov_still_run) {
+  struct {
+    grpo_sampling o;
+    unsigned char behind[16];
+  } sampling;
+  struct {
+    grpo_loss_options o;
+    unsigned char behind[16];
+  } loss;
+  const size_t old_sampling = offsetof(grpo_sampling, grammar);
+  const size_t old_loss = offsetof(grpo_loss_options, clip_cov_ratio);
+  Host h;
+  host_open(&h, 1);
+  memset(&sampling, 0xa5, sizeof sampling);
+  OK(h.c, grpo_sampling_init(&sampling.o, old_sampling));
+  sampling.o.max_new_tokens = 4;
+  grpo_samples *s = NULL;
+  const grpo_prompt prompt = {.ids = (const int32_t[]){1}, .length = 1};
+  OK(h.c, grpo_generate(h.model, h.tok, &prompt, 1, &sampling.o, &s));
+  grpo_samples_free(s);
+  memset(&loss, 0xa5, sizeof loss);
+  OK(h.c, grpo_loss_options_init(&loss.o, old_loss));
+  const float logp[] = {-1, -2}, advantage[] = {1, 1};
+  const grpo_loss_batch batch = {
+      .size = sizeof batch, .count = 2, .sequences = 1, .advantage = advantage};
+  double value = 0;
+  OK(h.c, grpo_policy_loss(h.c, &loss.o, &batch, logp, NULL, &value, NULL, NULL));
+  CHECK(((unsigned char *)&sampling)[old_sampling] == 0xa5);
+  CHECK(((unsigned char *)&loss)[old_loss] == 0xa5);
+  host_close(&h);
+}
+
 TEST(the_context_keeps_the_message_of_its_last_failure) {
   grpo_context *a = NULL, *b = NULL;
   grpo_tokenizer *t = NULL;

@@ -30,6 +30,11 @@ return function(fields)
 end
 LUA
 page=$root/docs/how-to.md
+"$GRPO" repl >/dev/null <<'LUA'
+local tokenizer = grpo.tokenizer.bytes()
+grpo.model.new({ model_type = "llama", hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1,
+  num_attention_heads = 2, max_position_embeddings = 192 }, { tokenizer = tokenizer, seed = 1 }):save("teacher")
+LUA
 
 # A server of ours is the judge.
 server=$(dirname "$(readlink -f "$GRPO")")/tests/hub_server hub=$work/hub judge=''
@@ -54,6 +59,7 @@ while IFS= read -r section; do
   esac
   mkdir "$work/$sections" && cd "$work/$sections" && cp ../base.lua . || exit 1
   { echo 'local grpo = require "grpo"'; echo 'return require "base" {'; block lua "$section" | sed "s,127.0.0.1:8000,${judge:-&},"; echo '}'; } >my.lua
+  case $section in *"better model"*) mkdir models && cp -r "$work/teacher" models/ ;; esac
   commands=$(block sh "$section")
   timeout 100 bash -ec "${commands:-grpo run my.lua --quiet}" >out 2>err </dev/null; status=$?
   run=$(grep -oE '"state": "[a-z]+"' ./*/my-001/run.json ./*-001/run.json 2>/dev/null | head -n 1)

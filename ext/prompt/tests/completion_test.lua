@@ -162,8 +162,8 @@ describe("completion", function()
     ["('x'):re"] = "rep reverse",
     ["repe"] = "repeat",
     ["grpo.experiment { trai"] = "train = ",
-    ["grpo.experiment { train = { cl"] = "clip =  clip_high = ",
-    ["grpo.experiment({ train = { clip = 1, cl"] = "clip_high = ",
+    ["grpo.experiment { train = { cl"] = "clip =  clip_cov =  clip_high = ",
+    ["grpo.experiment({ train = { clip = 1, cl"] = "clip_cov =  clip_high = ",
     ["return grpo.experiment { stages = { { kin"] = "kind = ",
     ["grpo.experiment { stages = { { train = { lr"] = "lr = ",
     ["grpo.experiment { rewards = { { wei"] = "weight = ",
@@ -189,14 +189,14 @@ describe("completion", function()
     local classes = { tr = "grpo.Trainer" }
     assert.equal("state step step_count stop", (at("tr.st", classes)))
     assert.equal("step stop", (at("tr:st", classes)))
-    assert.equal("clip clip_high", (at("tr.config.train.cl", classes)))
+    assert.equal("clip clip_cov clip_high", (at("tr.config.train.cl", classes)))
     assert.equal("logprobs", (at("tr.batch.completions[3].lo", classes)))
     assert.equal("completions", (at("tr.batch.co", classes)))
   end)
 
   it("of a trainer's live values", function()
     env.tr = trainer()
-    assert.equal("clip clip_high", (at("tr.config.train.cl")))
+    assert.equal("clip clip_cov clip_high", (at("tr.config.train.cl")))
     env.tr:step()
     assert.equal("digits", (at("tr.batch.completions[1].rewards.di")))
     assert.equal("inspect", (at("tr:insp")))
