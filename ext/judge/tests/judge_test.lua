@@ -6,7 +6,7 @@ local core = require "grpo.core"
 local tiny = require "tests.lua.tiny"
 local verdicts = require "grpo.judge.verdicts"
 
-local function program(mode, file) return { "sh", "ext/judge/tests/grade.sh", mode, file } end
+local function program(mode, file) return { "sh", "ext/judge/tests/cases/grade.sh", mode, file } end
 
 -- A group of completions.
 local function group(texts, step)
@@ -48,7 +48,7 @@ describe("a judge that is a program", function()
     forget()
     local judge = grpo.judge { command = program "good" }
     assert.same({ 1, 3, 0 }, (asked(judge, { "ab", "aaa", "b" })))
-    assert.equal("grpo.Judge of sh ext/judge/tests/grade.sh good", tostring(judge))
+    assert.equal("grpo.Judge of sh ext/judge/tests/cases/grade.sh good", tostring(judge))
   end)
 
   it("may answer in any order, and is asked several questions at once", function()
