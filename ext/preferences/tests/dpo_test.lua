@@ -108,6 +108,14 @@ describe("a step of preferences", function()
     end)
   end
 
+  it("shows the tokens of a step in a second, not those of the run", function()
+    for _, name in ipairs { "dpo", "reward" } do
+      local line = require("grpo.steps." .. name).line(nil, { loss = 1.0, accuracy = 1.0,
+        margin = 0.5, num_tokens = 9000, trained_tokens = 30, step_time = 0.5 })
+      assert.matches("| 60 tokens/s$", line)
+    end
+  end)
+
   it("adds several losses", function()
     local function first(dpo)
       return select(2, run(function(t) t.train.steps, t.train.dpo = 1, dpo end))[1]

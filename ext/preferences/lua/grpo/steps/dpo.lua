@@ -133,7 +133,7 @@ function dpo.line(_, m)
     text = ("%s | right %3.0f %%"):format(text, 100 * m["rewards/accuracies"])
   end
   if m["rewards/margins"] then text = ("%s | margin %.3f"):format(text, m["rewards/margins"]) end
-  return ("%s | %d tokens/s"):format(text, math.floor(m.num_tokens / m.step_time))
+  return ("%s | %d tokens/s"):format(text, math.floor(m.trained_tokens / m.step_time))
 end
 
 -- ---- held out ---------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ end
 
 function reward.line(_, m)
   return ("loss %.4f | right %3.0f %% | margin %.3f | %d tokens/s"):format(m.loss,
-    100 * m.accuracy, m.margin, math.floor(m.num_tokens / m.step_time))
+    100 * m.accuracy, m.margin, math.floor(m.trained_tokens / m.step_time))
 end
 
 -- ---- held out ---------------------------------------------------------------------------------
