@@ -159,6 +159,8 @@ $(OBJ)/%.o: src/%.c | need
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) $(KERNFLAGS) $(DEFS) -c $< -o $@
 
+# whatever EXT names, because builds of the core alone share this object
+$(OBJ)/os/libcurl.o: DEFS = $(shell $(call loaded,CURL=libcurl))
 $(OBJ)/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
 # a file that changes when the commit does: runs write the commit down
 $(OBJ)/base/version.o: $(OBJ)/commit

@@ -1,9 +1,10 @@
 #include "hub/http.h"
 
+#define PURPOSE "nothing can be downloaded"
+
 #ifdef GRPO_HAVE_CURL
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,55 +14,11 @@
 
 #include "base/mem.h"
 #include "os/file.h"
-#include "os/library.h"
+#include "os/libcurl.h"
 
-enum { ERROR_BODY_MAX = 4096, CONNECT_SECONDS = 20 };
+enum { ERROR_BODY_MAX = 4096 };
 
-/* ---- the library -------------------------------------------------------------------- */
-
-static struct {
-  CURLcode (*global_init)(long);
-  char *(*version)(void);
-  CURL *(*init)(void);
-  CURLcode (*setopt)(CURL *, CURLoption, ...);
-  CURLcode (*getinfo)(CURL *, CURLINFO, ...);
-  void (*cleanup)(CURL *);
-  const char *(*strerror)(CURLcode);
-  struct curl_slist *(*append)(struct curl_slist *, const char *);
-  void (*free_all)(struct curl_slist *);
-  CURLM *(*multi_init)(void);
-  CURLMcode (*multi_add)(CURLM *, CURL *);
-  CURLMcode (*multi_remove)(CURLM *, CURL *);
-  CURLMcode (*multi_perform)(CURLM *, int *);
-  CURLMcode (*multi_wait)(CURLM *, struct curl_waitfd *, unsigned, int, int *);
-  CURLMsg *(*multi_info)(CURLM *, int *);
-  CURLMcode (*multi_cleanup)(CURLM *);
-} lib;
-
-static const LibrarySymbol symbols[] = {{"curl_global_init", &lib.global_init},
-                                        {"curl_version", &lib.version},
-                                        {"curl_easy_init", &lib.init},
-                                        {"curl_easy_setopt", &lib.setopt},
-                                        {"curl_easy_getinfo", &lib.getinfo},
-                                        {"curl_easy_cleanup", &lib.cleanup},
-                                        {"curl_easy_strerror", &lib.strerror},
-                                        {"curl_slist_append", &lib.append},
-                                        {"curl_slist_free_all", &lib.free_all},
-                                        {"curl_multi_init", &lib.multi_init},
-                                        {"curl_multi_add_handle", &lib.multi_add},
-                                        {"curl_multi_remove_handle", &lib.multi_remove},
-                                        {"curl_multi_perform", &lib.multi_perform},
-                                        {"curl_multi_wait", &lib.multi_wait},
-                                        {"curl_multi_info_read", &lib.multi_info},
-                                        {"curl_multi_cleanup", &lib.multi_cleanup}};
-static Library libcurl = {.package = "libcurl4",
-                          .sonames = {"libcurl.so.4", "libcurl-gnutls.so.4"},
-                          .symbols = symbols,
-                          .count = sizeof symbols / sizeof symbols[0]};
-
-const char *http_library(void) { return library_available(&libcurl) ? lib.version() : NULL; }
-
-/* ---- transfers ---------------------------------------------------------------------- */
+static const Libcurl *lib;
 
 struct HttpTransfer {
   CURLM *multi;
@@ -124,7 +81,7 @@ static const char *header(const HttpTransfer *t, const char *name) {
 /* Before the first bytes of the body: where they belong in the file. */
 static bool begin_body(HttpTransfer *t) {
   long status = 0;
-  lib.getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+  lib->getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
   t->r.status = (int)status;
   t->begun = true;
   if (t->fd < 0 || (status != 200 && status != 206)) return true;
@@ -185,56 +142,23 @@ static Status open_file(HttpTransfer *t, const HttpRequest *r) {
   return GRPO_OK;
 }
 
-static Status add_header(HttpTransfer *t, const char *line) {
-  struct curl_slist *list = lib.append(t->headers, line);
-  if (!list) return fail(GRPO_ENOMEM, "HTTP headers");
-  t->headers = list;
-  return GRPO_OK;
-}
-
 static Status add_headers(HttpTransfer *t, const HttpRequest *r) {
   char range[48];
-  for (const char *const *h = r->headers; h && *h; h++) {
-    if (strpbrk(*h, "\r\n")) return fail(GRPO_EARG, "a header of HTTP has one line");
-    try(add_header(t, *h));
-  }
+  for (const char *const *h = r->headers; h && *h; h++) try(libcurl_add_header(&t->headers, *h));
   if (!r->offset) return GRPO_OK;
   snprintf(range, sizeof range, "Range: bytes=%llu-", (unsigned long long)r->offset);
-  return add_header(t, range);
-}
-
-static bool shows_secret(const HttpRequest *r) {
-  static const char name[] = "authorization:";
-  for (const char *const *h = r->headers; h && *h; h++)
-    if (strncasecmp(*h, name, sizeof name - 1) == 0) return true;
-  return false;
-}
-
-/* A proxy reads what is not encrypted, so a secret goes to the server itself, or through a tunnel
- * whose own request does not hold it. */
-static void set_proxy(CURL *e, const HttpRequest *r) {
-  lib.setopt(e, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE);
-  if (strncmp(r->url, "http:", 5) == 0 && shows_secret(r)) lib.setopt(e, CURLOPT_PROXY, "");
+  return libcurl_add_header(&t->headers, range);
 }
 
 static Status set_options(HttpTransfer *t, const HttpRequest *r) {
   CURL *e = t->easy;
-  set_proxy(e, r);
-  lib.setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
-  lib.setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
-  lib.setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-  lib.setopt(e, CURLOPT_NOSIGNAL, 1L);
-  lib.setopt(e, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
-  lib.setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  lib.setopt(e, CURLOPT_LOW_SPEED_TIME, (long)HTTP_STALL_SECONDS);
-  lib.setopt(e, CURLOPT_ERRORBUFFER, t->error);
-  lib.setopt(e, CURLOPT_HTTPHEADER, t->headers);
-  lib.setopt(e, CURLOPT_HEADERFUNCTION, take_header);
-  lib.setopt(e, CURLOPT_HEADERDATA, t);
-  lib.setopt(e, CURLOPT_WRITEFUNCTION, take_body);
-  lib.setopt(e, CURLOPT_WRITEDATA, t);
-  if (lib.setopt(e, CURLOPT_URL, r->url) != CURLE_OK) return fail(GRPO_ENOMEM, "%s", r->url);
-  if (lib.multi_add(t->multi, e) != CURLM_OK) return fail(GRPO_EINTERNAL, "libcurl: no transfer");
+  try(libcurl_prepare(e, r->url, t->headers, t->error));
+  lib->setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  lib->setopt(e, CURLOPT_LOW_SPEED_TIME, (long)HTTP_STALL_SECONDS);
+  lib->setopt(e, CURLOPT_HEADERFUNCTION, take_header);
+  lib->setopt(e, CURLOPT_HEADERDATA, t);
+  lib->setopt(e, CURLOPT_WRITEFUNCTION, take_body);
+  lib->setopt(e, CURLOPT_WRITEDATA, t);
   return GRPO_OK;
 }
 
@@ -242,24 +166,19 @@ static Status start(HttpTransfer *t, const HttpRequest *r) {
   t->fd = -1;
   t->offset = r->path ? r->offset : 0;
   t->max = r->max;
-  try(open_file(t, r));
-  t->multi = lib.multi_init();
-  t->easy = t->multi ? lib.init() : NULL;
+  t->multi = lib->multi_init();
+  t->easy = t->multi ? lib->init() : NULL;
   if (!t->easy) return fail(GRPO_ENOMEM, "libcurl: a transfer");
   try(add_headers(t, r));
-  return set_options(t, r);
-}
-
-static bool is_http(const char *url) {
-  return strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+  try(set_options(t, r));
+  try(open_file(t, r));
+  if (lib->multi_add(t->multi, t->easy) != CURLM_OK)
+    return fail(GRPO_EINTERNAL, "libcurl: no transfer");
+  return GRPO_OK;
 }
 
 Status http_begin(HttpTransfer **out, const HttpRequest *r) {
-  static bool ready;
-  try(library_need(&libcurl, "nothing can be downloaded"));
-  if (!is_http(r->url)) return fail(GRPO_EARG, "%s: want an http:// or https:// address", r->url);
-  if (!ready) lib.global_init(CURL_GLOBAL_DEFAULT);
-  ready = true;
+  try(libcurl_open(&lib, PURPOSE));
   HttpTransfer *t = mem_zalloc(sizeof *t);
   if (!t) return fail(GRPO_ENOMEM, "a transfer");
   const Status s = start(t, r);
@@ -271,23 +190,23 @@ Status http_begin(HttpTransfer **out, const HttpRequest *r) {
 /* The transfer is over. */
 static void take_result(HttpTransfer *t, CURLcode code) {
   long status = 0;
-  lib.getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+  lib->getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
   t->r.status = (int)status;
   if (code == CURLE_OK || t->failed || t->r.problem.len) return;
   t->r.hopeless = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
                   code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
-  buf_puts(&t->r.problem, t->error[0] ? t->error : lib.strerror(code));
+  buf_puts(&t->r.problem, t->error[0] ? t->error : lib->strerror(code));
 }
 
 Status http_step(HttpTransfer *t, double seconds, bool *done) {
   int running = 0, left = 0;
-  lib.multi_perform(t->multi, &running);
+  lib->multi_perform(t->multi, &running);
   if (running) {
-    lib.multi_wait(t->multi, NULL, 0, (int)(seconds * 1000), NULL);
-    lib.multi_perform(t->multi, &running);
+    lib->multi_wait(t->multi, NULL, 0, (int)(seconds * 1000), NULL);
+    lib->multi_perform(t->multi, &running);
   }
   *done = running == 0;
-  for (CURLMsg *m; (m = lib.multi_info(t->multi, &left)) != NULL;)
+  for (CURLMsg *m; (m = lib->multi_info(t->multi, &left)) != NULL;)
     if (m->msg == CURLMSG_DONE) take_result(t, m->data.result);
   try(t->failed);
   try(buf_status(&t->r.headers));
@@ -305,11 +224,11 @@ Status http_sync(HttpTransfer *t) {
 void http_end(HttpTransfer *t) {
   if (!t) return;
   if (t->easy) {
-    lib.multi_remove(t->multi, t->easy);
-    lib.cleanup(t->easy);
+    lib->multi_remove(t->multi, t->easy);
+    lib->cleanup(t->easy);
   }
-  if (t->multi) lib.multi_cleanup(t->multi);
-  lib.free_all(t->headers);
+  if (t->multi) lib->multi_cleanup(t->multi);
+  lib->free_all(t->headers);
   if (t->fd >= 0) close(t->fd);
   mem_free(t->path);
   buf_free(&t->r.headers);
@@ -320,14 +239,11 @@ void http_end(HttpTransfer *t) {
 
 #else
 
-const char *http_library(void) { return NULL; }
+#include "os/libcurl.h"
 
 Status http_begin(HttpTransfer **out, const HttpRequest *r) {
-  (void)out;
-  return fail(GRPO_EARG,
-              "%s: this program was built without libcurl, so nothing can be downloaded; install "
-              "libcurl4-openssl-dev and build it again",
-              r->url);
+  (void)out, (void)r;
+  return libcurl_missing(PURPOSE);
 }
 
 Status http_step(HttpTransfer *t, double seconds, bool *done) {

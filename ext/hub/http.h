@@ -36,8 +36,6 @@ typedef struct HttpResponse {
 
 typedef struct HttpTransfer HttpTransfer;
 
-/* "libcurl/8.1 ..." or NULL. */
-const char *http_library(void);
 /* EARG: there is no libcurl, or the url is of another kind.  EIO: the path cannot be written. */
 Status http_begin(HttpTransfer **out, const HttpRequest *r);
 /* Works until the transfer is done, or for about `seconds`.  EIO: the disk failed. */

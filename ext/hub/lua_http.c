@@ -13,6 +13,7 @@
 #include "base/digest.h"
 #include "hub/http.h"
 #include "os/file.h"
+#include "os/libcurl.h"
 #include "script/binding.h"
 #define TRANSFER_TYPE "grpo.HttpTransfer"
 
@@ -45,7 +46,7 @@ static uint64_t field_bytes(lua_State *L, int index, const char *name) {
 /* http_library() -> "libcurl/8.1.2", "none"; it is not part of core.version(), because loading it
  * takes time. */
 static int l_http_library(lua_State *L) {
-  const char *version = http_library();
+  const char *version = libcurl_version();
   if (version)
     lua_pushlstring(L, version, strcspn(version, " "));
   else

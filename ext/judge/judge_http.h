@@ -32,8 +32,6 @@ typedef struct JudgeAnswer {
 
 typedef struct JudgeHttp JudgeHttp;
 
-/* "libcurl/8.1 ..." or NULL. */
-const char *judge_http_library(void);
 /* EARG: there is no libcurl. */
 Status judge_http_open(JudgeHttp **out);
 /* Begins a request at a place that has none.  EARG: the url or a header cannot be used. */

@@ -19,6 +19,7 @@
 #include "base/digest.h"
 #include "judge/judge_http.h"
 #include "judge/judge_program.h"
+#include "os/libcurl.h"
 #include "script/binding.h"
 #include "script/interrupt.h"
 #define PROGRAM_TYPE "grpo.JudgeProgram"
@@ -163,7 +164,7 @@ static int l_http_close(lua_State *L) {
 
 /* judge_http_library() -> "libcurl/8.1.2", "none" */
 static int l_judge_http_library(lua_State *L) {
-  const char *version = judge_http_library();
+  const char *version = libcurl_version();
   if (!version) return give_string(L, "none");
   lua_pushlstring(L, version, strcspn(version, " "));
   return 1;
