@@ -123,19 +123,6 @@ TEST(generation_records_the_log_probabilities_of_the_model) {
   o.stop_regex = "(";
   REFUSED(h.c, GRPO_EARG, "regular", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
   o.stop_regex = NULL;
-  o.regex = "a+b";
-  OK(h.c, grpo_generate(h.model, h.tok, &p, 1, &o, &s));
-  OK(h.c, grpo_samples_at(s, 0, &one));
-  CHECK(one.text[0] == 'a');
-  grpo_samples_free(s);
-  REFUSED(h.c, GRPO_EARG, "tokenizer", grpo_generate(h.model, NULL, &p, 1, &o, &s));
-  o.grammar = "root ::= \"a\"";
-  REFUSED(h.c, GRPO_EARG, "not both", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
-  o.regex = NULL;
-  o.grammar = "root ::= root";
-  REFUSED(h.c, GRPO_EARG, "sampling.grammar: the rule root",
-          grpo_generate(h.model, h.tok, &p, 1, &o, &s));
-  o.grammar = NULL;
   o.temperature = -1;
   REFUSED(h.c, GRPO_EARG, "temperature", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
   o.temperature = 0;
@@ -149,6 +136,31 @@ TEST(generation_records_the_log_probabilities_of_the_model) {
   REFUSED(h.c, GRPO_EARG, "NULL", grpo_generate(h.model, h.tok, NULL, 1, &o, &s));
   REFUSED(h.c, GRPO_EARG, "NULL", grpo_generate(h.model, h.tok, &p, 1, &o, NULL));
   grpo_samples_free(NULL);
+  host_close(&h);
+}
+
+TEST(generation_keeps_to_an_expression_or_a_grammar) {
+  Host h;
+  static const int32_t prompt[] = {0, 3, 5};
+  const grpo_prompt p = {prompt, 3, 0, 0};
+  grpo_sampling o;
+  grpo_samples *s = NULL;
+  grpo_sample one = {.size = sizeof one};
+  host_open(&h, 1);
+  OK(h.c, grpo_sampling_init(&o, sizeof o));
+  o.max_new_tokens = 6;
+  o.regex = "a+b";
+  OK(h.c, grpo_generate(h.model, h.tok, &p, 1, &o, &s));
+  OK(h.c, grpo_samples_at(s, 0, &one));
+  CHECK(one.text[0] == 'a');
+  grpo_samples_free(s);
+  REFUSED(h.c, GRPO_EARG, "tokenizer", grpo_generate(h.model, NULL, &p, 1, &o, &s));
+  o.grammar = "root ::= \"a\"";
+  REFUSED(h.c, GRPO_EARG, "not both", grpo_generate(h.model, h.tok, &p, 1, &o, &s));
+  o.regex = NULL;
+  o.grammar = "root ::= root";
+  REFUSED(h.c, GRPO_EARG, "sampling.grammar: the rule root",
+          grpo_generate(h.model, h.tok, &p, 1, &o, &s));
   host_close(&h);
 }
 

@@ -3,6 +3,7 @@
 #include "gguf/gguf.h"
 #include "gguf/gguf_config_write.h"
 #include "gguf/gguf_save.h"
+#include "gguf/tests/gguf_values.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 
@@ -11,8 +12,6 @@ static const char *const shape =
     "{\"model_type\":\"qwen3_moe\",\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":1,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,\"num_experts\":5,"
     "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"norm_topk_prob\":true}";
-
-static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
 
 TEST(experts_are_one_tensor_in_their_order) {
   Model *m = small_model(shape, NULL, 3);
@@ -71,20 +70,6 @@ TEST(keys_of_experts_that_lie_are_refused) {
 #define COMMON                                                                                     \
   "\"vocab_size\":101,\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,"       \
   "\"intermediate_size\":32,\"num_experts_per_tok\":2,"
-
-static float value(const Gguf *g, const char *name, uint64_t at) {
-  const GgufTensor *t = gguf_tensor(g, name);
-  float x = NAN;
-  CHECK(t != NULL);
-  if (t) OK(gguf_read(t, at, 1, &x));
-  return x;
-}
-
-static float weight(Model *m, const char *name, size_t at) {
-  const Param *p = model_find(m, test_path("model.layers.0.%s", name));
-  CHECK(p != NULL);
-  return p ? (float)p->t.data[at] : NAN;
-}
 
 static void open_file(Gguf *g, Model *m, const char *name) {
   OK(gguf_save(m, NULL, tmp(name), GGML_F32));

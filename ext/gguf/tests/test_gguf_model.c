@@ -7,14 +7,13 @@
 #include "gguf/gguf_save.h"
 #include "gguf/gguf_write.h"
 #include "gguf/tests/gguf_shapes.h"
+#include "gguf/tests/gguf_values.h"
 #include "model/config_write.h"
 #include "model/lora.h"
 #include "model/model_struct.h"
 #include "model/modeltest.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
-
-static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
 
 static bool same_config(const Config *a, const Config *b) {
   Buf x = {0}, y = {0};

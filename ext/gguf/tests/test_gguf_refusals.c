@@ -2,6 +2,7 @@
 #include "checkpoint/weights.h"
 #include "gguf/gguf_config_write.h"
 #include "gguf/gguf_save.h"
+#include "gguf/tests/gguf_values.h"
 #include "model/modeltest.h"
 #include "os/file.h"
 
@@ -22,8 +23,6 @@
 #define GEMMA4                                                                                     \
   COMMON ",\"num_hidden_layers\":3,\"hidden_size_per_layer_input\":0,\"layer_types\":["            \
          "\"full_attention\",\"sliding_attention\",\"full_attention\""
-
-static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
 
 TEST(latent_attention_of_gpt2_is_refused_by_name) {
   Model *m = small_model(latent_shapes[0], NULL, 1);

@@ -5,6 +5,7 @@
 #include "gguf/gguf_config_write.h"
 #include "gguf/gguf_save.h"
 #include "gguf/gguf_write.h"
+#include "gguf/tests/gguf_values.h"
 #include "model/modeltest.h"
 
 #define COMMON                                                                                     \
@@ -20,21 +21,6 @@ static const char *const lfm2 =
     "{\"model_type\":\"lfm2\"," COMMON "\"num_hidden_layers\":2,\"full_attn_idxs\":[1],"
     "\"block_auto_adjust_ff_dim\":false}";
 
-static const char *tmp(const char *name) { return test_path("%s/%s.gguf", test_tmp(), name); }
-
-static float value(const Gguf *g, const char *name, uint64_t at) {
-  const GgufTensor *t = gguf_tensor(g, name);
-  float x = NAN;
-  CHECK(t != NULL);
-  if (t) OK(gguf_read(t, at, 1, &x));
-  return x;
-}
-
-static float weight(Model *m, const char *name, size_t at) {
-  const Param *p = model_find(m, test_path("model.layers.0.linear_attn.%s", name));
-  return (float)p->t.data[at];
-}
-
 /* llama.cpp repeats all keys for the first value heads, then for the second ones. */
 TEST(value_heads_are_where_llama_cpp_wants_them) {
   Model *m = small_model(delta, NULL, 3);
@@ -44,22 +30,24 @@ TEST(value_heads_are_where_llama_cpp_wants_them) {
   for (size_t h = 0; h < KEYS * PER_KEY; h++) {
     const size_t to = h % PER_KEY * KEYS + h / PER_KEY, rows = 2 * KEYS * WIDTH;
     const size_t row = h * WIDTH + 7, to_row = to * WIDTH + 7;
-    CHECK(value(&g, "blk.0.ssm_dt.bias", to) == weight(m, "dt_bias", h));
-    CHECK(value(&g, "blk.0.ssm_a", to) == (float)-exp((double)weight(m, "A_log", h)));
+    CHECK(value(&g, "blk.0.ssm_dt.bias", to) == weight(m, "linear_attn.dt_bias", h));
+    CHECK(value(&g, "blk.0.ssm_a", to) == (float)-exp((double)weight(m, "linear_attn.A_log", h)));
     CHECK(value(&g, "blk.0.ssm_alpha.weight", to * 64 + 5) ==
-          weight(m, "in_proj_a.weight", h * 64 + 5));
-    CHECK(value(&g, "blk.0.ssm_beta.weight", to * 64) == weight(m, "in_proj_b.weight", h * 64));
+          weight(m, "linear_attn.in_proj_a.weight", h * 64 + 5));
+    CHECK(value(&g, "blk.0.ssm_beta.weight", to * 64) ==
+          weight(m, "linear_attn.in_proj_b.weight", h * 64));
     CHECK(value(&g, "blk.0.attn_gate.weight", to_row * 64 + 9) ==
-          weight(m, "in_proj_z.weight", row * 64 + 9));
+          weight(m, "linear_attn.in_proj_z.weight", row * 64 + 9));
     CHECK(value(&g, "blk.0.attn_qkv.weight", (rows + to_row) * 64) ==
-          weight(m, "in_proj_qkv.weight", (rows + row) * 64));
+          weight(m, "linear_attn.in_proj_qkv.weight", (rows + row) * 64));
     CHECK(value(&g, "blk.0.ssm_conv1d.weight", (rows + to_row) * 4 + 1) ==
-          weight(m, "conv1d.weight", (rows + row) * 4 + 1));
+          weight(m, "linear_attn.conv1d.weight", (rows + row) * 4 + 1));
     CHECK(value(&g, "blk.0.ssm_out.weight", 3 * KEYS * PER_KEY * WIDTH + to_row) ==
-          weight(m, "out_proj.weight", 3 * KEYS * PER_KEY * WIDTH + row));
+          weight(m, "linear_attn.out_proj.weight", 3 * KEYS * PER_KEY * WIDTH + row));
   }
-  CHECK(value(&g, "blk.0.attn_qkv.weight", 39 * 64) == weight(m, "in_proj_qkv.weight", 39 * 64));
-  CHECK(value(&g, "blk.0.ssm_norm.weight", 4) == weight(m, "norm.weight", 4));
+  CHECK(value(&g, "blk.0.attn_qkv.weight", 39 * 64) ==
+        weight(m, "linear_attn.in_proj_qkv.weight", 39 * 64));
+  CHECK(value(&g, "blk.0.ssm_norm.weight", 4) == weight(m, "linear_attn.norm.weight", 4));
   CHECK(gguf_tensor(&g, "blk.0.ssm_conv1d.weight")->ndim == 2);
   gguf_close(&g);
   model_release(m);
