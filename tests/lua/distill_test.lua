@@ -330,6 +330,9 @@ describe("train.distill", function()
       ["sampling.renormalize: train.distill compares whole distributions"] = function(t)
         t.reference, t.train.distill, t.sampling.top_p = "random", { beta = 0.5 }, 0.9
       end,
+      ["sampling has filters (a regular expression)"] = function(t)
+        t.reference, t.train.distill, t.sampling.regex = "random", { top_k = 3 }, "[a-h]+"
+      end,
       ["train.sync_reference: reference = \"policy\" moves"] = function(t)
         t.reference, t.train.distill = "policy", { prompt = hinted }
         t.train.sync_reference = {}

@@ -31,14 +31,6 @@ local function rows(list)
   return grpo.data.list(list)
 end
 
-describe("train.kl_cov", function()
-  it("is refused where the policy is still the one that sampled", function()
-    refused("train%.kl_cov%.ratio: does nothing with train%.iterations = 1",
-      function(t) t.train.kl_cov = { ratio = 0.1 } end)
-    run(function(t) t.train.kl_cov, t.train.iterations = { ratio = 0.1 }, 2 end)
-  end)
-end)
-
 describe("data.too_long", function()
   local long = function(t)
     t.data.train, t.data.shuffle = rows { "ab", "abcdefgh", "ba", "hgfedcba" }, false
@@ -666,6 +658,8 @@ describe("options that would have no effect", function()
     { "train%.kl_in: .*sum of rewards", function(t)
       t.reward, t.train.kl_in = { aggregate = "normalize_then_sum" }, "reward"
     end },
+    { "train%.kl_cov%.ratio: does nothing with train%.iterations = 1",
+      function(t) t.train.kl_cov = { ratio = 0.1 } end },
     { "stages: want a list", function(t) t.stages = {} end },
     { "stages%[1%]%.threads: belongs to the whole run", function(t)
       t.stages = { { kind = "grpo", threads = 2 } }

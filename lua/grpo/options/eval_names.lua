@@ -15,10 +15,10 @@ function eval_names.has_likelihood(kind, config)
   return config.data.target ~= nil and (steps[kind].learns_targets or steps[kind].samples)
 end
 
--- Is the KL from the reference measured?  It is where the stage has one.
+-- Is the KL from the reference measured?  It is where the stage has one other than the policy.
 function eval_names.has_kl(kind, config)
   return eval_names.has_completions(config) and steps[kind].samples
-    and steps.wants_reference(kind, config)
+    and steps.wants_reference(kind, config) and config.reference ~= "policy"
 end
 
 -- Is anything measured at all?

@@ -1,5 +1,5 @@
--- Sampling whose filters (top_p, top_k, min_p) leave tokens out: how many can be left, and what
--- `grpo check` says of it.  docs/algorithms.md, "Truncated sampling", has the formulas.
+-- Sampling whose filters (top_p, top_k, min_p, a grammar) leave tokens out: how many can be left,
+-- and what `grpo check` says of it.  docs/algorithms.md, "Truncated sampling", has the formulas.
 
 local truncated = {}
 
@@ -17,7 +17,8 @@ function truncated.mask_tokens(sampling)
   return sampling.top_k > 0 and sampling.top_k or ANY
 end
 
-local function filters_text(sampling)
+-- The filters as a list in words; "" if there are none.
+function truncated.filters_text(sampling)
   local list = {}
   if sampling.grammar or sampling.regex then
     list[1] = sampling.grammar and "a grammar" or "a regular expression"
@@ -36,12 +37,12 @@ function truncated.notes(config, bytes)
     notes[1] = ("sampling has filters (%s) and sampling.renormalize is false, so a step trains "
       .. "log-probabilities over all tokens, as TRL does: the gradient is not that of what is "
       .. "sampled, by the probability that the filters leave out")
-      :format(filters_text(sampling))
+      :format(truncated.filters_text(sampling))
   elseif is_filtered(sampling) then
     notes[1] = ("sampling has filters (%s), so a step trains the distribution that they leave: "
       .. "every log-probability and entropy is renormalised over the tokens that each token was "
       .. "sampled from, and the others get no gradient there; these sets take at most %d MiB%s")
-      :format(filters_text(sampling), -(-bytes // (1 << 20)),
+      :format(truncated.filters_text(sampling), -(-bytes // (1 << 20)),
       sampling.top_k > 0 and "" or ", which sampling.top_k lowers")
     if config.reference then
       notes[2] = "the reference is not filtered, so its KL is above 0 from the first step on, by "

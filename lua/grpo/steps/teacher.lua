@@ -4,6 +4,7 @@
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local prompts = require "grpo.scoring.prompts"
+local truncated = require "grpo.options.truncated"
 
 local teacher = {}
 
@@ -75,10 +76,9 @@ local function check_measure(config, o, complain)
     complain("train.distill.sampled_token", "is the reverse KL at one token; leave out %s",
       o.beta ~= 1 and "train.distill.beta" or "train.distill.top_k")
   end
-  local filtered = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
-  if filtered and sampling.renormalize and (o.beta ~= 1 or o.top_k > 0) then
-    complain("sampling.renormalize", "train.distill compares whole distributions, and top_k, top_p "
-      .. "or min_p leave tokens out; set it to false")
+  if truncated.mask_tokens(sampling) > 0 and (o.beta ~= 1 or o.top_k > 0) then
+    complain("sampling.renormalize", "train.distill compares whole distributions, and sampling has "
+      .. "filters (%s), which leave tokens out; set it to false", truncated.filters_text(sampling))
   end
 end
 
