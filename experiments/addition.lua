@@ -82,7 +82,8 @@ local demonstrations = grpo.data.generate(function(rng)
   return problem(rng, below(rng, size.taught), false)
 end, { seed = seed, n = 1000000 })
 
--- The same number of problems of each length, from the longest of the demonstrations on.
+-- Row i of these is a problem; every length has the same number of them, and the shortest length
+-- is that of the longest demonstrations.
 local held_out = grpo.data.generate(function(rng, i)
   return problem(rng, size.taught + (i - 1) // size.held_out, true)
 end, { seed = seed, n = (size.longest - size.taught + 1) * size.held_out })

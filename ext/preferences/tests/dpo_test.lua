@@ -17,7 +17,7 @@ for a = 0, 9 do
   end
 end
 
--- The same texts as rows with a label.
+-- The rows that have one of these texts and a label each.
 local labelled = {}
 for _, row in ipairs(rows) do
   labelled[#labelled + 1] = { prompt = row.prompt, completion = row.chosen, label = true }

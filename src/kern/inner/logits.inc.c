@@ -77,8 +77,9 @@ static void kl_grad(int v, const real *logits, const real *ref, real inv_temp, r
   }
 }
 
-/* Of p and the reference's q: log p, log q, and the log of beta q + (1 - beta) p less log p, which
- * is log((1 - beta) + beta exp(d)) for d = log q - log p. */
+/* A token's probability p under the policy and q under the reference, d = log q - log p, and above:
+ * log m - log p for their mixture m = beta q + (1 - beta) p, which is
+ * log((1 - beta) + beta exp(d)). */
 typedef struct Mix {
   vec p, q, d, above;
 } Mix;

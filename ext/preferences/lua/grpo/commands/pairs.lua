@@ -3,6 +3,7 @@ local errors = require "grpo.base.errors"
 local flags = require "grpo.commands.flags"
 local history = require "grpo.runs.history"
 local model_paths = require "grpo.models.paths"
+local preference_rows = require "grpo.preferences.rows"
 
 local command = {
   name = "pairs",
@@ -28,8 +29,8 @@ local command = {
       .. "read, or a list of token ids where no text does.",
   },
   notes = {
-    "Exit status: 0, also if there is no pair, 3 the run or its completions are missing or "
-      .. "damaged.",
+    "Exit status: 0 the pairs are printed, however many, 3 the run or its completions are missing "
+      .. "or damaged.",
   },
 }
 
@@ -40,14 +41,6 @@ local function tokenizer_of(run)
   return found and tokenizer or nil
 end
 
-local function same(a, b)
-  if #a ~= #b then return false end
-  for i, id in ipairs(a) do
-    if b[i] ~= id then return false end
-  end
-  return true
-end
-
 -- Returns the text that a stage encodes to what the model has read, or the ids: a prompt is
 -- logged with the tokens that the tokenizer puts around a text.
 local function prompt_of(tokenizer, text)
@@ -56,7 +49,7 @@ local function prompt_of(tokenizer, text)
   local around = #tokenizer:encode("", { special = true })
   for before = 0, around do
     local inner = tokenizer:decode(table.move(ids, before + 1, #ids - around + before, 1, {}))
-    if same(ids, tokenizer:encode(inner, { special = true })) then return inner end
+    if preference_rows.same(ids, tokenizer:encode(inner, { special = true })) then return inner end
   end
   return ids
 end

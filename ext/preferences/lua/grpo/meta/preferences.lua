@@ -1,5 +1,5 @@
 ---@meta _
--- What the extension preferences adds: the options of kind = "dpo".
+-- The options of kind = "dpo", "online_dpo" and "reward", which the extension preferences adds.
 
 ---@alias grpo.PreferenceLoss "sigmoid"|"hinge"|"ipo"|"exo_pair"|"nca_pair"|"robust"|"bco_pair"|"sppo_hard"|"aot"|"aot_unpaired"|"apo_zero"|"apo_down"|"discopop"|"sft"|"sigmoid_norm"|"simpo"|"orpo"|"kto"|"apo_zero_unpaired"
 

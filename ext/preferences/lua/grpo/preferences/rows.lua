@@ -73,7 +73,8 @@ local function ids_of(config, tokenizer, fields, field)
   return ids
 end
 
-local function same(a, b)
+-- Are these the same ids?
+function preference_rows.same(a, b)
   if #a ~= #b then return false end
   for i, id in ipairs(a) do
     if b[i] ~= id then return false end
@@ -129,7 +130,7 @@ local function pair_of(config, tokenizer, row, prompt, form)
     rejected = ids_of(config, tokenizer, fields, "rejected") }
   pair.margin = fields.margin
   check_beginnings(config, fields)
-  if same(pair.chosen, pair.rejected) then
+  if preference_rows.same(pair.chosen, pair.rejected) then
     complain(config, "chosen and rejected are the same text, which says nothing; leave the row out")
   end
   if pair.margin ~= nil and (type(pair.margin) ~= "number" or pair.margin - pair.margin ~= 0) then
@@ -168,7 +169,7 @@ local function fit(config, item, count)
       item[field] = prompts.first(ids, limit)
     end
   end
-  return not item.chosen or not same(item.chosen, item.rejected) -- after the cut
+  return not item.chosen or not preference_rows.same(item.chosen, item.rejected) -- after the cut
 end
 
 local function item_of(config, tokenizer, row, prompt, form, count)
