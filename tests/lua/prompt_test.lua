@@ -172,7 +172,7 @@ end)
 describe("the annotations of the prompt's functions", function()
   it("name exactly those that there are", function()
     local there, annotated = { show = true }, {}
-    local server = core.embedded("lua/grpo/commands/repl/attach_server.lua")
+    local server = core.embedded("lua/grpo/commands/repl/attached.lua")
     for name in server:gmatch("\n  function env%.([%w_]+)%(") do there[name] = true end
     there.print = nil -- Lua's
     for name in core.embedded("lua/grpo/meta/session.lua"):gmatch("\nfunction ([%w_]+)%(") do

@@ -270,7 +270,7 @@ function display.reward_text(tr, c)
 end
 
 -- Returns the first group whose rewards differ, best completion first; else the first group.
-local function telling_group(cs)
+function display.telling_group(cs)
   local first = cs[1].group
   for _, c in ipairs(cs) do
     if c.index == 1 then
@@ -298,7 +298,7 @@ end
 -- Shows n completions of one prompt with their rewards, for a mixed group the best ones and the
 -- worst.
 function View:completions(tr, n)
-  local group = telling_group(tr.batch.completions)
+  local group = display.telling_group(tr.batch.completions)
   n = math.min(n, #group)
   self:info(("  step %d, prompt: "):format(tr.step_count)
     .. end_of(display.clean(group[1].prompt):gsub("\n", " ")), "2")

@@ -9,8 +9,8 @@ local start = require "grpo.runs.start"
 
 local host_run = {}
 
--- Replaces functions with which a script would change the program around it.
-local function tame(host)
+-- Replaces functions with which a script would change the program around it.  host: { log = }
+function host_run.tame(host)
   function _G.print(...)
     local parts = table.pack(...)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
@@ -67,7 +67,7 @@ end
 --         reached = f(steps, stopped, directory) }
 -- `reached` is called when the run has ended, also by an error, which is raised then.
 function host_run.run(host)
-  tame(host)
+  host_run.tame(host)
   check_overrides(host.overrides)
   if host.threads > 0 then core.set_threads(host.threads) end
   local tr, directory = start.trainer { script = host.path, text = host.script, words = true,

@@ -334,9 +334,14 @@ end
 
 -- At most once a second; GRPO_RELOAD_ALWAYS: at every step, for tests.
 function Watch:poll()
-  local now, tr = core.clock(), self.tr
-  if now - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
-  self.looked = now
+  if core.clock() - self.looked < 1 and not os.getenv("GRPO_RELOAD_ALWAYS") then return end
+  self:look()
+end
+
+-- Looks at the files now.
+function Watch:look()
+  local tr = self.tr
+  self.looked = core.clock()
   self:meet()
   if not self.path then return end
   local changed = self.files:changed()
