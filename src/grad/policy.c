@@ -110,11 +110,24 @@ static Status check_importance(const LossOptions *o) {
   return GRPO_OK;
 }
 
+static Status check_sampler(const LossOptions *o) {
+  const SamplerMode mode = o->sampler_mode;
+  if (loss_has_token_terms(o->kind)) return GRPO_OK;
+  if (mode != SAMPLER_TOKEN_TRUNCATE && mode != SAMPLER_TOKEN_MASK) return GRPO_OK;
+  return fail(GRPO_EARG,
+              "train.sampler_correction.mode: the loss %s has one term for a whole completion, not "
+              "one for each token; set it to \"sequence_truncate\" or \"sequence_mask\"",
+              loss_kind_name(o->kind));
+}
+
 Status loss_options_check(const LossOptions *o) {
   try(options_check(&loss_option_set, o));
   try(check_kl(o));
-  return check_importance(o);
+  try(check_importance(o));
+  return check_sampler(o);
 }
+
+bool loss_has_token_terms(LossKind kind) { return !loss_rules[kind].sequence; }
 
 void loss_metrics_init(LossMetrics *m) {
   *m = (LossMetrics){.clip_low_min = 1,

@@ -35,8 +35,11 @@ void loss_options_init(LossOptions *o, LossKind kind);
 /* After importance was read: what "sequence" means depends on the loss. */
 void loss_options_adapt(LossOptions *o);
 /* Bounds, and what has no meaning together: k1 in the loss, full KL with bias correction, sequence
- * importance where the loss has a weight of its own. */
+ * importance where the loss has a weight of its own, corrections of tokens where it has no terms of
+ * tokens. */
 Status loss_options_check(const LossOptions *o);
+/* Otherwise it has one term, and one advantage, for a whole sequence. */
+bool loss_has_token_terms(LossKind kind);
 void loss_metrics_init(LossMetrics *m);
 void loss_metrics_add(LossMetrics *m, const LossMetrics *more);
 

@@ -84,14 +84,22 @@ static int problem(lua_State *L, Status s) {
   return give_string(L, err_message());
 }
 
-/* loss_problem(train): train.loss is a name, train.kl a number */
+/* loss_problem(train, path): train.loss is a name, train.kl a number; path: of an option that gives
+ * each token an advantage of its own, or nil */
 static int l_loss_problem(lua_State *L) {
   LossOptions o;
   check_table(L, 1);
+  const char *path = luaL_optstring(L, 2, NULL);
+  lua_settop(L, 2);
   lua_getfield(L, 1, "loss");
-  loss_options_init(&o, check_loss_option(L, "train.loss", check_string(L, 2, NULL)));
+  loss_options_init(&o, check_loss_option(L, "train.loss", check_string(L, 3, NULL)));
   read_loss_options(L, 1, "train", 0, &o);
-  return problem(L, loss_options_check(&o));
+  if (!path || loss_has_token_terms(o.kind)) return problem(L, loss_options_check(&o));
+  lua_pushfstring(L,
+                  "%s: the loss %s has one term, and one advantage, for a whole completion, but "
+                  "tokens would get advantages of their own; take another train.loss",
+                  path, loss_kind_name(o.kind));
+  return 1;
 }
 
 /* sampling_problem(sampling) */

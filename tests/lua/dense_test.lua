@@ -201,6 +201,11 @@ describe("a completion with a target", function()
     assert.near(m["rewards/match/mean"] + 0.1 * m["rewards/partial/mean"], m.reward, 1e-9)
   end)
 
+  it("is refused with a loss that has one term for a whole completion", function()
+    assert.matches("rewards: the loss gmpo has one term", message_of(experiment,
+      { train = { loss = "gmpo" } }))
+  end)
+
   it("may be given as ids, and there is none where data.target gives none", function()
     local rows = grpo.data.list { { prompt = { 1, 2 }, target = { 3, 4, 5 } },
       { prompt = { 2, 1 } } }

@@ -337,6 +337,9 @@ describe("train.distill", function()
         t.reference, t.train.distill = "policy", { prompt = hinted }
         t.train.sync_reference = {}
       end,
+      ["train.skip_zero_std_groups: has no effect in a stage of kind \"distill\""] = function(t)
+        t.reference, t.train.skip_zero_std_groups = "random", true
+      end,
       ["train.distill: has no effect in a stage of kind \"ppo\""] = function(t)
         t.stages, t.train.distill = { { kind = "ppo" } }, {}
         t.rewards = { tiny.count_a }

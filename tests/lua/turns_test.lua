@@ -602,6 +602,13 @@ describe("advantages of turns", function()
     assert.matches("train.advantage.turn_weight: turns get their rewards from an environment",
       message_of(run, function(t) t.train.advantage = { turn_weight = 1 } end))
   end)
+
+  it("want a loss with a term for each token", function()
+    for _, loss in ipairs { "gmpo", "rloo" } do
+      assert.matches("train.advantage.turn_weight: the loss " .. loss .. " has one term",
+        message_of(walked, function(t) t.train.loss = loss end))
+    end
+  end)
 end)
 
 describe("turns in a chat", function()

@@ -82,4 +82,9 @@ TEST(combinations_without_meaning_are_refused) {
   loss_options_init(&o, LOSS_gmpo);
   o.importance = IMPORTANCE_SEQUENCE;
   CHECK(loss_options_check(&o) == GRPO_EARG);
+  loss_options_init(&o, LOSS_rloo);
+  o.sampler_mode = SAMPLER_SEQUENCE_MASK;
+  CHECK(!loss_options_check(&o));
+  o.sampler_mode = SAMPLER_TOKEN_MASK;
+  CHECK(loss_options_check(&o) == GRPO_EARG);
 }

@@ -323,6 +323,9 @@ describe("masked training", function()
       return 1
     end } })
     refused("eval.group_size: is not used by a denoise stage", { eval = { group_size = 4 } })
+    refused("sampling.grammar: has no effect in a stage of kind \"denoise\"",
+      { sampling = { grammar = [[root ::= "a"]] } })
+    refused("sampling.regex: has no effect", { sampling = { regex = "a" } })
     refused("train.kl: a denoise stage measures no KL", { train = { kl = 0.1 } })
     refused("train.denoise.mask_ratio: got 0", { train = { denoise = { mask_ratio = 0 } } })
     refused("train.denoise.mask_ratio: want { low, high }",

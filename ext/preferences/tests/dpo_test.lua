@@ -388,6 +388,8 @@ describe("a stage of kind online_dpo", function()
   it("refuses what it does not read", function()
     refused("train%.loss: has no effect in a stage of kind \"online_dpo\"",
       function(t) t.train.loss = "dapo" end, online)
+    refused("train%.advantage%.scale: has no effect in a stage of kind \"online_dpo\"",
+      function(t) t.train.advantage = { scale = "none" } end, online)
     refused("rewards: none given", function(t) t.rewards = nil end, online)
     refused("sampling%.group_size: 1 makes no pairs", function(t)
       t.sampling.group_size = 1

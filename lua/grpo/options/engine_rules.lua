@@ -24,11 +24,12 @@ local function some(coefficient)
   return type(coefficient) == "function" and 1.0 or coefficient
 end
 
-function engine_rules.loss(train, complain)
+-- of_tokens: the path of an option that gives each token an advantage of its own, or nil.
+function engine_rules.loss(train, of_tokens, complain)
   local name = type(train.loss) == "string" and train.loss or "grpo"
   hold(complain, core.loss_problem, setmetatable({ loss = name,
     kl = train.kl_in == "loss" and some(train.kl) or 0.0, entropy = some(train.entropy) },
-    { __index = train }))
+    { __index = train }), name == train.loss and of_tokens or nil)
 end
 
 function engine_rules.ppo(train, complain)

@@ -280,6 +280,16 @@ local function check_log(log, origin, complain)
     .. "built without ext/tensorboard; build it with that, or leave the option out")
 end
 
+-- Options that the kind does not read.  A shared file may speak to other kinds.
+local function check_ignored(kind, origin, complain)
+  for path, why in sorted_pairs(steps[kind].ignores or {}) do
+    local from = origin(path) or "default"
+    if not (from:find("^default") or from:find("^extends")) then
+      complain(path, "has no effect in a stage of kind \"%s\": %s; remove it", kind, why)
+    end
+  end
+end
+
 -- origin(path): where an option's value came from ("default", "script", ...), nil when it has none.
 function option_rules.check(kind, config, origin, complain)
   check_texts(config, complain)
@@ -290,6 +300,7 @@ function option_rules.check(kind, config, origin, complain)
   end
   row_sampler.check(config.data.sampler, complain)
   check_model(config.model, origin, complain)
+  check_ignored(kind, origin, complain)
   steps[kind].check(config, complain, origin)
   check_rewards(config, complain)
   engine_rules.sampling(config.sampling, complain)

@@ -34,8 +34,8 @@
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
 --   policy_term(train) for tr:inspect: the loss and a table of its options, if they are not train's
---   ignores            with `samples`: { [path] = why }, options that other kinds have and this one
---                      does not read
+--   ignores            { [path] = why }, options that other kinds have and this one does not read;
+--                      a script that sets one of them is refused
 --   defaults           options that the kind sets, below all that scripts and files say
 --   card               paths of its own options that the model card shows
 

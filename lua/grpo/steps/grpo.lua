@@ -152,12 +152,20 @@ end
 
 grpo.advantages = advantage -- for tr:rescore
 
+-- The path of an option that gives each token an advantage of its own, or nil.
+local function of_tokens(config)
+  if config.train.advantage.turn_weight > 0 then return "train.advantage.turn_weight" end
+  for _, entry in ipairs(config.reward_entries) do
+    if entry.token_fn then return "rewards" end
+  end
+end
+
 function grpo.check(config, complain)
   local train = config.train
   if #config.reward_entries == 0 then
     complain("rewards", "none given; a grpo stage learns from rewards")
   end
-  engine_rules.loss(train, complain)
+  engine_rules.loss(train, of_tokens(config), complain)
   teacher.check(config, complain)
   if train.distill and train.distill.lambda < 1 then
     complain("train.distill.lambda", "is for stages of kind \"distill\"; a grpo stage samples in "

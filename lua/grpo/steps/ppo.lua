@@ -8,7 +8,6 @@ local option_rows = require "grpo.options.option_rows"
 local sampling = require "grpo.steps.sampling"
 local schedule_value = require "grpo.options.schedule_value"
 local scoring = require "grpo.scoring.scoring"
-local sorted_pairs = require "grpo.base.sorted"
 local statistics = require "grpo.statistics"
 local step_log = require "grpo.steps.step_log"
 local update_schedules = require "grpo.steps.update_schedules"
@@ -35,18 +34,10 @@ ppo.ignores = {
   ["reward.aggregate"] = "ppo adds the rewards up",
 }
 
-function ppo.check(config, complain, origin)
+function ppo.check(config, complain)
   local train = config.train
   if #config.reward_entries == 0 then
     complain("rewards", "none given; a ppo stage learns from rewards")
-  end
-  for path, why in sorted_pairs(ppo.ignores) do
-    local from = origin(path) or "default"
-    -- a shared file may speak to other kinds
-    local shared = from:find("^default") or from:find("^extends")
-    if not shared then
-      complain(path, "has no effect in a stage of kind \"ppo\": %s; remove it", why)
-    end
   end
   if ppo.needs_reference(config) and config.reference == false then
     complain("train.ppo.kl_coef", "a KL needs a reference; reference is false")

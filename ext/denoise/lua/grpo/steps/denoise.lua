@@ -14,6 +14,11 @@ local denoise = { title = "Masked training", about = "masked training, seeing bo
   samples = false, masks = true, reads_text = true, leaves_out_end = true,
   schedules = { "train.denoise.mask_ratio" } }
 
+denoise.ignores = {
+  ["sampling.grammar"] = "it completes nothing",
+  ["sampling.regex"] = "it completes nothing",
+}
+
 local MOST_ROWS = 4096 -- of data.train that are counted for the unigram entropy
 local SAMPLE_TOKENS = 256
 

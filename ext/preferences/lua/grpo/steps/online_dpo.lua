@@ -5,7 +5,6 @@ local losses = require "grpo.preferences.losses"
 local preference_options = require "grpo.preferences.options"
 local sampling = require "grpo.steps.sampling"
 local scoring = require "grpo.scoring.scoring"
-local sorted_pairs = require "grpo.base.sorted"
 local step = require "grpo.preferences.step"
 local step_log = require "grpo.steps.step_log"
 
@@ -17,7 +16,9 @@ online.ignores = {
   ["train.loss"] = "its losses are those of train.dpo.loss_type",
   ["train.iterations"] = "it takes one update from a rollout",
   ["train.kl"] = "the distance from the reference is in train.dpo.beta",
-  ["train.advantage"] = "pairs have no advantages",
+  ["train.advantage.scale"] = "pairs have no advantages",
+  ["train.advantage.baseline"] = "pairs have no advantages",
+  ["train.advantage.normalize"] = "pairs have no advantages",
   ["train.entropy"] = "its losses have no such term",
   ["train.distill"] = "it has no teacher",
   ["data.pair"] = "the rewards choose the pairs",
@@ -34,12 +35,6 @@ function online.check(config, complain, origin)
   end
   if config.sampling.group_size < 2 then
     complain("sampling.group_size", "1 makes no pairs; use 2 or more")
-  end
-  for path, why in sorted_pairs(online.ignores) do
-    local from = origin(path) or "default"
-    if not (from:find("^default") or from:find("^extends")) then
-      complain(path, "has no effect in a stage of kind \"online_dpo\": %s; remove it", why)
-    end
   end
   local list = preference_options.check(config, complain, origin)
   if losses.some(list, "rows") then
