@@ -146,6 +146,8 @@ need:
 # Loops begin on a line of instructions: where the linker puts a tile's would change its speed by 5 %.
 KERN_OPT ?= -O3
 KERN_OPT += -falign-functions=64 -falign-loops=64
+$(OBJ)/kern/x86/portable_avx2.o: KERNFLAGS := $(KERN_OPT) -mavx2 -mf16c
+$(OBJ)/kern/x86/portable_avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mf16c -mprefer-vector-width=512
 $(OBJ)/kern/x86/avx2.o:   KERNFLAGS := $(KERN_OPT) -mavx2 -mfma -mf16c
 $(OBJ)/kern/x86/avx512.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 $(OBJ)/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -mprefer-vector-width=512
@@ -153,7 +155,7 @@ $(OBJ)/kern/x86/amx.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl 
 # without optimisation the tests that multiply would take hours
 $(OBJ)/kern/%.o: KERNFLAGS := $(if $(filter cov,$(MODE)),-O2)
 # gcc would load all of a tile's broadcasts first, and spill
-$(OBJ)/kern/arm/neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
+$(OBJ)/kern/arm/%neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
 $(OBJ)/%.o: src/%.c | need
 	@mkdir -p $(@D)

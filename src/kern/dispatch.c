@@ -22,13 +22,22 @@
 /* Best first. */
 static const KernelClass paths[] = {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
-    {"amx", &kern_avx512, &kern_amx}, {"avx512bf16", &kern_avx512, &kern_avx512bf16},
-    {"avx512", &kern_avx512, NULL},   {"avx2", &kern_avx2, NULL},
+    {"amx", &kern_avx512, &kern_amx},
+    {"avx512bf16", &kern_avx512, &kern_avx512bf16},
+    {"avx512", &kern_avx512, NULL},
+    {"avx2", &kern_avx2, NULL},
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
     {"neon", &kern_neon, NULL},
 #endif
 #ifndef GRPO_DOUBLE
     {"blas", &kern_openblas, NULL},
+#endif
+/* these, with one set of bits, only if they are asked for */
+#if defined(__x86_64__) && !defined(GRPO_DOUBLE)
+    {"portable-avx512", &kern_portable_avx512, NULL},
+    {"portable-avx2", &kern_portable_avx2, NULL},
+#elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
+    {"portable-neon", &kern_portable_neon, NULL},
 #endif
     {"generic", &kern_generic, NULL}};
 enum { NPATHS = sizeof paths / sizeof paths[0] };
@@ -63,14 +72,15 @@ static bool cpu_has(const KernelClass *p) {
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
   if (p->bf16 == &kern_amx && !may_use_amx()) return false;
   if (p->bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
-  if (p->kernels == &kern_avx512)
+  if (p->kernels == &kern_avx512 || p->kernels == &kern_portable_avx512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("fma");
-  if (p->kernels == &kern_avx2)
+  if (p->kernels == &kern_avx2 || p->kernels == &kern_portable_avx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
-  if (p->kernels == &kern_neon) return true; /* in every aarch64 */
+  if (p->kernels == &kern_neon || p->kernels == &kern_portable_neon)
+    return true; /* in every aarch64 */
 #endif
   return p->kernels == &kern_generic;
 }
@@ -90,14 +100,21 @@ static const KernelClass *best(void) {
   return &paths[NPATHS - 1];
 }
 
+static bool is_portable(const KernelClass *p) {
+  return p->kernels == &kern_generic || strncmp(p->name, "portable", strlen("portable")) == 0;
+}
+
+static const KernelClass *best_portable(void) {
+  int i = 0;
+  while (!is_portable(&paths[i]) || !cpu_has(&paths[i])) i++;
+  return &paths[i]; /* generic at the latest */
+}
+
 #ifndef GRPO_DOUBLE
 static Status unknown(const char *name) {
-  char names[64] = "";
-  for (int i = NPATHS - 1, at = 0; i >= 0 && at < (int)sizeof names; i--)
-    at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
-                   i == NPATHS - 1 ? ""
-                   : i == 0        ? " or "
-                                   : ", ",
+  char names[128] = "generic, portable";
+  for (int i = NPATHS - 2, at = (int)strlen(names); i >= 0 && at < (int)sizeof names; i--)
+    at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i == 0 ? " or " : ", ",
                    paths[i].name);
   return fail(GRPO_EARG, "GRPO_CPU=%s: unknown, want %s", name, names);
 }
@@ -107,6 +124,10 @@ Status kern_class(const char *name, const KernelClass **out) {
   if (!name) name = getenv("GRPO_CPU");
   if (!name || !*name) {
     *out = best();
+    return GRPO_OK;
+  }
+  if (strcmp(name, "portable") == 0) {
+    *out = best_portable();
     return GRPO_OK;
   }
   for (int i = 0; i < NPATHS; i++) {
@@ -147,6 +168,11 @@ const char *kern_name(const KernelClass *cpu) {
   if (!is_blas(cpu) || !blas_refusal()) return cpu->name;
   pthread_once(&once, note_refusal);
   return paths[NPATHS - 1].name;
+}
+
+const char *kern_numbers(const KernelClass *cpu) {
+  if (!cpu) cpu = kern_chosen;
+  return is_portable(cpu) ? "portable" : kern_name(cpu);
 }
 
 bool kern_paged(void) {

@@ -2,9 +2,11 @@
  *
  * The classes are `generic` (any CPU), `blas` (OpenBLAS for products, generic for all else),
  * `avx2`, `avx512`, `avx512bf16`, `amx` and `neon`; avx512bf16 and amx are avx512 except for
- * products of bf16.  A context names its class (Ctx.cpu), and contexts of several classes can live
- * side by side.  A context that names none uses the process's choice: the best class that the CPU
- * has, or the one that the environment variable GRPO_CPU names.  Two classes give different bits.
+ * products of bf16.  `portable-avx2`, `portable-avx512` and `portable-neon` give the bits of
+ * generic, faster; `portable` is the fastest of these that the CPU has.  A context names its class
+ * (Ctx.cpu), and contexts of several classes can live side by side.  A context that names none uses
+ * the process's choice: the best class that the CPU has, portable ones aside, or the one that the
+ * environment variable GRPO_CPU names.  Other classes may give other bits.
  */
 #ifndef GRPO_KERN_DISPATCH_H
 #define GRPO_KERN_DISPATCH_H
@@ -17,6 +19,8 @@
 extern const KernelClass *kern_chosen; /* for reading; kern_select sets it */
 
 const char *kern_name(const KernelClass *cpu); /* NULL, here and below: the process's choice */
+/* "portable" where the class has the bits that are the same on every CPU; else its name. */
+const char *kern_numbers(const KernelClass *cpu);
 const char *
 kern_path(int i); /* the classes that this CPU can use, "generic" first; NULL: no more */
 /* NULL: the choice of GRPO_CPU, or the best.  EARG when the CPU lacks the class. */

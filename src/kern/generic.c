@@ -1,5 +1,6 @@
-/* generic.c - the kernels for any CPU: vectors of 16 bytes (SSE2, NEON), with a multiplication and
- * an addition instead of a fused one.  The double-precision twin has only these. */
+/* generic.c - the portable kernels for any CPU: vectors of 16 bytes (SSE2, NEON, WASM), with a
+ * multiplication and an addition instead of a fused one.  The double-precision twin has only these.
+ */
 #include <math.h>
 #include <string.h>
 

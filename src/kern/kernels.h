@@ -1,8 +1,9 @@
 /* kernels.h - the inner loops: one table of functions for each instruction set.
  *
  * Every table is compiled from the one source in inner/ for another vector width, so no
- * algorithm is written twice; results differ in rounding only where the CPU has a fused
- * multiply-add.  Inner loops know nothing of threads: the drivers (gemm.c, attention.c,
+ * algorithm is written twice.  Sums over a row have GROUP lanes whatever the width (Wide), so
+ * results differ in rounding only where a fused multiply-add is used.  The portable tables use
+ * none, and give the same bits on every CPU.  Inner loops know nothing of threads: the drivers (gemm.c, attention.c,
  * norm_rope.c, logits.c, elementwise.c) cut the work for the pool.
  *
  * The result of an element or a row never depends on where it stands, because tails run through the
@@ -387,10 +388,10 @@ extern const Kernels kern_generic;
 extern Kernels kern_openblas; /* is filled when the program starts */
 #endif
 #if defined(__x86_64__) && !defined(GRPO_DOUBLE)
-extern const Kernels kern_avx2, kern_avx512;
+extern const Kernels kern_avx2, kern_avx512, kern_portable_avx2, kern_portable_avx512;
 extern const KernelsBf16 kern_avx512bf16, kern_amx;
 #elif defined(__aarch64__) && !defined(GRPO_DOUBLE)
-extern const Kernels kern_neon;
+extern const Kernels kern_neon, kern_portable_neon;
 #endif
 
 /* ---- how drivers cut work ---- */

@@ -25,8 +25,9 @@ static int add_decade(float *to, int parts, float decade) {
   const float step = (1.0f - 0.1f) / (float)parts;
   float bound = 0.1f;
   for (int k = 1; k <= parts; k++) {
-    const float next =
-        k < (parts + 1) / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(parts - k), 1.0f);
+    /* in double, where product and sum are exact: one rounding, as of a fused multiply-add */
+    const double s = (double)step;
+    const float next = (float)(k < (parts + 1) / 2 ? s * k + (double)0.1f : 1.0 - s * (parts - k));
     to[k - 1] = (bound + next) / 2 * decade;
     bound = next;
   }

@@ -12,9 +12,13 @@
 #include "kern/inner/types.inc.c"
 
 static inline vec v_set(real x) { return (vec)vdupq_n_f32(x); }
+#ifdef PORTABLE
+static inline vec v_fma(vec a, vec b, vec c) { return a * b + c; }
+#else
 static inline vec v_fma(vec a, vec b, vec c) {
   return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
+#endif
 static inline vec v_sqrt(vec a) { return (vec)vsqrtq_f32((float32x4_t)a); }
 static inline vec v_keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
 
@@ -90,5 +94,9 @@ static inline vec v_zip_high(vec a, vec b) {
 #define TILE_MR                  6
 #define TILE_NG                  1
 #define TILES(X)                 X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-#define TABLE                    kern_neon
+#ifdef PORTABLE
+#define TABLE kern_portable_neon
+#else
+#define TABLE kern_neon
+#endif
 #include "kern/inner/table.inc.c"

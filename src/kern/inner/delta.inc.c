@@ -30,9 +30,10 @@ static void delta_step(const DeltaStep *t, real *s, real *rest, real *o) {
 
 /* Sums over the columns of a panel. */
 static inline real panel_sum(const vec *x) {
-  vec sum = x[0];
-  for (int j = 1; j < DELTA_VECS; j++) sum += x[j];
-  return v_sum(sum);
+  Wide sum;
+  memcpy(&sum, x, sizeof sum);
+  for (int j = PER_GROUP; j < DELTA_VECS; j++) sum.v[j % PER_GROUP] += x[j];
+  return wide_sum(sum);
 }
 
 /* Through o = S^T q and S = decay s + k d^T: ds becomes the gradient of S, and dd that of d. */

@@ -12,18 +12,20 @@ static inline vec log_prob(const real *z, ptrdiff_t left, real inv_temp, real sh
 }
 
 static void row_stats(int v, const real *logits, real inv_temp, RowStats *st) {
-  vec m = v_set(-(real)INFINITY);
-  for (int i = 0; i < v; i += LANES) m = v_max(v_get_or(logits + i, v - i, -(real)INFINITY), m);
-  *st = (RowStats){.max = v_largest(m) * inv_temp};
+  Wide m = wide_set(-(real)INFINITY);
+  EACH_IN_ROW(i, left, v,
+              { m.v[j] = v_max(v_get_or(logits + i, left, -(real)INFINITY), m.v[j]); });
+  *st = (RowStats){.max = wide_largest(m) * inv_temp};
   for (int at = 0; at < v; at += SPAN) {
-    vec s = v_set(0), sz = v_set(0);
-    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
-      vec d = log_prob(logits + i, v - i, inv_temp, st->max), e = v_exp(d);
-      s += e;
-      sz = v_fma(e, d, sz);
-    }
-    st->sum += (double)v_sum(s);
-    st->sumz += (double)v_sum(sz);
+    const real *z = logits + at;
+    Wide s = wide_set(0), sz = wide_set(0);
+    EACH_IN_ROW(i, left, min_int(v - at, SPAN), {
+      const vec d = log_prob(z + i, left, inv_temp, st->max), e = v_exp(d);
+      s.v[j] += e;
+      sz.v[j] = v_fma(e, d, sz.v[j]);
+    });
+    st->sum += (double)wide_sum(s);
+    st->sumz += (double)wide_sum(sz);
   }
 }
 
@@ -59,12 +61,13 @@ static double kl(int v, const real *logits, const real *ref, real inv_temp, real
                  real ref_lse) {
   double total = 0;
   for (int at = 0; at < v; at += SPAN) {
-    vec s = v_set(0), p;
-    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
-      vec d = log_ratio(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, &p);
-      s = v_fma(p, d, s);
-    }
-    total += (double)v_sum(s);
+    const real *z = logits + at, *r = ref + at;
+    Wide s = wide_set(0);
+    EACH_IN_ROW(i, left, min_int(v - at, SPAN), {
+      vec p, d = log_ratio(z + i, r + i, left, inv_temp, lse, ref_lse, &p);
+      s.v[j] = v_fma(p, d, s.v[j]);
+    });
+    total += (double)wide_sum(s);
   }
   return total;
 }
@@ -96,13 +99,14 @@ static double forward_kl(int v, const real *logits, const real *ref, real inv_te
                          real ref_lse) {
   double total = 0;
   for (int at = 0; at < v; at += SPAN) {
-    vec s = v_set(0);
-    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
-      const vec l = log_prob(logits + i, v - i, inv_temp, lse);
-      const vec r = log_prob(ref + i, v - i, inv_temp, ref_lse);
-      s = v_fma(v_exp(r), r - l, s);
-    }
-    total += (double)v_sum(s);
+    const real *z = logits + at, *other = ref + at;
+    Wide s = wide_set(0);
+    EACH_IN_ROW(i, left, min_int(v - at, SPAN), {
+      const vec l = log_prob(z + i, left, inv_temp, lse);
+      const vec r = log_prob(other + i, left, inv_temp, ref_lse);
+      s.v[j] = v_fma(v_exp(r), r - l, s.v[j]);
+    });
+    total += (double)wide_sum(s);
   }
   return total;
 }
@@ -113,14 +117,15 @@ static double jsd(int v, const real *logits, const real *ref, real inv_temp, rea
   *mean = -1;
   if (beta == 0) return forward_kl(v, logits, ref, inv_temp, lse, ref_lse);
   for (int at = 0; at < v; at += SPAN) {
-    vec sp = v_set(0), sq = v_set(0);
-    for (int i = at; i < min_int(v, at + SPAN); i += LANES) {
-      const Mix m = mixture(logits + i, ref + i, v - i, inv_temp, lse, ref_lse, beta);
-      sp = v_fma(m.p, -m.above, sp);
-      sq = v_fma(m.q, m.d - m.above, sq);
-    }
-    of_p += (double)v_sum(sp);
-    of_q += (double)v_sum(sq);
+    const real *z = logits + at, *r = ref + at;
+    Wide sp = wide_set(0), sq = wide_set(0);
+    EACH_IN_ROW(i, left, min_int(v - at, SPAN), {
+      const Mix m = mixture(z + i, r + i, left, inv_temp, lse, ref_lse, beta);
+      sp.v[j] = v_fma(m.p, -m.above, sp.v[j]);
+      sq.v[j] = v_fma(m.q, m.d - m.above, sq.v[j]);
+    });
+    of_p += (double)wide_sum(sp);
+    of_q += (double)wide_sum(sq);
   }
   *mean = (double)(1 - beta) * of_p;
   return *mean + (double)beta * of_q;

@@ -1,11 +1,51 @@
 /* norm_rope.inc.c - one row at a time: norms, rotary positions, attention's softmax. */
 
+/* Sums over a row have GROUP lanes in every class, whatever the width of a vector, so that the width
+ * changes no bit.  A Wide is these lanes. */
+typedef struct Wide {
+  vec v[PER_GROUP];
+} Wide;
+
+/* Each vector of a whole group, and then each of the group that the row ends in. */
+#define EACH_IN_ROW(i, left, n, ...)                                                               \
+  do {                                                                                             \
+    int group_at = 0;                                                                              \
+    for (; group_at + GROUP <= (n); group_at += GROUP)                                             \
+      UNROLL for (int j = 0; j < PER_GROUP; j++) {                                                 \
+        const int i = group_at + j * LANES;                                                        \
+        const ptrdiff_t left = LANES;                                                              \
+        __VA_ARGS__                                                                                \
+      }                                                                                            \
+    UNROLL for (int j = 0; j < PER_GROUP; j++) {                                                   \
+      const int i = group_at + j * LANES;                                                          \
+      const ptrdiff_t left = (n)-i;                                                                \
+      if (left > 0) {                                                                              \
+        __VA_ARGS__                                                                                \
+      }                                                                                            \
+    }                                                                                              \
+  } while (0)
+
+static inline Wide wide_set(real x) {
+  Wide w;
+  UNROLL for (int j = 0; j < PER_GROUP; j++) w.v[j] = v_set(x);
+  return w;
+}
+/* Halves are folded. */
+static inline real wide_sum(Wide w) {
+  UNROLL for (int n = PER_GROUP / 2; n > 0; n /= 2) for (int j = 0; j < n; j++) w.v[j] += w.v[j + n];
+  return v_sum(w.v[0]);
+}
+/* never -0 */
+static inline real wide_largest(Wide w) {
+  UNROLL for (int n = PER_GROUP / 2; n > 0; n /= 2) for (int j = 0; j < n; j++) w.v[j] =
+      v_max(w.v[j + n], w.v[j]);
+  return v_largest(w.v[0]) + 0;
+}
+
 static real dot(int n, const real *a, const real *b) {
-  vec s = v_set(0);
-  int i = 0;
-  for (; i + LANES <= n; i += LANES) s = v_fma(v_load(a + i), v_load(b + i), s);
-  if (i < n) s = v_fma(v_get(a + i, n - i), v_get(b + i, n - i), s);
-  return v_sum(s);
+  Wide s = wide_set(0);
+  EACH_IN_ROW(i, left, n, { s.v[j] = v_fma(v_get(a + i, left), v_get(b + i, left), s.v[j]); });
+  return wide_sum(s);
 }
 
 static void rmsnorm(int c, const real *x, const real *w, real base, double eps, real *y,
@@ -23,10 +63,12 @@ static inline void put_or_add(real *y, ptrdiff_t left, bool add, vec x) {
 /* dx = r g - x r^3 (g . x) / c, g = dy (base + w) */
 static void rmsnorm_dx(int c, const real *x, const real *w, real base, real rstd, const real *dy,
                        real *dx, bool add) {
-  vec s = v_set(0);
-  for (int i = 0; i < c; i += LANES)
-    s = v_fma(v_get(dy + i, c - i) * (v_get(w + i, c - i) + base), v_get(x + i, c - i), s);
-  const real k = (real)((double)v_sum(s) * rstd * rstd / c);
+  Wide s = wide_set(0);
+  EACH_IN_ROW(i, left, c, {
+    const vec g = v_get(dy + i, left) * (v_get(w + i, left) + base);
+    s.v[j] = v_fma(g, v_get(x + i, left), s.v[j]);
+  });
+  const real k = (real)((double)wide_sum(s) * rstd * rstd / c);
   for (int i = 0; i < c; i += LANES) {
     vec g = v_get(dy + i, c - i) * (v_get(w + i, c - i) + base);
     put_or_add(dx + i, c - i, add, (g - v_get(x + i, c - i) * k) * rstd);
@@ -35,14 +77,14 @@ static void rmsnorm_dx(int c, const real *x, const real *w, real base, real rstd
 
 static void layernorm(int c, const real *x, const real *w, const real *b, real base, double eps,
                       real *y, real *mean, real *rstd) {
-  vec s = v_set(0), q = v_set(0);
-  for (int i = 0; i < c; i += LANES) s += v_get(x + i, c - i);
-  const real mu = (real)((double)v_sum(s) / c);
-  for (int i = 0; i < c; i += LANES) {
-    vec d = v_get_or(x + i, c - i, mu) - mu;
-    q = v_fma(d, d, q);
-  }
-  const real r = (real)(1 / sqrt((double)v_sum(q) / c + eps));
+  Wide s = wide_set(0), q = wide_set(0);
+  EACH_IN_ROW(i, left, c, { s.v[j] += v_get(x + i, left); });
+  const real mu = (real)((double)wide_sum(s) / c);
+  EACH_IN_ROW(i, left, c, {
+    const vec d = v_get_or(x + i, left, mu) - mu;
+    q.v[j] = v_fma(d, d, q.v[j]);
+  });
+  const real r = (real)(1 / sqrt((double)wide_sum(q) / c + eps));
   for (int i = 0; i < c; i += LANES) {
     vec n = (v_get(x + i, c - i) - mu) * r * (v_get(w + i, c - i) + base);
     v_put(y + i, c - i, b ? n + v_get(b + i, c - i) : n);
@@ -54,13 +96,13 @@ static void layernorm(int c, const real *x, const real *w, const real *b, real b
 /* dx = r (g - mean(g) - n mean(g n)), g = dy (base + w), n = (x - mean) r */
 static void layernorm_dx(int c, const real *x, const real *w, real base, real mean, real rstd,
                          const real *dy, real *dx, bool add) {
-  vec sg = v_set(0), sn = v_set(0);
-  for (int i = 0; i < c; i += LANES) {
-    vec g = v_get(dy + i, c - i) * (v_get(w + i, c - i) + base);
-    sg += g;
-    sn = v_fma(g, (v_get(x + i, c - i) - mean) * rstd, sn);
-  }
-  const real mg = (real)((double)v_sum(sg) / c), mn = (real)((double)v_sum(sn) / c);
+  Wide sg = wide_set(0), sn = wide_set(0);
+  EACH_IN_ROW(i, left, c, {
+    const vec g = v_get(dy + i, left) * (v_get(w + i, left) + base);
+    sg.v[j] += g;
+    sn.v[j] = v_fma(g, (v_get(x + i, left) - mean) * rstd, sn.v[j]);
+  });
+  const real mg = (real)((double)wide_sum(sg) / c), mn = (real)((double)wide_sum(sn) / c);
   for (int i = 0; i < c; i += LANES) {
     vec g = v_get(dy + i, c - i) * (v_get(w + i, c - i) + base);
     vec n = (v_get(x + i, c - i) - mean) * rstd;
@@ -88,13 +130,16 @@ static void rope(int heads, int d, int h, int n, const real *x, const real *c, c
     }
 }
 
-/* lanes below n are `fill` */
-static inline vec v_start(vec x, int n, real fill) {
+/* Lanes of a group below `from`, and from `to` on, become x. */
+static inline void fill_outside(real *s, int from, int to, real x) {
   lane_int lane[LANES];
   ivec at;
   for (int l = 0; l < LANES; l++) lane[l] = l;
   memcpy(&at, lane, sizeof at);
-  return v_sel((ivec)(at >= n), x, v_set(fill));
+  UNROLL for (int j = 0; j < PER_GROUP; j++, s += LANES) {
+    const ivec in = (ivec)(at >= from - j * LANES) & (ivec)(at < to - j * LANES);
+    v_store(s, v_sel(in, v_load(s), v_set(x)));
+  }
 }
 
 static void fill_zero(real *s, int from, int to) {
@@ -102,20 +147,23 @@ static void fill_zero(real *s, int from, int to) {
 }
 
 static inline real softmax_row(int lo, int hi, real scale, real *s, real *max) {
-  const int from = lo / LANES * LANES, to = round_up(hi, LANES), end = to - LANES;
+  const int from = lo / GROUP * GROUP, to = round_up(hi, GROUP);
+  const int end = to - GROUP;
   const real none = -(real)INFINITY;
-  if (from < lo) v_store(s + from, v_start(v_load(s + from), lo - from, none));
-  if (hi < to) v_store(s + end, v_get_or(s + end, hi - end, none));
-  vec m = v_set(none), sum = v_set(0);
-  for (int i = from; i < to; i += LANES) m = v_max(v_load(s + i), m);
-  *max = v_largest(m) * scale;
+  if (from < lo) fill_outside(s + from, lo - from, hi - from, none);
+  if (hi < to) fill_outside(s + end, lo - end, hi - end, none);
+  Wide m = wide_set(none), sum = wide_set(0);
+  for (int i = from; i < to; i += GROUP)
+    UNROLL for (int j = 0; j < PER_GROUP; j++) m.v[j] = v_max(v_load(s + i + j * LANES), m.v[j]);
+  *max = wide_largest(m) * scale;
   const vec k = v_set(scale), shift = v_set(-*max);
-  for (int i = from; i < to; i += LANES) {
-    vec p = v_exp(v_fma(v_load(s + i), k, shift));
-    v_store(s + i, p);
-    sum += p;
-  }
-  return v_sum(sum);
+  for (int i = from; i < to; i += GROUP) UNROLL for (int j = 0; j < PER_GROUP; j++) {
+      real *at = s + i + j * LANES;
+      const vec p = v_exp(v_fma(v_load(at), k, shift));
+      v_store(at, p);
+      sum.v[j] += p;
+    }
+  return wide_sum(sum);
 }
 
 static void softmax(int m, int first, int last, int lo, int hi, real scale, real *s, ptrdiff_t ld,
@@ -125,8 +173,8 @@ static void softmax(int m, int first, int last, int lo, int hi, real scale, real
   for (int i = 0; i < m; i++, s += ld) {
     max[i] = -(real)INFINITY;
     sum[i] = none ? 0 : softmax_row(lo, hi, scale, s, max + i);
-    fill_zero(s, first / LANES * LANES, from / LANES * LANES);
-    fill_zero(s, none ? first / LANES * LANES : round_up(to, LANES), last);
+    fill_zero(s, first / GROUP * GROUP, from / GROUP * GROUP);
+    fill_zero(s, none ? first / GROUP * GROUP : round_up(to, GROUP), last);
   }
 }
 
@@ -180,17 +228,30 @@ static inline void exp_rows(const Seen *w, bool all, int from, int to, vec scale
   }
 }
 
-/* by row modulo LANES, folded like v_sum */
+/* part[i] = the sum of the rows that are i + `parity` modulo GROUP, for the PARTS parts that
+ * registers hold together */
+enum { PARTS = LANES < (int)GROUP ? GROUP / 2 : GROUP };
+static inline void sum_parts(int parity, int from, int to, const real *s, ptrdiff_t ld, vec *part) {
+  for (int i = 0; i < PARTS; i++) part[i] = v_set(0);
+  int j = from / GROUP * GROUP + parity;
+  for (; j < from && j + PARTS <= to; j += GROUP)
+    for (int i = max_int(0, from - j); i < PARTS; i++) part[i] += v_load(s + (j + i) * ld);
+  for (; j + PARTS <= to; j += GROUP)
+    UNROLL for (int i = 0; i < PARTS; i++) part[i] += v_load(s + (j + i) * ld);
+  for (int i = max_int(0, from - j); i < PARTS && j + i < to; i++)
+    part[i] += v_load(s + (j + i) * ld);
+}
+
+/* folded like wide_sum */
 static inline vec sum_rows(int from, int to, const real *s, ptrdiff_t ld) {
-  vec part[LANES];
-  for (int i = 0; i < LANES; i++) part[i] = v_set(0);
-  int j = from / LANES * LANES;
-  for (; j < from && j + LANES <= to; j += LANES)
-    for (int i = from - j; i < LANES; i++) part[i] += v_load(s + (j + i) * ld);
-  for (; j + LANES <= to; j += LANES)
-    UNROLL for (int i = 0; i < LANES; i++) part[i] += v_load(s + (j + i) * ld);
-  for (int i = max_int(0, from - j); j + i < to; i++) part[i] += v_load(s + (j + i) * ld);
-  UNROLL for (int n = LANES / 2; n > 0; n /= 2) for (int i = 0; i < n; i++) part[i] += part[i + n];
+  vec part[PARTS];
+  sum_parts(0, from, to, s, ld, part);
+  if (PARTS != (int)GROUP) {
+    vec other[PARTS];
+    sum_parts(PARTS, from, to, s, ld, other);
+    UNROLL for (int i = 0; i < PARTS; i++) part[i] += other[i];
+  }
+  UNROLL for (int n = PARTS / 2; n > 0; n /= 2) for (int i = 0; i < n; i++) part[i] += part[i + n];
   return part[0];
 }
 
@@ -199,7 +260,7 @@ static inline void softmax_lanes(int from, int to, const int *lo, const int *hi,
   const Seen w = seen_by(from, to, lo, hi);
   vec m = some_largest(&w, from, w.from, s, ld, v_set(-(real)INFINITY));
   m = some_largest(&w, w.to, to, s, ld, all_largest(w.from, w.to, s, ld, m));
-  const vec k = v_set(scale), top = m * scale;
+  const vec k = v_set(scale), top = (m + 0) * scale;
   exp_rows(&w, false, from, w.from, k, -top, s, ld);
   exp_rows(&w, true, w.from, w.to, k, -top, s, ld);
   exp_rows(&w, false, w.to, to, k, -top, s, ld);

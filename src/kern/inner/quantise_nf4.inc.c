@@ -24,7 +24,7 @@ static float nf4_codes(int n, const float *w, uint8_t *code) {
     const vec x = v_get(w + i, n - i);
     most = v_max(v_max(x, -x), most);
   }
-  absmax = v_largest(most);
+  absmax = v_largest(most) + 0; /* never -0 */
   for (int i = 0; i < n; i += LANES) {
     const vec x = absmax > 0 ? v_get(w + i, n - i) / absmax : v_set(0);
     ivec c = {0};

@@ -10,7 +10,12 @@
 #include "kern/inner/types.inc.c"
 
 static inline vec v_set(real x) { return (vec)_mm256_set1_ps(x); }
+#ifdef PORTABLE
+static inline vec v_fma(vec a, vec b, vec c) { return a * b + c; }
+#else
 static inline vec v_fma(vec a, vec b, vec c) { return (vec)_mm256_fmadd_ps(a, b, c); }
+#define V_FMA_TO(sum, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b))
+#endif
 static inline vec v_max(vec a, vec b) { return (vec)_mm256_max_ps(a, b); }
 static inline vec v_min(vec a, vec b) { return (vec)_mm256_min_ps(a, b); }
 static inline vec v_sqrt(vec a) { return (vec)_mm256_sqrt_ps(a); }
@@ -19,8 +24,7 @@ static inline vec v_keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
 static inline vec v_sel(ivec mask, vec a, vec b) {
   return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
 }
-#define V_FMA_TO(sum, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b))
-#define V_HOLD(x)           __asm__("" : "+x"(x))
+#define V_HOLD(x) __asm__("" : "+x"(x))
 
 /* lanes below `left` */
 static inline __m256i first_lanes(ptrdiff_t left) {
@@ -131,5 +135,9 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
 #define TILE_MR          6
 #define TILE_NG          1
 #define TILES(X)         X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-#define TABLE            kern_avx2
+#ifdef PORTABLE
+#define TABLE kern_portable_avx2
+#else
+#define TABLE kern_avx2
+#endif
 #include "kern/inner/table.inc.c"

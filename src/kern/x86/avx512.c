@@ -9,7 +9,11 @@
 #include "kern/inner/types.inc.c"
 
 static inline vec v_set(real x) { return (vec)_mm512_set1_ps(x); }
+#ifdef PORTABLE
+static inline vec v_fma(vec a, vec b, vec c) { return a * b + c; }
+#else
 static inline vec v_fma(vec a, vec b, vec c) { return (vec)_mm512_fmadd_ps(a, b, c); }
+#endif
 static inline vec v_max(vec a, vec b) { return (vec)_mm512_max_ps(a, b); }
 static inline vec v_min(vec a, vec b) { return (vec)_mm512_min_ps(a, b); }
 static inline vec v_sqrt(vec a) { return (vec)_mm512_sqrt_ps(a); }
@@ -121,5 +125,9 @@ static inline __attribute__((always_inline)) void v_square(const real *x, ptrdif
 #define TILE_NG        3
 #define ROWS(X, g)     X(1, g) X(2, g) X(3, g) X(4, g) X(5, g) X(6, g) X(7, g) X(8, g)
 #define TILES(X)       ROWS(X, 1) ROWS(X, 2) ROWS(X, 3)
-#define TABLE          kern_avx512
+#ifdef PORTABLE
+#define TABLE kern_portable_avx512
+#else
+#define TABLE kern_avx512
+#endif
 #include "kern/inner/table.inc.c"
