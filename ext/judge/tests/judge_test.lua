@@ -67,7 +67,7 @@ describe("a judge that is a program", function()
     end)
   end)
 
-  for _, mode in ipairs { "hang", "dies", "garbage", "huge" } do
+  for _, mode in ipairs { "hang", "dies", "garbage", "huge", "flood" } do
     it("costs a line if it is of the kind " .. mode, function()
       forget()
       local list, columns
@@ -78,7 +78,7 @@ describe("a judge that is a program", function()
       assert.equal(2, #lines)
       assert.equal(1, columns[1].counts.silent)
       assert.matches(({ hang = "within 0.5 seconds", dies = "ended", garbage = "not an answer",
-        huge = "mebibyte" })[mode], columns[1].problem)
+        huge = "mebibyte", flood = "nobody asks" })[mode], columns[1].problem)
       quiet(function()
         assert.same({ -2 }, (asked(quick { command = program(mode), on_error = -2 }, { "c" })))
         local strict = quick { command = program(mode), on_error = "stop" }
@@ -244,6 +244,23 @@ describe("a judge that is a model", function()
     assert.near(p "yes" / (p "yes" + p "no"), asked(judge, { "ab" })[1], 1e-5)
   end)
 
+  it("costs a line where a prompt is longer than its context", function()
+    forget()
+    local m = model()
+    for _, o in ipairs { { verdicts = { yes = 1, no = 0 } },
+      { parse = function(answer) return #answer end } } do
+      o.model, o.prompt = m, "{completion}?"
+      local list, columns
+      local lines = quiet(function()
+        list, columns = asked(grpo.judge(o), { ("a"):rep(63), "ab" })
+      end)
+      assert.equal(grpo.none, list[1])
+      assert.equal("number", type(list[2]))
+      assert.matches("64 tokens.*context of 64", columns[1].problem)
+      assert.equal(1, #lines)
+    end
+  end)
+
   it("answers in words for parse", function()
     forget()
     local m = model()
@@ -269,6 +286,8 @@ describe("a judge's options", function()
       ["judge: give one of model (a model of this process), command"] = { command = "x",
         url = "y" },
       ["judge.command: is empty"] = { command = {} },
+      ["judge.url: got ftp://x, want an http:// or https:// address"] = { url = "ftp://x",
+        prompt = "x", parse = print },
       ["judge.prompt: is missing"] = { url = "http://x", parse = print },
       ["judge: give verdicts = { yes = 1, no = 0 }, or parse"] = { url = "http://x", prompt = "x" },
       ["judge: give verdicts or parse, not both"] = { url = "http://x", prompt = "x", parse = print,
@@ -286,6 +305,7 @@ describe("a judge's options", function()
     } do
       tiny.fails(nil, words, grpo.judge, o)
     end
+    tiny.fails(nil, "judge.command: is empty", grpo.judge, { command = "" })
   end)
 end)
 

@@ -3,6 +3,7 @@
 #   good    counts the letters a of a completion          backwards  answers two questions in the other order
 #   hang    says nothing                                  dies       ends after the first question
 #   garbage writes what is no JSON                        huge       writes a line of two mebibytes
+#   flood   answers what nobody asked, without an end
 #   once    dies at its first question, and is good when it is started again
 #   some    says nothing about completions with a letter b, and is good otherwise
 mode=$1 file=${2:-/dev/null}
@@ -21,6 +22,7 @@ while IFS= read -r line; do
     hang) ;;
     dies) exit 3 ;;
     garbage) echo "well, let me think" ;;
+    flood) while :; do printf '{"id": 0, "score": 1}\n%.0s' 1 2 3 4 5 6 7 8; done ;;
     huge) head -c 2097152 /dev/zero | tr '\0' x; echo ;;
   esac
 done

@@ -7,6 +7,8 @@ local core = require "grpo.core"
 local Queue = require "grpo.judge.queue"
 local replies = require "grpo.judge.replies"
 
+local MOST_STRAY = 100 -- answers in a row to what nobody asks: the program does not read questions
+
 local Command = {}
 Command.__index = Command
 
@@ -23,7 +25,7 @@ end
 
 -- Sends question i.
 function Command:send(question, i)
-  self.program = self.program or core.judge_program(self.words)
+  if not self.program then self.program, self.stray = core.judge_program(self.words), 0 end
   self.last_id = self.last_id + 1
   local line = question.fields
   line.id = self.last_id
@@ -37,12 +39,14 @@ local function take_pending(list, id)
   end
 end
 
--- A line has come.  One that cannot be read counts as the answer to the oldest question.  An answer
--- that comes too late counts for nothing.
+-- A line has come.  One that cannot be read counts as the answer to the oldest question.  A second
+-- answer to a question counts for nothing.
 function Command:receive(queue, line)
   local reply = replies.line(line)
   if reply and reply.id <= self.last_id then
     local one = take_pending(self.pending, reply.id)
+    self.stray = one and 0 or self.stray + 1
+    if self.stray > MOST_STRAY then self:fail_all(queue, "it answers what nobody asks") end
     if not one then return end
     local result, problem = replies.of_program(reply)
     if result then queue:done(one.i, result) else queue:failed(one.i, problem) end

@@ -11,6 +11,9 @@ local Endpoint = {}
 Endpoint.__index = Endpoint
 
 function Endpoint.new(o)
+  if not o.url:find("^https?://.") then
+    errors.raise("EARG", "judge.url: got %s, want an http:// or https:// address", o.url)
+  end
   local url = o.url:gsub("/+$", "")
   if not url:find("/chat/completions$") then url = url .. "/chat/completions" end
   local headers = { "Content-Type: application/json", "Accept: application/json" }

@@ -49,7 +49,7 @@ end
 
 local function check_command(o)
   local command = o.command
-  if type(command) == "table" and #command == 0 then complain(".command: is empty") end
+  if #command == 0 then complain(".command: is empty") end
   for _, word in ipairs(type(command) == "table" and command or {}) do
     if type(word) ~= "string" then complain(".command: want a list of strings") end
   end

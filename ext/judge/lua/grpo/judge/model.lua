@@ -17,11 +17,12 @@ function Model.new(o)
   if not model.tokenizer then
     error("judge.model: it has no tokenizer, which a question needs; give tokenizer =", 0)
   end
-  local self = setmetatable({ model = model, grades = o.verdicts, names = {}, ids = {},
+  local self = setmetatable({ model = model, grades = o.verdicts, names = {}, ids = {}, longest = 1,
     sampling = { max_new_tokens = o.max_new_tokens, temperature = 0 } }, Model)
   self.source = type(o.model) == "string" and o.model or "a model"
   for i, name in ipairs(o.verdicts and verdicts.names(o.verdicts) or {}) do
     self.names[i], self.ids[i] = name, model.tokenizer:encode(name)
+    self.longest = math.max(self.longest, #self.ids[i])
   end
   return self
 end
@@ -55,18 +56,35 @@ function Model:weigh(prompts)
   return results
 end
 
--- Answers questions { prompt = }: { logprobs = } or { answer = text } for each.
-function Model:ask(questions)
-  local prompts, results = {}, {}
-  for i, question in ipairs(questions) do prompts[i] = self:encode(question.prompt) end
-  core.judge_timed(function()
-    if self.grades then
-      for i, logprobs in ipairs(self:weigh(prompts)) do results[i] = { logprobs = logprobs } end
-    else
-      for _, c in ipairs(self.model:generate(prompts, self.sampling)) do
-        results[c.prompt] = { answer = c.text }
-      end
+-- { logprobs = } or { answer = text } for each prompt.
+function Model:answers(prompts)
+  local results = {}
+  if self.grades then
+    for i, logprobs in ipairs(self:weigh(prompts)) do results[i] = { logprobs = logprobs } end
+  else
+    for _, c in ipairs(self.model:generate(prompts, self.sampling)) do
+      results[c.prompt] = { answer = c.text }
     end
+  end
+  return results
+end
+
+-- Answers questions { prompt = }: also { problem = } where the model cannot read so much.
+function Model:ask(questions)
+  local prompts, places, results = {}, {}, {}
+  local context = loading.context(self.model)
+  for i, question in ipairs(questions) do
+    local ids = self:encode(question.prompt)
+    if #ids + self.longest <= context then
+      prompts[#prompts + 1], places[#places + 1] = ids, i
+    else
+      results[i] = { problem = ("the prompt has %d tokens, too many for the judge's context of %d")
+        :format(#ids, context) }
+    end
+  end
+  if #prompts == 0 then return results end
+  core.judge_timed(function()
+    for k, result in ipairs(self:answers(prompts)) do results[places[k]] = result end
   end)
   return results
 end
