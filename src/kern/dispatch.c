@@ -150,6 +150,18 @@ Status kern_class(const char *name, const KernelClass **out) {
 
 Status kern_select(const char *name) { return kern_class(name, &kern_chosen); }
 
+Status kern_select_portable(void) {
+  const char *named = getenv("GRPO_CPU");
+  try(kern_select(NULL));
+  if (is_portable(kern_chosen)) return GRPO_OK;
+  if (named && *named)
+    return fail(GRPO_EARG,
+                "GRPO_CPU=%s: numbers = \"portable\" was asked for, and these kernels have others; "
+                "unset GRPO_CPU, or set it to portable",
+                named);
+  return kern_select("portable");
+}
+
 /* Before any kern_select: the environment's choice, or the best when that cannot be had. */
 __attribute__((constructor)) static void choose(void) {
   if (kern_select(NULL) != GRPO_OK) kern_chosen = best();

@@ -26,6 +26,9 @@ kern_path(int i); /* the classes that this CPU can use, "generic" first; NULL: n
 /* NULL: the choice of GRPO_CPU, or the best.  EARG when the CPU lacks the class. */
 Status kern_class(const char *name, const KernelClass **out);
 Status kern_select(const char *name); /* makes it the process's choice; not thread-safe */
+/* The class that GRPO_CPU names if it is a portable one, else `portable`; EARG if GRPO_CPU names
+ * another.  Not thread-safe. */
+Status kern_select_portable(void);
 /* Does the CPU's own prefetching stop at the end of a page, as that of Intel's CPUs does?  Then our
  * prefetches stay in the page too, and rows that are pages apart are packed instead of being read
  * in place.  On other CPUs our prefetches reach further ahead, because memory is slow. */

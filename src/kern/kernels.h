@@ -3,8 +3,8 @@
  * Every table is compiled from the one source in inner/ for another vector width, so no
  * algorithm is written twice.  Sums over a row have GROUP lanes whatever the width (Wide), so
  * results differ in rounding only where a fused multiply-add is used.  The portable tables use
- * none, and give the same bits on every CPU.  Inner loops know nothing of threads: the drivers (gemm.c, attention.c,
- * norm_rope.c, logits.c, elementwise.c) cut the work for the pool.
+ * none, and give the same bits on every CPU.  Inner loops know nothing of threads: the drivers
+ * (gemm.c, attention.c, norm_rope.c, logits.c, elementwise.c) cut the work for the pool.
  *
  * The result of an element or a row never depends on where it stands, because tails run through the
  * same vector code, padded.

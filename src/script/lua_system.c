@@ -44,7 +44,7 @@ static int l_version(lua_State *L) {
   lua_createtable(L, 0, 8);
   set_string(L, "version", grpo_version());
   set_string(L, "commit", grpo_commit());
-  set_string(L, "kernels", kern_name(NULL));
+  set_string(L, "kernels", kern_numbers(NULL));
   set_string(L, "blas", blas);
   set_string(L, "lua", LUA_RELEASE);
   set_string(L, "pcre2", pcre2);
@@ -306,6 +306,18 @@ static int l_signal_count(lua_State *L) { return give_integer(L, stops); }
 
 /* ---- threads and memory ------------------------------------------------------------- */
 
+/* core.kernels(["portable"|"native"]) -> the process's class of kernels, after a change to the
+ * fastest portable one, or to the choice of GRPO_CPU or the CPU's best */
+static int l_kernels(lua_State *L) {
+  static const char *const numbers[] = {"native", "portable", NULL};
+  if (!lua_isnoneornil(L, 1)) {
+    const bool portable = luaL_checkoption(L, 1, NULL, numbers);
+    const Status s = portable ? kern_select_portable() : kern_select(NULL);
+    if (s != GRPO_OK) return raise_status(L, s);
+  }
+  return give_string(L, kern_name(NULL));
+}
+
 static int l_set_threads(lua_State *L) {
   Script *s = script_of(L);
   int n = (int)check_integer(L, 1, 0, 1024);
@@ -355,12 +367,13 @@ static int l_mem(lua_State *L) {
 
 CORE_PART(system) {
   static const luaL_Reg functions[] = {
-      FN(binary),       FN(clock),           FN(doctor),       FN(draw),
-      FN(err),          FN(getpid),          FN(hostname),     FN(isatty),
-      FN(mem),          FN(notice),          FN(out),          FN(screen_line),
-      FN(set_memory),   FN(set_threads),     FN(signal_count), FN(signal_take),
-      FN(signal_waits), FN(signals_install), FN(term_width),   FN(threads),
-      FN(version),      FN(visible),         FN(wall),         {NULL, NULL}};
+      FN(binary),      FN(clock),        FN(doctor),          FN(draw),
+      FN(err),         FN(getpid),       FN(hostname),        FN(isatty),
+      FN(kernels),     FN(mem),          FN(notice),          FN(out),
+      FN(screen_line), FN(set_memory),   FN(set_threads),     FN(signal_count),
+      FN(signal_take), FN(signal_waits), FN(signals_install), FN(term_width),
+      FN(threads),     FN(version),      FN(visible),         FN(wall),
+      {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   push_none(L);
   lua_setfield(L, -2, "none");

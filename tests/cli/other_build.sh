@@ -16,22 +16,46 @@ begun ref 8
 
 begun k 4; resumed k generic --steps 6; resumed k generic
 result "other kernels are an event once, not at each resume" \
-  "$([ "$(events k)" = "\"changed\": [\"kernels generic (before: $native)\"] \"step\": 4 " ] || show runs/k/events.jsonl)"
+  "$([ "$(events k)" = "\"changed\": [\"kernels portable (before: $native)\"] \"step\": 4 " ] || show runs/k/events.jsonl)"
 "$GRPO" diff ref k >out 2>err
 result "diff names them, and does not call the environment the same" \
-  "$(grep -qx "changed at step 4: environment kernels generic (before: $native), only in k" out && ! grep -q '^same options' out || show out err)"
+  "$(grep -qx "changed at step 4: environment kernels portable (before: $native), only in k" out && ! grep -q '^same options' out || show out err)"
 result "env.json has those of the beginning" "$(grep -q "\"kernels\": \"$native\"" runs/k/env.json || show runs/k/env.json)"
 "$GRPO" replay k 4 --regenerate --count 0 >out 2>err
 result "a step before that is sampled again, the same" "$(grep -q '^8 of 8 completions are the same again$' out || show out err)"
 
 begun back 4; resumed back generic --steps 6; resumed back "$native"
-result "a return to the first ones is an event, too" "$(grep -q "kernels $native (before: generic).*\"step\": 6" runs/back/events.jsonl || show runs/back/events.jsonl)"
+result "a return to the first ones is an event, too" "$(grep -q "kernels $native (before: portable).*\"step\": 6" runs/back/events.jsonl || show runs/back/events.jsonl)"
 begun undone 4; resumed undone generic --steps 6; rm -r runs/undone/checkpoints/step-000006; resumed undone "$native"
 result "steps that are made again by the first ones leave no event" \
-  "$([ -z "$(events undone)" ] && grep -q 'changed at step 4: environment kernels generic' runs/undone/run.log && grep -q '"state": "finished"' runs/undone/run.json || show runs/undone/run.log)"
+  "$([ -z "$(events undone)" ] && grep -q 'changed at step 4: environment kernels portable' runs/undone/run.log && grep -q '"state": "finished"' runs/undone/run.json || show runs/undone/run.log)"
 
 begun b 4; sed -i -E "s/\"commit\": \"[^\"]*\"/\"commit\": \"0123456789ab\"/" runs/b/env.json && unsummed runs/b
 resumed b "$native"
 result "another build is an event, and said" \
   "$([ "$(events b)" = "\"changed\": [\"commit $commit (before: 0123456789ab)\"] \"step\": 4 " ] && grep -q "note: changed at step 4: environment commit $commit" err || show err runs/b/events.jsonl)"
+
+# ---- numbers = "portable": the same bits by all classes that have them
+weights() { sha256sum <"runs/$1/checkpoints/step-000008/model.safetensors"; }
+experiment portable.lua 'numbers = "portable", train = { steps = 8, prompts_per_step = 2 }, checkpoint = { every = 2, keep = 9 }'
+"$GRPO" run portable.lua --quiet --as p </dev/null >out 2>err || show err
+for kernels in generic portable portable-avx2 portable-avx512 portable-neon; do
+  GRPO_CPU=$kernels "$GRPO" --version >/dev/null 2>&1 || continue
+  GRPO_CPU=$kernels "$GRPO" run exp.lua --quiet --as "by-$kernels" </dev/null >out 2>err || show err
+  result "$kernels has the bits of numbers = \"portable\"" "$([ "$(weights p)" = "$(weights "by-$kernels")" ] || echo "they differ")"
+done
+result "other kernels have other bits" "$([ "$(weights p)" != "$(weights ref)" ] || echo "they do not")"
+result "run.json and env.json have the numbers" "$(grep -q '"numbers": "portable"' runs/p/run.json && grep -q '"kernels": "portable"' runs/p/env.json || show runs/p/run.json)"
+GRPO_CPU=generic "$GRPO" run exp.lua --quiet --as half --steps 4 </dev/null >out 2>err || show err
+"$GRPO" run --resume=runs/half --quiet </dev/null >out 2>err || show err
+result "a resume keeps them, also without GRPO_CPU" "$([ "$(weights p)" = "$(weights half)" ] && [ -z "$(events half)" ] || show err)"
+"$GRPO" run portable.lua --quiet --as other --steps 4 </dev/null >out 2>err || show err
+refused() { # NAME TEXT COMMAND...
+  "${@:3}" </dev/null >out 2>err; status=$?
+  result "$1" "$([ $status = 2 ] && [ "$(wc -l <err)" = 1 ] && grep -qF "$2" err || show err)"
+}
+refused "a resume with other numbers" "numbers=native: the run computes with numbers=portable; --force resumes all the same" \
+  "$GRPO" run --resume=runs/other --quiet numbers=native
+refused "kernels that have others" "GRPO_CPU=$native: numbers = \"portable\" was asked for, and these kernels have others; unset GRPO_CPU" \
+  env GRPO_CPU="$native" "$GRPO" run portable.lua --quiet --as no
 finish

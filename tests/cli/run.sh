@@ -60,10 +60,10 @@ exp=half killed "bf16, kill -9 in the middle of a step" hkill1 KILL_ROLLOUT=6
 exp=half killed "bf16, kill -9 between a checkpoint and the next step" hkill2 KILL_CHECKPOINT=8
 "$GRPO" run exp.lua --quiet --dir other --steps 2 >/dev/null 2>&1
 "$GRPO" run --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
-result "an option needs no script beside --resume=RUN" "$([ $status = 2 ] && grep -q "compute=bf16: the run computes in f32" err || show err)"
+result "an option needs no script beside --resume=RUN" "$([ $status = 2 ] && grep -q "compute=bf16: the run computes with compute=f32" err || show err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 >/dev/null 2>err; status=$?
 result "a run does not go on in another mode" \
-  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes in f32; --force resumes all the same' err || show err)"
+  "$([ $status = 2 ] && grep -q 'compute=bf16: the run computes with compute=f32; --force resumes all the same' err || show err)"
 "$GRPO" run exp.lua --quiet --dir other --resume=other/exp-001 compute=bf16 --force --steps 3 >/dev/null 2>err; status=$?
 result "unless it is forced to" "$([ $status = 0 ] && [ "$(json other/exp-001/run.json compute)" = bf16 ] || show err)"
 "$GRPO" run --quiet --dir other --resume=other/exp-001 --steps 4 >/dev/null 2>err; status=$?
@@ -90,7 +90,7 @@ result "under the same kernels it has nothing to say about them" "$(grep 'kernel
 "$GRPO" run exp.lua --quiet --dir kernels --steps 7 >/dev/null 2>&1
 GRPO_CPU=generic "$GRPO" run exp.lua --quiet --dir kernels --resume >/dev/null 2>err; status=$?
 result "--resume under other kernels goes on and says so" \
-  "$([ $status = 0 ] && grep -q 'changed at step 7: environment kernels generic (before: .*); values stay close' kernels/exp-001/run.log || show err kernels/exp-001/run.log)"
+  "$([ $status = 0 ] && grep -q 'changed at step 7: environment kernels portable (before: .*); values stay close' kernels/exp-001/run.log || show err kernels/exp-001/run.log)"
 "$GRPO" run --quiet --resume=steps/exp-001 >out 2>err; status=$?
 result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || show err)"
 "$GRPO" run --resume=steps/exp-001 train.steps=99 >out 2>err </dev/null; status=$?

@@ -83,7 +83,7 @@ for kind in openmpi mpich; do
   refused "other rows that the script makes" "row 1/1 is [0-9a-f]{8} there and [0-9a-f]{8} on rank 0" "${go[@]/exp.lua/generated.lua}" - PROMPT=2+2= "${go[@]/exp.lua/generated.lua}"
   elsewhere 'cp -rL one/model m; rm -r one/model; mv m one/model; f=$(echo one/model/checkpoints/*/model.safetensors | cut -d" " -f1); for f in one/model/checkpoints/*/model.safetensors; do printf "\1" | dd of=$f bs=1 seek=$(($(stat -c %s $f) - 3)) conv=notrunc 2>/dev/null; done'
   refused "a model of other weights" ".*model.safetensors is [0-9]+ bytes with" "${go[@]/exp.lua/path.lua}" - --chdir=other "${go[@]/exp.lua/path.lua}"
-  refused "other kernels" "its kernels are generic and those of rank 0 are [a-z0-9]+, so its bits could differ; set GRPO_CPU" "${go[@]}" - GRPO_CPU=generic "${go[@]}"
+  refused "other kernels" "its kernels are portable and those of rank 0 are [a-z0-9]+, so its bits could differ; set GRPO_CPU" "${go[@]}" - GRPO_CPU=generic "${go[@]}"
   refused "another program" "its program has [0-9]+ bytes with .* and that of rank 0 has .*; start the same build on both" "${go[@]}" - "$work/stripped" "${go[@]:1}"
   refused "other Lua files of the program" "its Lua files are $root/lua and those of rank 0 are its own" "${go[@]}" - GRPO_LUA="$root/lua" "${go[@]}"
 

@@ -24,7 +24,7 @@ commit=$("$GRPO" --version | sed -nE '1s/.*\(([^)]*)\).*/\1/p')
 if GRPO_CPU=generic "$GRPO" --version >/dev/null 2>&1 && [ "$native" != generic ] && [ -n "$commit" ]; then
   "$GRPO" run exp.lua --quiet --as k --steps 2 >/dev/null 2>err || show err
   GRPO_CPU=generic "$GRPO" run --resume=runs/k --quiet >/dev/null 2>err || show err
-  result "both kernels of a run" "$(page k "<td>kernels</td><td>$native; generic from step 3</td>")"
+  result "both kernels of a run" "$(page k "<td>kernels</td><td>$native; portable from step 3</td>")"
   "$GRPO" run exp.lua --quiet --as b --steps 2 >/dev/null 2>err || show err
   sed -i -E 's/"commit": "[^"]*"/"commit": "0123456789ab"/' runs/b/env.json && unsummed runs/b
   "$GRPO" run --resume=runs/b --quiet >/dev/null 2>err || show err

@@ -17,7 +17,7 @@ function command.version_text()
     if row.brief then others[#others + 1] = ("; %s: %s"):format(row.label, row.name()) end
   end
   return (("grpo %s (%s)\nkernels: %s; OpenBLAS: %s; Lua: %s; PCRE2: %s%s\n")
-    :format(v.version, v.commit, v.kernels, v.blas, v.lua, v.pcre2,
+    :format(v.version, v.commit, core.kernels(), v.blas, v.lua, v.pcre2,
     table.concat(others)))
 end
 

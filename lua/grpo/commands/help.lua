@@ -36,7 +36,8 @@ end
 command.environment = {
   { "GRPO_CPU", "kernels to use instead of the fastest ones: generic, blas, avx2, avx512, "
     .. "avx512bf16 or amx; on ARM generic, blas or neon. A run has the same bits as another only "
-    .. "with the same kernels. 'grpo doctor' shows which are used" },
+    .. "with the same kernels, or with portable ones: portable, or portable-avx2, portable-avx512, "
+    .. "portable-neon and generic, whose bits are the same. 'grpo doctor' shows which are used" },
   { "GRPO_MPI", "openmpi or mpich: the MPI through which the processes of a run meet, instead of "
     .. "the one whose mpirun or srun has started them" },
   { "GRPO_PATIENCE", "seconds, instead of 120, for which a process that hangs may keep the others "

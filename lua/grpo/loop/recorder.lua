@@ -27,7 +27,8 @@ end
 local function facts_of_model(tr)
   local mode, native = core.compute { compute = tr.model.compute }
   local slow = native and "" or " (this CPU has no instructions for it: no faster)"
-  local lines = { ("compute: %s%s"):format(mode, slow) }
+  local portable = core.version().kernels == "portable" and ", portable" or ""
+  local lines = { ("compute: %s%s%s"):format(mode, portable, slow) }
   if tr.about.adapter then
     local trained, all = tr.model:count { trainable = true }, tr.model:count()
     lines[2] = ("trainable: %s of %s parameters (%.2f %%)"):format(display.thousands(trained),

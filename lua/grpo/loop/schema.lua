@@ -86,8 +86,8 @@ end
 -- By the file's name without its ending.
 schema.shapes = {
   run = versioned(1, { name = "text?", state = "text", script = "text", args = map("text", true),
-    overrides = list("text", true), compute = "text?", started = "time?", heartbeat = "time?",
-    finished = "time?",
+    overrides = list("text", true), compute = "text?", numbers = "text?", started = "time?",
+    heartbeat = "time?", finished = "time?",
     pid = "integer?", host = "text?", directory = "text?", step = "integer?", steps = "integer?",
     summary = map("measured", true), sums = map("text", true),
     hub = map("text", true), host_rewards = list("text", true),

@@ -270,6 +270,7 @@ function script.of_run(dir, info, more)
     overrides = overrides, saved = not more.script and dir .. "/source" or nil,
     home = info.script, rewards = more.rewards })
   if e.origins.compute == "default" then e.config.compute = info.compute or "f32" end
+  if e.origins.numbers == "default" then e.config.numbers = info.numbers or "native" end
   local lost = not more.may_lose_rewards and script.lost_rewards(info, more.rewards)
   if lost then core.notice(("note: %s: %s, and what the script has is taken"):format(dir, lost)) end
   return e

@@ -6,6 +6,7 @@
 ---@field seed? integer seed of every random number of the run (default 0)
 ---@field threads? integer threads of the engine, which never change a result; default: all cores; a script that loads a model itself needs the flag --threads instead
 ---@field compute? "f32"|"bf16" how products with weights, and attention, are computed: in float32, or with operands rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions for it (default "f32")
+---@field numbers? "native"|"portable" the order and rounding of every sum: native, those of the fastest kernels of this CPU; portable, the same bits on every machine, at about half the speed (docs/portable.md); it holds for the whole process (default "native")
 ---@field extends? string a file of settings (docs/settings.md), merged below this table
 ---@field model? grpo.Options.model
 ---@field reference? string|boolean the model that KL is measured against, or the teacher of train.distill: initial, policy (as it is in each step), random, a model's path, false, or a name that an extension adds (default "initial")
@@ -23,7 +24,7 @@
 ---@field log? grpo.Options.log
 ---@field checkpoint? grpo.Options.checkpoint
 ---@field hooks? grpo.Options.hooks
----@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"distill", ... }, or of a kind that an extension adds, run in order, each overriding the fields above (not name, threads, compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
+---@field stages? grpo.Stage[] a list of { kind = "sft"|"grpo"|"ppo"|"distill", ... }, or of a kind that an extension adds, run in order, each overriding the fields above (not name, threads, compute, numbers, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)
 
 ---@class grpo.Options.model
 ---@field path? string a directory in Hugging Face layout, a run or checkpoint directory, an adapter, a .gguf file, or a name that an extension finds

@@ -212,7 +212,7 @@ end
 
 -- Makes or loads an experiment's model.
 --   model   the options of section model
---   config  the whole experiment's options (threads, seed, compute)
+--   config  the whole experiment's options (threads, seed, compute, numbers)
 --   from    a checkpoint whose weights or adapter are taken, or nil
 --   needs   { masks = true: a tokenizer without a mask token gets one, and the model a row,
 --           head = a seed: the model gets a head for rewards, if it has none }, or nil
@@ -221,6 +221,7 @@ end
 function loading.model(model, config, from, needs)
   needs = needs or {}
   if config.threads then core.set_threads(config.threads) end
+  core.kernels(config.numbers)
   if model.path then
     return load_model(model, config, tokenizer_of(model.tokenizer, model.path), from, needs)
   end

@@ -60,6 +60,10 @@ add {
     "how products with weights, and attention, are computed: in float32, or with operands "
     .. "rounded to bf16 and sums in float32, about twice as fast where the CPU has instructions "
     .. "for it", default = "f32", choices = { "f32", "bf16" } },
+  { "numbers", "enum",
+    "the order and rounding of every sum: native, those of the fastest kernels of this CPU; "
+    .. "portable, the same bits on every machine, at about half the speed (docs/portable.md); it "
+    .. "holds for the whole process", default = "native", choices = { "native", "portable" } },
   { "extends", "string",
     "a file of settings (docs/settings.md), merged below this table" },
 
@@ -319,7 +323,7 @@ add {
   { "stages", "list",
     "a list of { kind = \"sft\"|\"grpo\"|\"ppo\"|\"distill\", ... }, or of a kind that an "
     .. "extension adds, run in order, each overriding the fields above (not name, threads, "
-    .. "compute, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)" },
+    .. "compute, numbers, extends, model.path, .config, .tokenizer, .dtype, .quantize, .lora)" },
 }
 
 for _, row in ipairs(extensions.rows "options") do

@@ -26,7 +26,7 @@ local option_rules = {}
 
 -- Options that describe the run as a whole: a stage cannot have its own.
 local of_the_run = {
-  "name", "threads", "compute", "extends", "stages", "model.path", "model.config",
+  "name", "threads", "compute", "numbers", "extends", "stages", "model.path", "model.config",
   "model.tokenizer", "model.dtype", "model.quantize", "model.lora",
 }
 

@@ -172,7 +172,7 @@ local function fill(run, name, info)
   write_json(dir .. "/inputs.json", inputs.list(info.inputs))
   run.info = { format = 1, version = core.version().version, name = name, script = info.script,
     args = info.args,
-    overrides = info.overrides, compute = info.compute,
+    overrides = info.overrides, compute = info.compute, numbers = info.numbers,
     hub = next(places.used) and places.used or nil, started = core.wall(), pid = core.getpid(),
     host = core.hostname(), directory = fs.realpath("."), sums = {},
     rows = info.rows, steps = info.steps, host_rewards = info.host_rewards }

@@ -125,6 +125,11 @@ local function names_of(rewards)
   return list[1] and list
 end
 
+-- Also portable if GRPO_CPU says so, so that a resume without it has the same bits.
+local function numbers_of(e)
+  return core.version().kernels == "portable" and "portable" or e.config.numbers
+end
+
 -- The experiment of a new run, and a function that makes its directory for a trainer.
 local function begin(request)
   if request.as then rundir.check_new(request.root, request.as) end
@@ -133,8 +138,8 @@ local function begin(request)
     return rundir.create(request.root, { rows = rows,
       name = e.config.name, as = request.as, script = request.script, text = request.text,
       args = request.args, overrides = request.overrides, compute = tr.model.compute,
-      steps = tr:total_steps(), config = start.described(e), env = environment(e),
-      inputs = inputs_of(e), host_rewards = names_of(request.rewards) })
+      numbers = numbers_of(e), steps = tr:total_steps(), config = start.described(e),
+      env = environment(e), inputs = inputs_of(e), host_rewards = names_of(request.rewards) })
   end
 end
 
@@ -182,14 +187,16 @@ local function open_directory(request)
   return directory
 end
 
--- In another mode it would be another run.
-local function keep_compute(e, info, force)
-  local was, now = info.compute or "f32", e.config.compute
-  if now ~= was and not force then
-    error(core.error("EARG",
-      ("compute=%s: the run computes in %s; --force resumes all the same"):format(now, was)), 0)
+-- With others it would be another run.
+local function keep_arithmetic(e, info, force)
+  for name, default in sorted_pairs { compute = "f32", numbers = "native" } do
+    local was, now = info[name] or default, e.config[name]
+    if now ~= was and not force then
+      error(core.error("EARG", ("%s=%s: the run computes with %s=%s; --force resumes all the same")
+        :format(name, now, name, was)), 0)
+    end
+    info[name] = now
   end
-  info.compute = now
 end
 
 -- Returns the script, modules and files on disk that are not as the run saved them last, as a list
@@ -278,7 +285,7 @@ local function resume(request, directory)
     rewards = request.rewards, may_lose_rewards = true })
   e.config.name = info.name
   check_rows(directory, e, request.force)
-  keep_compute(e, info, request.force)
+  keep_arithmetic(e, info, request.force)
   return e, function(tr)
     local at, saved = tr.step_count, tr.counters
     directory:set_state("running") -- run.json counts rows no more
@@ -324,6 +331,7 @@ local function follow(request)
   else
     e = script.load(request.script, request)
   end
+  core.kernels(e.config.numbers)
   ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = trainer.new(e, options)
@@ -365,6 +373,7 @@ function start.trainer(request)
     e, create = begin(request)
   end
   options.view = request.view()
+  core.kernels(e.config.numbers)
   ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = trainer.new(e, options)

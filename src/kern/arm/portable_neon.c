@@ -1,4 +1,3 @@
-/* portable_neon.c - the portable kernels with NEON: neon.c with a multiplication and an addition
- * instead of a fused one. */
+/* portable_neon.c - neon.c with a multiplication and an addition in place of a fused one. */
 #define PORTABLE
 #include "kern/arm/neon.c"

@@ -1,7 +1,7 @@
 /* norm_rope.inc.c - one row at a time: norms, rotary positions, attention's softmax. */
 
-/* Sums over a row have GROUP lanes in every class, whatever the width of a vector, so that the width
- * changes no bit.  A Wide is these lanes. */
+/* Sums over a row have GROUP lanes in every class, whatever the width of a vector, so that the
+ * width changes no bit.  A Wide is these lanes. */
 typedef struct Wide {
   vec v[PER_GROUP];
 } Wide;
@@ -32,7 +32,8 @@ static inline Wide wide_set(real x) {
 }
 /* Halves are folded. */
 static inline real wide_sum(Wide w) {
-  UNROLL for (int n = PER_GROUP / 2; n > 0; n /= 2) for (int j = 0; j < n; j++) w.v[j] += w.v[j + n];
+  UNROLL for (int n = PER_GROUP / 2; n > 0; n /= 2)
+      UNROLL for (int j = 0; j < n; j++) w.v[j] += w.v[j + n];
   return v_sum(w.v[0]);
 }
 /* never -0 */

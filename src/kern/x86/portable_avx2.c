@@ -1,4 +1,3 @@
-/* portable_avx2.c - the portable kernels with vectors of 8 floats: avx2.c with a multiplication and an addition
- * instead of a fused one. */
+/* portable_avx2.c - avx2.c with a multiplication and an addition in place of a fused one. */
 #define PORTABLE
 #include "kern/x86/avx2.c"

@@ -61,34 +61,43 @@ end
 local phrases = {
   { "version", "it is grpo %s and rank 0 is %s", "install the same version" },
   { "commit", "it was built from %s and rank 0 from %s", "build both from the same source" },
-  { "program", "its program has %s and that of rank 0 has %s", "start the same build on both" },
   { "lua", "its Lua files are %s and those of rank 0 are %s", "set GRPO_LUA to the same for both" },
+}
+
+-- And those that the options decide about, because portable kernels need the first one only.
+local arithmetic_phrases = {
   { "kernels", "its kernels are %s and those of rank 0 are %s",
     "set GRPO_CPU to the same class for both" },
   { "blas", "its OpenBLAS is %s and that of rank 0 is %s", "use the same one for both" },
   { "libc", "its C library is %s and that of rank 0 is %s",
     "use the same system, or container, for both" },
+  { "program", "its program has %s and that of rank 0 has %s", "start the same build on both" },
 }
 
-local function other_facts(theirs, ours)
-  for _, phrase in ipairs(phrases) do
-    local name, what, cure = table.unpack(phrase)
-    if theirs[name] ~= ours[name] then
-      return ("%s, so its bits could differ; %s"):format(
-        what:format(tostring(theirs[name]):sub(1, 60), ours[name]), cure)
+local function other_facts(list)
+  return function(theirs, ours)
+    for _, phrase in ipairs(list) do
+      local name, what, cure = table.unpack(phrase)
+      if theirs[name] ~= ours[name] then
+        return ("%s, so its bits could differ; %s"):format(
+          what:format(tostring(theirs[name]):sub(1, 60), tostring(ours[name]):sub(1, 60)), cure)
+      end
     end
   end
 end
 
 local function facts()
+  local v = core.version()
+  return { version = v.version, commit = v.commit, lua = os.getenv("GRPO_LUA") or "its own" }
+end
+
+local function arithmetic_facts()
   local v, binary = core.version(), core.binary()
-  local list = { version = v.version, commit = v.commit, kernels = v.kernels, libc = v.libc,
-    blas = v.kernels == "blas" and v.blas or "not used" }
+  if v.kernels == "portable" then return { kernels = v.kernels } end
   local crc, size
   if binary then crc, size = core.fs.checksum(binary) end
-  list.program = sum_text(crc and size, crc)
-  list.lua = os.getenv("GRPO_LUA") or "its own"
-  return list
+  return { kernels = v.kernels, libc = v.libc, blas = v.kernels == "blas" and v.blas or "not used",
+    program = sum_text(crc and size, crc) }
 end
 
 -- The flags and the script of the command line, by their names.
@@ -104,7 +113,7 @@ end
 -- request: see start.trainer
 function same_run.met(request)
   if ranks.size() == 1 then return end
-  compare("facts", facts, other_facts)
+  compare("facts", facts, other_facts(phrases))
   compare("words", function() return words_of(request) end, difference)
 end
 
@@ -136,6 +145,7 @@ end
 -- checkpoint that it resumes from, nil: none
 function same_run.loaded(request, e, described, paths, from)
   if ranks.size() == 1 then return end
+  compare("arithmetic", arithmetic_facts, other_facts(arithmetic_phrases))
   compare("options", function()
     local list = {}
     add_options(list, described(e))
