@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/mem.h"
 
 /* A pair that was seen, and how often. */
@@ -170,9 +171,9 @@ Status bigram_update(Bigram *b) {
   for (int i = 0; i < b->vocab; i++) {
     double total = (double)b->vocab;
     for (size_t k = b->row[i]; k < b->row[i + 1]; k++) total += b->pair[k].count;
-    b->unseen[i] = (real)log(1.0 / total);
+    b->unseen[i] = (real)math_log(1.0 / total);
     for (size_t k = b->row[i]; k < b->row[i + 1]; k++)
-      logit[k] = (real)log((b->pair[k].count + 1.0) / total);
+      logit[k] = (real)math_log((b->pair[k].count + 1.0) / total);
   }
   mem_free(b->waiting);
   b->waiting = NULL;

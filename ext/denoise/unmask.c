@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/rng.h"
+#include "base/trigonometry.h"
 #include "denoise/masked.h"
 #include "kern/logits.h"
 
@@ -43,7 +45,7 @@ typedef struct Unmasking {
 /* ---- one forward --------------------------------------------------------------------- */
 
 static double gumbel(const RngKey *key, int at) {
-  return -log(-log(rng_uniform(key, (uint64_t)at) + 1e-300));
+  return -math_log(-math_log(rng_uniform(key, (uint64_t)at) + 1e-300));
 }
 
 /* The score of the token for position `at` of sequence i. */
@@ -108,7 +110,7 @@ static int by_score(const void *x, const void *y) {
 
 /* Fills in the best guesses of each sequence. */
 static void keep_best(Unmasking *b) {
-  const double share = cos(acos(-1) / 2 * b->step / b->o->steps);
+  const double share = math_cos(math_acos(-1) / 2 * b->step / b->o->steps);
   for (int i = 0, at = 0, n; i < b->n; i++, at += n) {
     n = b->left[i];
     if (!n) continue;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "formats/json.h"
 #include "gguf/gguf_config_experts.h"
 #include "gguf/gguf_config_gemma4.h"
@@ -229,7 +230,7 @@ static Status yarn_attention(Reader *r, double factor, double *attention, double
   try(gguf_get_number(r->g, r->key, &multiplier, NULL));
   *all = latent ? 10 * reader_meant(multiplier) : 0;
   if (!latent || multiplier == 0) *attention *= gguf_yarn_factor(factor);
-  if (!latent && multiplier != 0) *attention /= 0.1 * multiplier * log(fmax(factor, 1)) + 1;
+  if (!latent && multiplier != 0) *attention /= 0.1 * multiplier * math_log(fmax(factor, 1)) + 1;
   return gguf_get_number(r->g, GGUF_YARN_ATTENTION, attention, NULL);
 }
 

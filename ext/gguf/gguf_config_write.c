@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/log.h"
 #include "gguf/gguf_config_experts.h"
 #include "gguf/gguf_config_gemma4.h"
@@ -85,7 +86,7 @@ static bool has_window(const Config *c) { return c->sliding_window && c->use_sli
 
 static double alpha_base(const Config *c) {
   const double d = config_rotary_dim(c, false);
-  return c->rope_theta * pow(c->rope_factor, d / (d - 2));
+  return c->rope_theta * math_pow(c->rope_factor, d / (d - 2));
 }
 
 static void put_list(GgufMeta *m, const char *key, int n, const int *values) {

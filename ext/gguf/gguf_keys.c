@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exponential.h"
+
 const KeyPair gguf_integers[GGUF_INTEGERS] = {
     {"context_length", "max_position_embeddings"},
     {"embedding_length", "hidden_size"},
@@ -72,10 +74,10 @@ const char *gguf_epsilon_key(const GgufArch *a) {
 
 /* longrope multiplies cosines and sines by this unless a file has its own factor. */
 double gguf_long_factor(double positions, double original) {
-  return positions <= original ? 1 : sqrt(1 + log(positions / original) / log(original));
+  return positions <= original ? 1 : sqrt(1 + math_log(positions / original) / math_log(original));
 }
 
-double gguf_yarn_factor(double factor) { return factor <= 1 ? 1 : 0.1 * log(factor) + 1; }
+double gguf_yarn_factor(double factor) { return factor <= 1 ? 1 : 0.1 * math_log(factor) + 1; }
 
 /* Other programs divide gemma's scores by the square root of this: hidden size over heads in the
  * largest models, head_dim in the others. */

@@ -1,6 +1,6 @@
 #include "gguf/gguf_order.h"
 
-#include <math.h>
+#include "base/exponential.h"
 
 enum { RUN_ROWS = 64 };
 
@@ -136,10 +136,10 @@ uint64_t gguf_order_column_of(const GgufOrder *o, uint64_t c) {
 
 void gguf_order_encode(const GgufOrder *o, uint64_t n, float *x) {
   for (uint64_t i = 0; o->change & GGUF_PLUS_ONE && i < n; i++) x[i] += 1;
-  for (uint64_t i = 0; o->change & GGUF_DECAY && i < n; i++) x[i] = (float)-exp((double)x[i]);
+  for (uint64_t i = 0; o->change & GGUF_DECAY && i < n; i++) x[i] = (float)-math_exp((double)x[i]);
 }
 
 void gguf_order_decode(const GgufOrder *o, uint64_t n, float *x) {
   for (uint64_t i = 0; o->change & GGUF_PLUS_ONE && i < n; i++) x[i] -= 1;
-  for (uint64_t i = 0; o->change & GGUF_DECAY && i < n; i++) x[i] = (float)log(-(double)x[i]);
+  for (uint64_t i = 0; o->change & GGUF_DECAY && i < n; i++) x[i] = (float)math_log(-(double)x[i]);
 }

@@ -1,4 +1,6 @@
 #include "base/rng.h"
+#include "base/exponential.h"
+#include "base/trigonometry.h"
 
 #include <math.h>
 
@@ -56,7 +58,7 @@ double rng_normal(const RngKey *k, uint64_t index) { /* Box and Muller */
   rng_block(k, index, r);
   double u = ((double)((uint64_t)r[1] << 20 | r[0] >> 12) + 0.5) * 0x1p-52;
   double v = (double)((uint64_t)r[3] << 20 | r[2] >> 12) * 0x1p-52;
-  return sqrt(-2 * log(u)) * cos(6.283185307179586477 * v);
+  return sqrt(-2 * math_log(u)) * math_cos(6.283185307179586477 * v);
 }
 
 /* A Feistel network permutes the numbers of an even number of bits; it is applied until the result

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/param_fill.h"
@@ -270,7 +271,7 @@ static Status check_decays(const Model *m, const char *dir) {
                     "%s: tensor '%s' cannot be used, because it holds %g; take the published file",
                     dir, p->name, (double)p->t.data[k]);
     for (size_t k = 0; ends_with(p->name, ".A_log") && k < p->t.n; k++)
-      if (!isfinite(expf((float)p->t.data[k])))
+      if (!isfinite((float)math_exp((double)p->t.data[k])))
         return fail(GRPO_EFORMAT,
                     "%s: tensor '%s' cannot be used, because it holds %g, whose exponential is not "
                     "finite",

@@ -1,6 +1,6 @@
 #include "grad/adamw.h"
 
-#include <math.h>
+#include "base/exponential.h"
 
 static const Option option_rows[] = {
 #define OPTIONS_OF AdamWOptions
@@ -19,7 +19,7 @@ AdamW adamw_at(const AdamWOptions *o, uint64_t step, double lr, double max_norm,
                  .beta2 = o->beta2,
                  .eps = o->eps,
                  .weight_decay = o->weight_decay,
-                 .bias1 = 1 - pow(o->beta1, t),
-                 .bias2 = 1 - pow(o->beta2, t),
+                 .bias1 = 1 - math_pow(o->beta1, t),
+                 .bias2 = 1 - math_pow(o->beta2, t),
                  .grad_scale = clip < 1 ? clip : 1};
 }

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "grad/attrs.h"
 #include "grad/ops.h"
 #include "grad/pack_check.h"
@@ -211,8 +212,8 @@ static void sink_row(void *arg, int row, int worker) {
   real *o = nd->out->data + (ptrdiff_t)row * out_width(s);
   for (int h = 0; h < s->heads; h++, o += width) {
     const double sink = (double)sinks_of(nd)->data[h], was = (double)lse[h], top = fmax(was, sink);
-    const double all = top + log(exp(was - top) + exp(sink - top));
-    const real share = (real)exp(was - all);
+    const double all = top + math_log(math_exp(was - top) + math_exp(sink - top));
+    const real share = (real)math_exp(was - all);
     for (int i = 0; i < width; i++) o[i] *= share;
     lse[h] = (real)all;
   }
@@ -232,7 +233,7 @@ static void sink_back(void *arg, int head, int worker) {
     double dot = 0;
     for (int i = 0; i < width; i++)
       dot += (double)nd->out->grad[at + i] * (double)nd->out->data[at + i];
-    sum += exp(sink - (double)lse[(ptrdiff_t)row * s->heads]) * dot;
+    sum += math_exp(sink - (double)lse[(ptrdiff_t)row * s->heads]) * dot;
   }
   sinks_of(nd)->grad[head] -= (real)sum;
 }

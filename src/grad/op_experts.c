@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/mem.h"
 #include "grad/attrs.h"
 #include "grad/ops.h"
@@ -288,7 +289,7 @@ static void limited_chunk(void *arg, int chunk, int worker) {
   for (int i = 0; i < w->a->width; i++) {
     const real g = gate[i] > limit ? limit : gate[i];
     const real u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
-    w->act[at + (size_t)i] = (u + 1) * g / (1 + (real)exp((double)(-w->a->alpha * g)));
+    w->act[at + (size_t)i] = (u + 1) * g / (1 + (real)math_exp((double)(-w->a->alpha * g)));
   }
 }
 
@@ -303,7 +304,7 @@ static void limited_back_chunk(void *arg, int chunk, int worker) {
     const bool low = gate[i] <= limit, within = up[i] <= limit && up[i] >= -limit;
     const real g = low ? gate[i] : limit;
     const real u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
-    const real s = 1 / (1 + (real)exp((double)(-w->a->alpha * g)));
+    const real s = 1 / (1 + (real)math_exp((double)(-w->a->alpha * g)));
     gate[i] = low ? da[i] * (u + 1) * s * (1 + w->a->alpha * g * (1 - s)) : 0;
     up[i] = within ? da[i] * g * s : 0;
   }

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "grad/ops.h"
 #include "grad/policy.h"
 #include "grad/policy_terms.h"
@@ -193,7 +194,7 @@ static double load_sampler(const Pass *p) {
     if (s->mask[t] == 0) continue;
     const double u = old_logp(p, t) - (double)a->sampler_logp[p->at + (size_t)t];
     s->factor[t] = bounded(&a->options, exp_clamped(u));
-    logs += clamp_to(log(s->factor[t]), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
+    logs += clamp_to(math_log(s->factor[t]), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
     sum += s->mask[t] * u;
     if (!by_sequence(a)) measure_sampler(a->metrics, exp_clamped(u));
   }
@@ -201,7 +202,7 @@ static double load_sampler(const Pass *p) {
   if (s->mass > 0) measure_sampler(a->metrics, exp_clamped(sum));
   const double c = bounded(&a->options, exp_clamped(sum));
   for (int t = 0; t < s->n; t++) s->factor[t] = c;
-  return clamp_to(log(c), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
+  return clamp_to(math_log(c), LOG_WEIGHT_MIN, LOG_WEIGHT_MAX);
 }
 
 /* With SEQUENCE_WEIGHT the correction goes into the weight W instead. */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/exponential.h"
 #include "grad/ops.h"
 #include "grad/quantile.h"
 
@@ -156,15 +157,15 @@ static double log_sum_exp(const real *x, size_t n, size_t step) {
   const double top = (double)x[step * largest(x, n, step)];
   double s = 0;
   if (isinf(top)) return top;
-  for (size_t i = 0; i < n; i++) s += exp((double)x[i * step] - top);
-  return top + log(s);
+  for (size_t i = 0; i < n; i++) s += math_exp((double)x[i * step] - top);
+  return top + math_log(s);
 }
 
 static void softmax_line(Node *nd, size_t at, size_t n, size_t step) {
   const real *x = nd->in[0]->data + at;
   const double lse = log_sum_exp(x, n, step);
   for (size_t i = 0; i < n; i++)
-    nd->out->data[at + i * step] = (real)exp((double)x[i * step] - lse);
+    nd->out->data[at + i * step] = (real)math_exp((double)x[i * step] - lse);
 }
 static void log_softmax_line(Node *nd, size_t at, size_t n, size_t step) {
   const real *x = nd->in[0]->data + at;
@@ -187,7 +188,7 @@ static void log_softmax_back_line(Node *nd, size_t at, size_t n, size_t step) {
   real *dx = nd->in[0]->grad + at;
   const double sum = line_sum(dy, n, step);
   for (size_t i = 0; i < n; i++)
-    dx[i * step] += (real)((double)dy[i * step] - exp((double)y[i * step]) * sum);
+    dx[i * step] += (real)((double)dy[i * step] - math_exp((double)y[i * step]) * sum);
 }
 
 static Status softmax_forward(const Ctx *cx, Node *nd) {

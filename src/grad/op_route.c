@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/mem.h"
 #include "grad/attrs.h"
 #include "grad/balance.h"
@@ -54,7 +55,7 @@ static Status shape(const Node *nd, Tensor *out, size_t *saved) {
   return GRPO_OK;
 }
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double sigmoid(double x) { return 1 / (1 + math_exp(-x)); }
 
 /* ---- the choice ------------------------------------------------------------------------- */
 
@@ -106,13 +107,13 @@ typedef struct Scores {
 } Scores;
 
 static double score_of(const RouteAttr *a, const Scores *s, real logit) {
-  return a->sigmoid ? sigmoid((double)logit) : exp((double)logit - s->largest) / s->sum;
+  return a->sigmoid ? sigmoid((double)logit) : math_exp((double)logit - s->largest) / s->sum;
 }
 
 static Scores scores_of(const RouteAttr *a, int experts, const real *x, const int *chosen) {
   Scores s = {.largest = (double)x[0]};
   for (int i = 1; i < experts; i++) s.largest = fmax(s.largest, (double)x[i]);
-  for (int i = 0; i < experts; i++) s.sum += exp((double)x[i] - s.largest);
+  for (int i = 0; i < experts; i++) s.sum += math_exp((double)x[i] - s.largest);
   for (int i = 0; i < a->top_k; i++) s.taken += score_of(a, &s, x[chosen[i]]);
   if (a->sigmoid) s.taken += a->eps;
   return s;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "grad/ops.h"
 #include "kern/elementwise.h"
 
@@ -159,15 +160,15 @@ static Status back_runs(const Ctx *cx, Node *nd, RunFn fn) {
 /* At a tie both inputs get half: so min(r A, clip(r) A) has the gradient A inside the bounds. */
 static inline double share(double x, double z) { return x < z ? 1 : x == z ? .5 : 0; }
 static inline double power_dz(double x, double z) {
-  return x == 0 && z >= 0 ? 0 : pow(x, z) * log(x);
+  return x == 0 && z >= 0 ? 0 : math_pow(x, z) * math_log(x);
 }
-static inline double power_dx(double x, double z) { return z == 0 ? 0 : z * pow(x, z - 1); }
+static inline double power_dx(double x, double z) { return z == 0 ? 0 : z * math_pow(x, z - 1); }
 
 /* clang-format off */
 BINARY(sub, x - z, 1, -1)
 BINARY(mul, x * z, z, x)
 BINARY(div, x / z, 1 / z, -x / (z * z))
-BINARY(pow, pow((double)x, (double)z), power_dx(x, z), power_dz(x, z))
+BINARY(pow, math_pow((double)x, (double)z), power_dx(x, z), power_dz(x, z))
 BINARY(minimum, x != x || x < z ? x : z, share(x, z), share(z, x))
 BINARY(maximum, x != x || x > z ? x : z, share(z, x), share(x, z))
 COMPARISON(gt, x > z)

@@ -2,6 +2,7 @@
  * with x the input and y the output. */
 #include <math.h>
 
+#include "base/exponential.h"
 #include "grad/ops.h"
 #include "kern/elementwise.h"
 
@@ -44,8 +45,8 @@ static Status same_shape(const Node *nd, Tensor *out, size_t *saved) {
   DEFINE_OP(name, same_shape, name##_forward, name##_backward);
 
 static double sigmoid_of(double x) {
-  if (x >= 0) return 1 / (1 + exp(-x));
-  const double e = exp(x); /* does not overflow */
+  if (x >= 0) return 1 / (1 + math_exp(-x));
+  const double e = math_exp(x); /* does not overflow */
   return e / (1 + e);
 }
 static double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; /* 0 and NaN stay */ }
@@ -56,14 +57,14 @@ static double silu_slope(double x) {
 
 /* clang-format off */
 UNARY(neg, -x, -1)
-UNARY(exp, exp(x), y)
-UNARY(log, log(x), 1 / x)
+UNARY(exp, math_exp(x), y)
+UNARY(log, math_log(x), 1 / x)
 UNARY(sqrt, sqrt(x), .5 / y)
 UNARY(abs, fabs(x), sign_of(x))
 UNARY(relu, x < 0 ? 0 : x, x > 0)
 UNARY(silu, x * sigmoid_of(x), silu_slope(x))
 UNARY(sigmoid, sigmoid_of(x), y * (1 - y))
-UNARY(tanh, tanh(x), 1 - y * y)
+UNARY(tanh, math_tanh(x), 1 - y * y)
 /* clang-format on */
 
 UNARY_FORWARD(sign, sign_of(x))

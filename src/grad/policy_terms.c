@@ -2,14 +2,16 @@
 
 #include <math.h>
 
+#include "base/exponential.h"
+
 static const double EXPONENT_LIMIT = 20;
 
 double clamp_to(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
 
-double exp_clamped(double x) { return exp(clamp_to(x, -EXPONENT_LIMIT, EXPONENT_LIMIT)); }
+double exp_clamped(double x) { return math_exp(clamp_to(x, -EXPONENT_LIMIT, EXPONENT_LIMIT)); }
 
 double exp_clamped_slope(double x) {
-  return x < -EXPONENT_LIMIT || x > EXPONENT_LIMIT ? 0 : exp(x);
+  return x < -EXPONENT_LIMIT || x > EXPONENT_LIMIT ? 0 : math_exp(x);
 }
 
 double kl_k3(double d) { return exp_clamped(-d) + d - 1; }
@@ -50,7 +52,7 @@ static Term cispo_term(const LossOptions *o, const Sequence *s, int t) {
 /* -(4 / tau) sigmoid(tau (w - 1)) A */
 static Term sapo_term(const LossOptions *o, const Sequence *s, int t) {
   const double a = s->advantage[t], tau = a > 0 ? o->sapo_pos : o->sapo_neg;
-  const double gate = 1 / (1 + exp(-tau * (s->ratio[t] - 1)));
+  const double gate = 1 / (1 + math_exp(-tau * (s->ratio[t] - 1)));
   return (Term){-4 / tau * gate * a, -4 * gate * (1 - gate) * a, 0};
 }
 
@@ -59,8 +61,8 @@ static Term vespo_term(const LossOptions *o, const Sequence *s, int t) {
   const bool up = s->advantage[t] >= 0;
   const double k = up ? o->vespo_k_pos : o->vespo_k_neg;
   const double lambda = up ? o->vespo_lambda_pos : o->vespo_lambda_neg;
-  const double log_phi = lambda + k * s->log_weight - lambda * exp(s->log_weight);
-  return weighted_logp(exp(log_phi), s, t);
+  const double log_phi = lambda + k * s->log_weight - lambda * math_exp(s->log_weight);
+  return weighted_logp(math_exp(log_phi), s, t);
 }
 
 static Term reinforce_term(const LossOptions *o, const Sequence *s, int t) {
@@ -117,13 +119,14 @@ static double rloo_term(const LossOptions *o, const Sequence *s, double *d_logp)
 
 static Clipped ratio_clipped(const LossOptions *o, double w, double advantage) {
   const double capped = o->delta > 0 && w > o->delta ? o->delta : w;
-  return (Clipped){capped < 1 - o->clip && advantage<0, capped> 1 + o->clip_high && advantage > 0,
-                   1};
+  return (Clipped){capped < 1 - o->clip && advantage < 0,
+                   capped > 1 + o->clip_high && advantage > 0, 1};
 }
 
 /* gmpo's bounds are of the log-ratio. */
 static Clipped log_ratio_clipped(const LossOptions *o, double w, double advantage) {
-  return (Clipped){log(w) < -o->clip && advantage<0, log(w)> o->clip_high && advantage > 0, 1};
+  return (Clipped){
+      math_log(w) < -o->clip && advantage<0, math_log(w)> o->clip_high && advantage > 0, 1};
 }
 
 static Clipped cap_clipped(const LossOptions *o, double w, double advantage) {

@@ -13,6 +13,7 @@
  * where several threads make the parts of a few rows with many keys.
  */
 #include "kern/attention.h"
+#include "base/exponential.h"
 #include "kern/attention_bf16.h"
 #include "kern/attention_f32.h"
 
@@ -70,7 +71,7 @@ static void merge(const Attn *a, bool seen, const Sums *part, int from, const Su
     return;
   }
   const real top = old > max ? old : max;
-  const real keep = (real)exp((double)(old - top)), add = (real)exp((double)(max - top));
+  const real keep = (real)math_exp((double)(old - top)), add = (real)math_exp((double)(max - top));
   kernels(a->cpu)->mix((size_t)a->padded_hd, keep, y, add, x);
   all->max[to] = top;
   all->sum[to] = all->sum[to] * keep + sum * add;
@@ -86,7 +87,7 @@ static void finish(const Attn *a, int kvh, const Row *rows, int n, const Sums *a
                            a->o + r->row * a->ldo + head * hd);
     if (a->lse)
       a->lse[(ptrdiff_t)r->row * a->s->heads + head] =
-          (real)((double)all->max[unit + u] + log((double)sum));
+          (real)((double)all->max[unit + u] + math_log((double)sum));
   }
 }
 

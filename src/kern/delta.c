@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "kern/dispatch.h"
@@ -59,12 +60,12 @@ static real unit(const DeltaShape *s, int head) {
   return (real)(head < s->key_heads ? 1 / (root * root) : 1 / root);
 }
 
-static double softplus(double x) { return x > 20 ? x : log1p(exp(x)); }
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double softplus(double x) { return x > 20 ? x : math_log1p(math_exp(x)); }
+static double sigmoid(double x) { return 1 / (1 + math_exp(-x)); }
 
 static double log_decay(const Delta *j, int row, int h) {
   const double a = (double)j->in->a[(size_t)row * (size_t)j->s->value_heads + (size_t)h];
-  return -exp((double)j->in->a_log[h]) * softplus(a + (double)j->in->dt_bias[h]);
+  return -math_exp((double)j->in->a_log[h]) * softplus(a + (double)j->in->dt_bias[h]);
 }
 
 static void prepare_row(const Delta *j, int row) {
@@ -77,7 +78,7 @@ static void prepare_row(const Delta *j, int row) {
                              &j->rstd[(size_t)row * heads + (size_t)h]);
   for (int h = 0; h < s->value_heads; h++) {
     const size_t at = (size_t)row * (size_t)s->value_heads + (size_t)h;
-    j->gate[at] = (Gate){(real)exp(log_decay(j, row, h)), (real)sigmoid((double)j->in->b[at])};
+    j->gate[at] = (Gate){(real)math_exp(log_decay(j, row, h)), (real)sigmoid((double)j->in->b[at])};
   }
 }
 
@@ -351,7 +352,7 @@ static void gates_back(const Delta *j, int row, real *part) {
     const size_t at = (size_t)row * (size_t)j->s->value_heads + (size_t)h;
     const double dlog = (double)j->dgate[2 * at], dbeta = (double)j->dgate[2 * at + 1];
     const double a = (double)j->in->a[at] + (double)j->in->dt_bias[h];
-    const double da = -exp((double)j->in->a_log[h]) * sigmoid(a) * dlog;
+    const double da = -math_exp((double)j->in->a_log[h]) * sigmoid(a) * dlog;
     const double beta = sigmoid((double)j->in->b[at]);
     if (j->grads->a) j->grads->a[at] += (real)da;
     if (j->grads->b) j->grads->b[at] += (real)(dbeta * beta * (1 - beta));

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/erf.h"
+#include "base/exponential.h"
 #include "base/pool.h"
 #include "kern/dispatch.h"
 #include "kern/elementwise.h"
@@ -96,7 +98,7 @@ void softcap_backward(const Ctx *cx, size_t n, real cap, const real *y, const re
 }
 
 static real act_of(Act act, real x) {
-  if (act == ACTIVATE_GELU) return (real)(0.5 * (double)x * (1 + erf((double)x * M_SQRT1_2)));
+  if (act == ACTIVATE_GELU) return (real)(0.5 * (double)x * (1 + math_erf((double)x * M_SQRT1_2)));
   const real y = x > 0 ? x : 0;
   return act == ACTIVATE_RELU2 ? y * y : y;
 }
@@ -104,7 +106,8 @@ static real act_of(Act act, real x) {
 static real act_slope(Act act, real x) {
   const double z = (double)x;
   if (act == ACTIVATE_GELU)
-    return (real)(0.5 * (1 + erf(z * M_SQRT1_2)) + z * exp(-0.5 * z * z) / sqrt(2 * M_PI));
+    return (real)(0.5 * (1 + math_erf(z * M_SQRT1_2)) +
+                  z * math_exp(-0.5 * z * z) / sqrt(2 * M_PI));
   return x > 0 ? (act == ACTIVATE_RELU2 ? 2 * x : 1) : 0;
 }
 

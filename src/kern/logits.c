@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/exponential.h"
 #include "base/pool.h"
 #include "kern/dispatch.h"
 #include "kern/kernels.h"
@@ -34,7 +35,7 @@ static int width_of(const LogitsJob *h, int r) { return h->width ? h->width[r] :
 void logits_row(const KernelClass *cpu, int v, const real *logits, real inv_temp, LogitsRow *out) {
   RowStats st;
   kernels(cpu)->row_stats(v, logits, inv_temp, &st);
-  const double log_sum = log(st.sum);
+  const double log_sum = math_log(st.sum);
   *out = (LogitsRow){.max = st.max,
                      .log_sum = log_sum,
                      .lse = (real)((double)st.max + log_sum),
@@ -132,10 +133,10 @@ typedef struct Outcome {
 } Outcome;
 
 static Outcome outcome(double beta, double log_p, double log_q) {
-  const double p = exp(log_p), q = exp(log_q);
+  const double p = math_exp(log_p), q = math_exp(log_q);
   if (beta == 1) return (Outcome){p > 0 ? p * (log_p - log_q) : 0, log_p - log_q};
-  if (beta == 0) return (Outcome){q > 0 ? q * (log_q - log_p) : 0, -exp(log_q - log_p)};
-  const double m = log(beta * q + (1 - beta) * p);
+  if (beta == 0) return (Outcome){q > 0 ? q * (log_q - log_p) : 0, -math_exp(log_q - log_p)};
+  const double m = math_log(beta * q + (1 - beta) * p);
   const double of_p = p > 0 ? (1 - beta) * (log_p - m) : 0;
   return (Outcome){p * of_p + (q > 0 ? beta * q * (log_q - m) : 0), of_p};
 }
@@ -147,7 +148,7 @@ static double log_prob(real logit, real inv_temp, real lse) {
 }
 
 /* The log of what is left of 1; at least 1e-7 is, so that its log and its slope are finite. */
-static double log_rest(double sum) { return log(fmax(1 - sum, 1e-7)); }
+static double log_rest(double sum) { return math_log(fmax(1 - sum, 1e-7)); }
 
 typedef struct TopRow {
   const LogitsJob *h;
@@ -160,8 +161,8 @@ static Outcome of_token(const TopRow *t, int32_t id, double *p, double *q) {
   const LogitsJob *h = t->h;
   const double log_p = log_prob(h->logits[t->at + (size_t)id], h->inv_temp, h->lse[t->r]);
   const double log_q = log_prob(h->ref[t->at + (size_t)id], h->inv_temp, h->ref_lse[t->r]);
-  *p += exp(log_p);
-  *q += exp(log_q);
+  *p += math_exp(log_p);
+  *q += math_exp(log_q);
   return outcome((double)h->d->beta, log_p, log_q);
 }
 
@@ -186,7 +187,7 @@ static void top_kl_row(const LogitsJob *h, int r, size_t at) {
   }
   const Outcome rest = rest_of(h, p, q);
   h->kl[r] = (real)(value + rest.value);
-  h->mean_out[r] = (real)(mean + exp(log_rest(p)) * rest.slope);
+  h->mean_out[r] = (real)(mean + math_exp(log_rest(p)) * rest.slope);
 }
 
 /* All tokens get the slope of the rest, then the best ones their own. */

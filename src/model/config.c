@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
+
 static const FamilyRow families[FAMILY_COUNT] = {
 #define FAMILY(name, type, architecture, activation_key, activation, traits)                       \
   [FAMILY_##name] = {type, architecture, activation_key, activation, traits},
@@ -133,7 +135,7 @@ double config_logit_scale(const Config *c) {
 }
 
 double config_yarn_mscale(double factor, double mscale) {
-  return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+  return factor <= 1 ? 1 : 0.1 * mscale * math_log(factor) + 1;
 }
 
 bool config_is_eos(const Config *c, int id) {

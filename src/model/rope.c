@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/mem.h"
+#include "base/trigonometry.h"
 
 /* Llama 3: long wavelengths are slowed by `factor`, short ones stay, those between are
  * interpolated. */
@@ -19,7 +21,7 @@ static double llama3_frequency(const Config *c, double f) {
 /* YaRN: the pair of channels that turns n times within the original length. */
 static double yarn_pair(const Config *c, double n) {
   const double turns = c->rope_original_max_position_embeddings / (2 * M_PI * n);
-  return config_rotary_dim(c, false) * log(turns) / (2 * log(c->rope_theta));
+  return config_rotary_dim(c, false) * math_log(turns) / (2 * math_log(c->rope_theta));
 }
 
 /* YaRN (2309.00071): fast pairs stay, slow ones are interpolated, with a ramp between. */
@@ -60,13 +62,13 @@ static double base_of(const Config *c, bool local) {
   const double d = config_rotary_dim(c, local);
   if (local) return c->rope_local_theta;
   if (c->rope_scaling != ROPE_ALPHA) return c->rope_theta;
-  return c->rope_theta * pow(c->rope_factor, d / (d - 2));
+  return c->rope_theta * math_pow(c->rope_factor, d / (d - 2));
 }
 
 void rope_frequencies(const Config *c, bool local, bool is_long, double *inv_freq) {
   const int d = config_rotary_dim(c, local);
   for (int i = 0; i < d / 2; i++) {
-    const double f = pow(base_of(c, local), -2.0 * i / d);
+    const double f = math_pow(base_of(c, local), -2.0 * i / d);
     inv_freq[i] = local ? f : scaled_frequency(c, is_long, i, f);
   }
 }
@@ -77,7 +79,7 @@ static double attention_factor(const Config *c, bool local) {
   if (local || (c->rope_scaling != ROPE_LONG && c->rope_scaling != ROPE_YARN)) return 1;
   if (c->rope_attention_factor > 0) return c->rope_attention_factor;
   if (c->rope_factor <= 1) return 1;
-  return sqrt(1 + log(c->rope_factor) / log(c->rope_original_max_position_embeddings));
+  return sqrt(1 + math_log(c->rope_factor) / math_log(c->rope_original_max_position_embeddings));
 }
 
 /* ---- tables that grow ------------------------------------------------------------------- */
@@ -135,7 +137,7 @@ static bool has_table(const Config *c, RopeTable table) {
 /* The factor of a query at this position (Llama 4's temperature). */
 static double query_factor(const Config *c, size_t pos) {
   const double blocks = floor((double)pos / c->rope_original_max_position_embeddings);
-  return 1 + c->rope_query_beta * log(1 + blocks);
+  return 1 + c->rope_query_beta * math_log(1 + blocks);
 }
 
 /* longrope has two rows for a position, the second one with its long factors. */
@@ -158,8 +160,8 @@ static void fill_table(const Config *c, RopeTable table, bool is_long, int posit
     const double factor = attention_factor(c, local) * of_query;
     real *row = cs + (pos * rows + is_long) * half * 2;
     for (size_t i = 0; i < half; i++) {
-      row[2 * i] = (real)(factor * cos((double)pos * inv_freq[i]));
-      row[2 * i + 1] = (real)(factor * sign * sin((double)pos * inv_freq[i]));
+      row[2 * i] = (real)(factor * math_cos((double)pos * inv_freq[i]));
+      row[2 * i + 1] = (real)(factor * sign * math_sin((double)pos * inv_freq[i]));
     }
   }
 }

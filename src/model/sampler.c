@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "kern/logits.h"
 #include "kern/token_set.h"
 
@@ -151,7 +152,7 @@ static Candidate worst_kept(const Sampling *s, const real *z, const real *p, int
     worst = cut_mass(c, n, p, s->top_p * mass);
   }
   if (s->min_p > 0) {
-    const Candidate least = {(real)((double)max + log(s->min_p)), INT_MAX};
+    const Candidate least = {(real)((double)max + math_log(s->min_p)), INT_MAX};
     if (better(least, worst)) worst = least;
   }
   return worst;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/exponential.h"
 #include "base/log.h"
 #include "model/lora.h"
 
@@ -75,7 +76,7 @@ void record_check_ratio(Update *u) {
   for (int i = u->first; i < u->end; i++) {
     const Unit *unit = &u->plan.unit[u->plan.order[i]];
     for (int t = unit->token0; t < unit->token0 + unit->tokens; t++) {
-      const double d = fabs(exp((double)u->plan.logp[t] - (double)u->plan.old_logp[t]) - 1);
+      const double d = fabs(math_exp((double)u->plan.logp[t] - (double)u->plan.old_logp[t]) - 1);
       if (!(d <= u->ratio_deviation)) u->ratio_deviation = d;
     }
   }

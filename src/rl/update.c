@@ -287,7 +287,7 @@ static Status gradient_norm(const Update *u, double *norm) {
   try(optimizer_grad_norm(u->e->optimizer, cx, norm));
   if (!u->values) return GRPO_OK;
   try(critic_grad_norm(u->e->critic, cx, &of_values));
-  *norm = hypot(*norm, of_values);
+  *norm = sqrt(*norm * *norm + of_values * of_values);
   return GRPO_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/exponential.h"
 #include "base/mem.h"
 #include "bigram/bigram.h"
 #include "status.h"
@@ -13,7 +14,7 @@ static void check_rows(const Bigram *b, int v, const uint32_t *count) {
     double total = (double)v;
     for (int j = 0; j < v; j++) total += count[i * v + j];
     bigram_row(b, i, row);
-    for (int j = 0; j < v; j++) CHECK(row[j] == (real)log((count[i * v + j] + 1.0) / total));
+    for (int j = 0; j < v; j++) CHECK(row[j] == (real)math_log((count[i * v + j] + 1.0) / total));
   }
   free(row);
 }
@@ -39,7 +40,7 @@ TEST(a_bigram_counts_with_one_added) {
 static int32_t skewed(uint64_t i, int vocab) {
   const uint64_t h = (i + 1) * 0x9e3779b97f4a7c15u;
   const double u = (double)((h ^ h >> 29) * 0xbf58476d1ce4e5b9u >> 11) / 9007199254740992.0;
-  return (int32_t)(pow(vocab, u) - 1);
+  return (int32_t)(math_pow(vocab, u) - 1);
 }
 
 TEST(a_bigram_has_the_logits_of_a_dense_table) {
@@ -80,7 +81,7 @@ TEST(a_bigram_of_a_large_vocabulary_takes_memory_for_what_was_seen) {
   for (int32_t prev = 0; prev < V; prev += 1777) {
     double sum = 0;
     bigram_row(b, prev, row);
-    for (int j = 0; j < V; j++) sum += exp((double)row[j]);
+    for (int j = 0; j < V; j++) sum += math_exp((double)row[j]);
     CHECK_NEAR(sum, 1, 1e-5);
   }
   bigram_free(b);

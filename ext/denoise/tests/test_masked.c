@@ -1,4 +1,5 @@
 /* A pass that sees both ways, and filling in masks. */
+#include "base/trigonometry.h"
 #include "denoise/masked.h"
 #include "denoise/unmask.h"
 #include "model/forward.h"
@@ -104,7 +105,7 @@ static double weighted(Model *m, Tape *t, const Texts *x, bool backward) {
   OK(forward_logp(m, t, &p, h, 1, NULL, NULL, &out));
   real *seed = arena_zalloc(&t->arena, out->n * sizeof *seed);
   for (int i = 0; i < x->rows; i++) {
-    seed[i] = (real)(sin(1.7 * i) + 0.3);
+    seed[i] = (real)(math_sin(1.7 * i) + 0.3);
     sum += (double)seed[i] * (double)out->data[i];
   }
   if (backward) OK(tape_backward_from(t, out, seed));

@@ -1,4 +1,5 @@
 /* Layers with a state in GGUF files: where their values stand, and files that lie about them. */
+#include "base/exponential.h"
 #include "base/log.h"
 #include "checkpoint/weights.h"
 #include "gguf/gguf.h"
@@ -31,7 +32,8 @@ TEST(value_heads_are_where_llama_cpp_wants_them) {
     const size_t to = h % PER_KEY * KEYS + h / PER_KEY, rows = 2 * KEYS * WIDTH;
     const size_t row = h * WIDTH + 7, to_row = to * WIDTH + 7;
     CHECK(value(&g, "blk.0.ssm_dt.bias", to) == weight(m, "linear_attn.dt_bias", h));
-    CHECK(value(&g, "blk.0.ssm_a", to) == (float)-exp((double)weight(m, "linear_attn.A_log", h)));
+    CHECK(value(&g, "blk.0.ssm_a", to) ==
+          (float)-math_exp((double)weight(m, "linear_attn.A_log", h)));
     CHECK(value(&g, "blk.0.ssm_alpha.weight", to * 64 + 5) ==
           weight(m, "linear_attn.in_proj_a.weight", h * 64 + 5));
     CHECK(value(&g, "blk.0.ssm_beta.weight", to * 64) ==

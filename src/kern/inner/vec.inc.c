@@ -4,6 +4,9 @@
  * v_sqrt, v_get and v_get_or; see generic.c.  If it has faster ways for v_sum and v_largest, for
  * v_sel or for p times 2^n it defines V_FOLDS, V_SEL or V_TIMES_POWER; the bits are the same.
  * v_max(a, b) is a > b ? a : b: with a constant first, NaN in b passes through. */
+#ifdef GRPO_DOUBLE
+#include "base/exponential.h"
+#endif
 
 static inline vec v_load(const real *p) { return *(const uvec *)p; }
 static inline void v_store(real *p, vec x) { *(uvec *)p = x; }
@@ -48,7 +51,7 @@ static inline real v_largest(vec x) {
  * Relative error below 2e-7; results below the smallest normal number are 0. */
 static inline vec v_exp(vec x) {
 #ifdef GRPO_DOUBLE
-  for (int i = 0; i < LANES; i++) x[i] = exp(x[i]);
+  for (int i = 0; i < LANES; i++) x[i] = math_exp(x[i]);
   return x;
 #else
   const vec lo = v_set(-87.33654f), magic = v_set(12582912.0f);
@@ -80,7 +83,7 @@ static inline vec v_exp(vec x) {
  * / (m + 1)) as a series.  Error below 2e-7, absolute where x is near 1. */
 static inline vec v_log(vec x) {
 #ifdef GRPO_DOUBLE
-  for (int i = 0; i < LANES; i++) x[i] = log(x[i]);
+  for (int i = 0; i < LANES; i++) x[i] = math_log(x[i]);
   return x;
 #else
   const int32_t half = 0x3f3504f3; /* sqrt(1/2) */
@@ -100,7 +103,7 @@ static inline vec v_sigmoid(vec x) { return 1 / (1 + v_exp(-x)); }
  * term, elsewhere by exp.  Relative error below 3e-7. */
 static inline vec v_tanh(vec x) {
 #ifdef GRPO_DOUBLE
-  for (int i = 0; i < LANES; i++) x[i] = tanh(x[i]);
+  for (int i = 0; i < LANES; i++) x[i] = math_tanh(x[i]);
   return x;
 #else
   const vec a = v_max(x, -x), z = x * x;
