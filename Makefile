@@ -200,8 +200,10 @@ $(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
 
 $(OBJ)/main.o: src/main.c
-$(PROGRAM): $(OBJ)/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) $(call libs_upto,script) $(BUILD)/extensions
-	$(Q)$(LINK) -o $@ $(OBJ)/main.o $(BUILD)/obj/embedded.o $(EXT_OBJS) \
+$(OBJ)/power.o: src/power.c
+MAIN_OBJS = $(OBJ)/main.o $(OBJ)/power.o
+$(PROGRAM): $(MAIN_OBJS) $(BUILD)/obj/embedded.o $(EXT_OBJS) $(call libs_upto,script) $(BUILD)/extensions
+	$(Q)$(LINK) -o $@ $(MAIN_OBJS) $(BUILD)/obj/embedded.o $(EXT_OBJS) \
 	  -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 
 -include $(wildcard $(patsubst %,ext/%/rules.mk,$(EXT)))
@@ -445,7 +447,7 @@ bench-expected: bench
 
 # ---- grpo-bench: the program with what measures, which is in bench/; and the same with a profiler inside
 BENCH_LUA     := $(sort $(wildcard bench/lua/grpo/bench/*.lua))
-BENCH_OBJS     = $(OBJ)/main.o $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
+BENCH_OBJS     = $(MAIN_OBJS) $(patsubst %,$(BUILD)/bench/obj/%.o,rates lua_rates embedded)
 BENCH_LINK     = $(Q)$(LINK) -o $@ $(filter %.o,$^) -Wl,--start-group $(call libs_upto,script) -Wl,--end-group $(LIBS)
 $(BUILD)/gen/bench_embedded.c: $(BUILD)/embed $(EMBEDDED) $(BENCH_LUA) $(BUILD)/extensions
 	@mkdir -p $(@D)

@@ -21,6 +21,7 @@
 #include "script/binding.h"
 #include "script/environment.h"
 #include "script/guard.h"
+#include "script/lua_mathematics.h"
 #include "script/lua_random.h"
 #include "script/register.h"
 #include "script/script_impl.h"
@@ -101,6 +102,7 @@ static void push_environment(lua_State *L) {
   }
   guard_open(L, globals + 1);
   seeded_random_open(L, globals + 1);
+  mathematics_open(L, globals + 1);
   lua_createtable(L, 0, 2);
   lua_pushvalue(L, globals);
   lua_setfield(L, -2, "__index");

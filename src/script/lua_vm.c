@@ -13,6 +13,7 @@
 #include "script/environment.h"
 #include "script/errors.h"
 #include "script/guard.h"
+#include "script/lua_mathematics.h"
 #include "script/lua_random.h"
 #include "script/modules.h"
 #include "script/register.h"
@@ -149,6 +150,7 @@ static int protected_open_libraries(lua_State *L) {
   lua_pushglobaltable(L);
   guard_open(L, lua_gettop(L));
   seeded_random_open(L, lua_gettop(L));
+  mathematics_open(L, lua_gettop(L));
   environment_open(L, modules_require);
   return 0;
 }

@@ -35,7 +35,9 @@ typedef struct Text {
 static int by_bytes(const void *x, const void *y) {
   const Text *a = x, *b = y;
   const int order = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
-  return order ? order : (a->n > b->n) - (a->n < b->n);
+  if (order) return order;
+  if (a->n != b->n) return a->n < b->n ? -1 : 1;
+  return a->id < b->id ? -1 : a->id > b->id;
 }
 
 /* Counts the nodes: one for every prefix of a token. */

@@ -14,4 +14,6 @@ find "$build/obj" -name '*.o' >"$tmp"
 result "no object takes a function from libm whose rounding is libm's" \
   "$(there "$tmp"; while read -r object; do nm -u "$object" | awk -v o="$object" '{ print o, $2 }'; done <"$tmp" |
     grep -E " $rounded[fl]?$")"
+result "Lua's operator ^ finds the program's pow before that of libm" \
+  "$(nm "$build/grpo" | grep -q ' T pow$' || echo "pow is not in $build/grpo")"
 finish
