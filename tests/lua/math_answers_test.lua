@@ -1,7 +1,11 @@
 -- Pairs of answers with the verdict of a person, beside math_verify's: tests/oracles/math_pairs.py.
 
+local answer = require "grpo.answer"
+local compare = require "grpo.answer.compare"
 local grpo = require "grpo"
 local numeric = require "rewards.numeric"
+local parse = require "grpo.answer.parse"
+local rational = require "grpo.answer.rational"
 local tiny = require "tests.lua.tiny"
 
 local function equal(given, gold)
@@ -53,5 +57,51 @@ describe("numeric.equal on pairs of answers", function()
       assert.equal(c.want and 1 or 0, equal(c.answer, c.gold), where(c.gold, c.answer))
     end
     assert.equal(179, #oracle.cases)
+  end)
+end)
+
+describe("many answers", function()
+  it("get the number of the first one to which they are equal", function()
+    local answers = { false, " " }
+    for _, row in ipairs(by_kind[kinds[1]]) do answers[#answers + 1] = row[2] end
+    for _, kind in ipairs(kinds) do
+      for i = 1, math.min(4, #by_kind[kind]) do
+        local row = by_kind[kind][i]
+        table.move({ row[2], row[3], row[2], false }, 1, 4, #answers + 1, answers)
+      end
+    end
+    local distinct, of_text, want = {}, {}, {}
+    for i, text in ipairs(answers) do
+      local place = text and of_text[text]
+      for k = 1, text and not place and #distinct or 0 do
+        place = place or answer.equal(text, distinct[k]) and k
+      end
+      if text and not place then
+        distinct[#distinct + 1] = text
+        place = #distinct
+      end
+      if text then of_text[text] = place end
+      want[i] = place
+    end
+    assert.same(want, answer.numbered(answers))
+    assert.is_true(#distinct < #answers - 20 and #distinct > 40)
+  end)
+
+  it("are the same work whatever was compared before", function()
+    for _, pair in ipairs { { "x^2+sin(y)", "y^2+sin(x)" }, { "1/3+2^{0.5}", "2/7" },
+      { "x = 2y + 1", "2y = x - 1" }, { "\\{1, 2\\}", "\\{2, 1\\}" } } do
+      local a, b = parse.answer(pair[1]), nil
+      b = parse.answer(pair[2])
+      local function work()
+        rational.budget = 100000
+        compare.same(a, b)
+        return 100000 - rational.budget
+      end
+      local first = work()
+      assert.is_true(first > 20)
+      assert.equal(first, work())
+      compare.same(b, a)
+      assert.equal(first, work())
+    end
   end)
 end)

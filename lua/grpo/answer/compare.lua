@@ -11,6 +11,26 @@ local compare = {}
 
 local POINTS = 6
 
+-- ---- what is known of a tree ------------------------------------------------------------
+
+local known = setmetatable({}, { __mode = "k" }) -- [node] = { [key] = { result, work } }
+
+-- f(node, ...), computed once for a node and a key.  It counts as the same work each time, so that
+-- no result depends on what was compared before.
+local function once(node, key, f, ...)
+  local of_node = known[node] or {}
+  local found = of_node[key]
+  known[node] = of_node
+  if found then
+    rational.spend(found[2])
+    return found[1]
+  end
+  local before = rational.budget
+  local result = f(node, ...)
+  of_node[key] = { result, before - rational.budget }
+  return result
+end
+
 -- ---- points ---------------------------------------------------------------------------
 
 local leaves = { num = true, pi = true, e = true, i = true, inf = true, word = true, choice = true }
@@ -35,10 +55,18 @@ local function collect(node, names)
   end
 end
 
+local function collected(node)
+  local names = {}
+  collect(node, names)
+  return names
+end
+
 -- The names of the variables of several nodes, in order; `whole` if they are to be whole numbers.
 local function variables(...)
   local names, list = {}, {}
-  for _, node in ipairs { ... } do collect(node, names) end
+  for _, node in ipairs { ... } do
+    for name in pairs(once(node, "names", collected)) do names[name] = true end
+  end
   list.whole, names[1] = names[1], nil
   for name in pairs(names) do list[#list + 1] = name end
   table.sort(list)
@@ -56,7 +84,7 @@ local function coordinate(i, k, whole)
 end
 
 local function point(names, k)
-  local p = { variables = {} }
+  local p = { variables = {}, key = ("%d %s %s"):format(k, names.whole, table.concat(names, " ")) }
   for i, name in ipairs(names) do p.variables[name] = coordinate(i, k, names.whole) end
   return p
 end
@@ -67,9 +95,9 @@ end
 local function value_at(node, p)
   if node[1] == "signed" then
     p.signs = node[3]
-    node = node[2]
+    return evaluate.value(node[2], p)
   end
-  return evaluate.value(node, p)
+  return once(node, p.key, evaluate.value, p)
 end
 
 local function same_formula(a, b)

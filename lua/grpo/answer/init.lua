@@ -73,15 +73,23 @@ local function digits_of(s)
 end
 
 -- A text without spaces and what only changes how it looks; words in lower case.
-local function bare(s)
-  local text, reason = s, nil
+local function bare(s, reason)
+  local text = s
   if #s <= parse.MAX_ANSWER then
     text = s:gsub("\\%a*text%a*%s*{([^{}]*)}", "%1"):gsub("\\[dt]frac", "\\frac")
       :gsub("\\left%f[%A]", ""):gsub("\\right%f[%A]", ""):gsub("\\[,;:! ]", "")
-    reason = select(2, parse.answer(s))
   end
   text = text:gsub("[%s$*]+", ""):gsub("%.$", "")
   return reason == "words" and text:lower() or text
+end
+
+-- Reads an answer for comparisons: its tree, or its bare text and, where it may be a product of
+-- letters, the tree of that.
+local function read(s)
+  local known = { text = s, digits = digits_of(s) }
+  known.tree, known.merged, known.product = parse.answer(s)
+  if not known.tree then known.bare = bare(s, known.merged) end
+  return known
 end
 
 -- Whether two trees are the same; an answer that would take more work than WORK is not.
@@ -90,20 +98,15 @@ local function same(a, b)
   return (parse.attempt(compare.same, a, b)) == true
 end
 
-local function same_texts(a, b)
-  local x, y = bare(a), bare(b)
-  return x == y and x ~= ""
-end
-
-local function same_trees(a, b)
-  local x, merged, product = parse.answer(a)
-  local y, also, other = parse.answer(b)
-  if not x and not y then return same_texts(a, b) end
-  x, y = x or product, y or other -- ab beside a b
+local function same_answers(a, b)
+  if a.text == b.text then return a.text:find("%S") ~= nil end
+  if a.digits and b.digits then return a.digits == b.digits end
+  if not a.tree and not b.tree then return a.bare == b.bare and a.bare ~= "" end
+  local x, y = a.tree or a.product, b.tree or b.product -- ab beside a b
   if not x or not y then return false end
   if same(x, y) then return true end
-  if merged ~= true and also ~= true then return false end
-  x, y = parse.answer(a, true), parse.answer(b, true) -- 100,200 may be two numbers
+  if a.merged ~= true and b.merged ~= true then return false end
+  x, y = parse.answer(a.text, true), parse.answer(b.text, true) -- 100,200 may be two numbers
   return x ~= nil and y ~= nil and same(x, y)
 end
 
@@ -115,7 +118,26 @@ function answer.equal(a, b)
   if a == b then return a:find("%S") ~= nil end
   local x, y = digits_of(a), digits_of(b)
   if x and y then return x == y end
-  return same_trees(a, b)
+  return same_answers(read(a), read(b))
+end
+
+--- Equal numbers for equal answers: that of the first one to which an answer is equal.
+---@param answers (string|false)[] false for none
+---@return (integer|false)[]
+function answer.numbered(answers)
+  local numbers, of_text, distinct = {}, {}, {}
+  local function place_of(known)
+    for k, other in ipairs(distinct) do
+      if same_answers(known, other) then return k end
+    end
+    distinct[#distinct + 1] = known
+    return #distinct
+  end
+  for i, text in ipairs(answers) do
+    if text and not of_text[text] then of_text[text] = place_of(read(text)) end
+    numbers[i] = text and of_text[text]
+  end
+  return numbers
 end
 
 --- Whether other answers can be judged by this one, because it is read as mathematics.

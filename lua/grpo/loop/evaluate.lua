@@ -184,26 +184,6 @@ local function greedy(tr, config, list, weights, kl, report)
   report.samples = cs
 end
 
--- The place of the first text in the list that is the same answer; nil: there is none.
-local function place_of(text, list)
-  for k, other in ipairs(list) do
-    if answer.equal(text, other) then return k end
-  end
-end
-
--- Equal numbers for equal answers, by their first texts; false for none.
-local function numbered(answers)
-  local numbers, of_text, distinct = {}, {}, {}
-  for i, text in ipairs(answers) do
-    if text and not of_text[text] then
-      of_text[text] = place_of(text, distinct) or #distinct + 1
-      distinct[of_text[text]] = distinct[of_text[text]] or text
-    end
-    numbers[i] = text and of_text[text]
-  end
-  return numbers
-end
-
 -- Notes what the judged samples of a row give, each { passed = 1.0 or 0.0, answer =, reward = },
 -- for every K for which they are enough.
 local function measure_row(report, config, number, samples)
@@ -212,7 +192,7 @@ local function measure_row(report, config, number, samples)
     values[i], answers[i], rewards[i], right = s.passed, s.answer, s.reward, right + s.passed
   end
   function measures.pass(k) return pass_at_k.one(#samples, right, k) end
-  local answer_numbers = config.eval.majority and numbered(answers)
+  local answer_numbers = config.eval.majority and answer.numbered(answers)
   function measures.maj(k) return pass_at_k.majority(values, answer_numbers, k) end
   function measures.best(k) return pass_at_k.best(values, rewards, k) end
   for _, k in ipairs(config.eval.pass_at) do
