@@ -77,8 +77,10 @@ OPT   := $(OPT_$(MODE))
 ifeq ($(OPT),)
 $(error MODE=$(MODE) is unknown: use release, debug, asan, tsan or cov)
 endif
+# for shared objects and threads; nothing where there are neither (ext/web)
+SHARED_CODE ?= -fPIC -pthread
 # -ffp-contract=off: a fused multiply-add happens where the source says so, nowhere else.
-BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden -fPIC -pthread -fno-math-errno -fno-trapping-math \
+BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fvisibility=hidden $(SHARED_CODE) -fno-math-errno -fno-trapping-math \
               -ffp-contract=off $(WARN) $(OPT) -MMD -MP $(CPPFLAGS) $(CFLAGS)
 # --as-needed: OpenBLAS is loaded by src/kern/blas.c when it is asked, not at every start.
 LINK  = $(CC) $(OPT) -pthread -Wl,--as-needed $(LDFLAGS)

@@ -38,7 +38,7 @@ bool mem_refuses(size_t more) {
 static int must_fail(size_t more) {
   uint_fast64_t n = atomic_load_explicit(&fail_at, memory_order_relaxed);
   while (n && !atomic_compare_exchange_weak(&fail_at, &n, n - 1)) continue;
-  return n == 1 || mem_refuses(more);
+  return n == 1 || more > MEM_MOST || mem_refuses(more);
 }
 
 void mem_set_limit(size_t bytes, size_t raw_bytes) {
@@ -153,7 +153,7 @@ static size_t expected_size(size_t bytes) {
 
 /* Zero-filled, 64-byte aligned. */
 static void *measured_alloc(size_t bytes) {
-  if (bytes > SIZE_MAX / 4) return NULL;
+  if (bytes > MEM_MOST - 2 * HEAD) return NULL;
   const bool maps = bytes >= EMPTY;
   const size_t all = bytes + 2 * HEAD;
   char *block = maps ? map_addresses(all) : raw_zalloc(all);
@@ -233,7 +233,7 @@ void *mem_zalloc(size_t bytes) {
 void *mem_realloc(void *p, size_t bytes) {
   if (measuring) return measured_realloc(p, bytes);
   size_t before = p ? size_of(p) : 0;
-  if (must_fail(bytes > before ? bytes - before : 0)) return NULL;
+  if (bytes > MEM_MOST || must_fail(bytes > before ? bytes - before : 0)) return NULL;
   void *q = raw_realloc(p, bytes ? bytes : 1);
   if (!q) return NULL;
   atomic_fetch_sub_explicit(&live, before, memory_order_relaxed);

@@ -11,12 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if UINTPTR_MAX < UINT64_MAX
-#error "grpo needs a 64-bit machine: weights and files are addressed whole"
+#if UINTPTR_MAX < UINT32_MAX
+#error "grpo needs a machine of 32 or 64 bits"
 #endif
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "grpo needs a little-endian machine: weights are used as files hold them"
 #endif
+
+/* More bytes than any block or array of ours has.  With 32 bits a product of sizes that could be
+ * larger is computed in double and compared with this, before it is one of size_t. */
+#define MEM_MOST ((size_t)(PTRDIFF_MAX >> (sizeof(size_t) > 4 ? 16 : 0)))
 
 void *mem_alloc(size_t bytes);
 void *mem_zalloc(size_t bytes); /* zero-filled */

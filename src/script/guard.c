@@ -9,6 +9,7 @@
 #include <lualib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "script/budget.h"
 #include "script/errors.h"
 #include "script/interrupt.h"
@@ -164,7 +165,7 @@ static int l_rep(lua_State *L) {
     lua_pushliteral(L, "");
     return 1;
   }
-  if (n > 0 && is_limited(L) && (size_t)n < ((size_t)1 << 47) / (l + lsep)) {
+  if (n > 0 && is_limited(L) && (lua_Unsigned)n < MEM_MOST / (l + lsep)) {
     make_room(L, (size_t)n * (l + lsep));
     charge_work(L, 8 + (size_t)n);
   }

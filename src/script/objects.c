@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "script/errors.h"
 #include "script/script_impl.h"
 
@@ -12,7 +13,7 @@ void check_not_closed(lua_State *L) {
 /* ---- memory that Lua owns ----------------------------------------------------------- */
 
 void *push_scratch(lua_State *L, size_t count, size_t size) {
-  if (size && count > ((size_t)1 << 46) / size)
+  if (size && count > MEM_MOST / size)
     raise_new(L, GRPO_ENOMEM, "%zu elements are more than memory can hold", count);
   void *p = lua_newuserdatauv(L, count * size + 1, 0);
   memset(p, 0, count * size);
