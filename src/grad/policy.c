@@ -120,10 +120,19 @@ static Status check_sampler(const LossOptions *o) {
               loss_kind_name(o->kind));
 }
 
+static Status check_clip_cov(const LossOptions *o) {
+  if (o->clip_cov_ratio == 0 || o->clip_cov_low < o->clip_cov_high) return GRPO_OK;
+  return fail(GRPO_EARG,
+              "train.clip_cov.low: got %g, but train.clip_cov.high is %g, so that no token is "
+              "between them; lower it",
+              o->clip_cov_low, o->clip_cov_high);
+}
+
 Status loss_options_check(const LossOptions *o) {
   try(options_check(&loss_option_set, o));
   try(check_kl(o));
   try(check_importance(o));
+  try(check_clip_cov(o));
   return check_sampler(o);
 }
 

@@ -36,7 +36,7 @@ void loss_options_init(LossOptions *o, LossKind kind);
 void loss_options_adapt(LossOptions *o);
 /* Bounds, and what has no meaning together: k1 in the loss, full KL with bias correction, sequence
  * importance where the loss has a weight of its own, corrections of tokens where it has no terms of
- * tokens. */
+ * tokens, a Clip-Cov that no token can meet. */
 Status loss_options_check(const LossOptions *o);
 /* Otherwise it has one term, and one advantage, for a whole sequence. */
 bool loss_has_token_terms(LossKind kind);

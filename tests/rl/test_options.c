@@ -87,4 +87,9 @@ TEST(combinations_without_meaning_are_refused) {
   CHECK(!loss_options_check(&o));
   o.sampler_mode = SAMPLER_TOKEN_MASK;
   CHECK(loss_options_check(&o) == GRPO_EARG);
+  loss_options_init(&o, LOSS_grpo);
+  o.clip_cov_low = o.clip_cov_high;
+  CHECK(!loss_options_check(&o)); /* it is off */
+  o.clip_cov_ratio = 0.1;
+  CHECK(loss_options_check(&o) == GRPO_EARG);
 }

@@ -255,6 +255,8 @@ describe("a row of preferences", function()
       { prompt = "1=", rejected = "2" })
     fails("data.pair: a row has no rejected text (it has chosen, prompt) (row 1 of data.train)",
       { prompt = "1=", chosen = "2" })
+    fails("data.pair: the chosen text of a row is empty", { prompt = "1=", chosen = "",
+      rejected = "2" })
     fails("chosen and rejected are the same text, which says nothing; leave the row out (row 1",
       { prompt = "1=", chosen = "2", rejected = "2" })
     fails("chosen is a list of strings, the turns of a conversation; want one text (row 1",
@@ -306,6 +308,8 @@ describe("options of a dpo stage", function()
     dpo("loss_weights: item 1 is x, want a number", { loss_weights = { "x" } })
     dpo("train%.dpo%.beta: got 0", { beta = 0 })
     dpo("label_smoothing: exo_pair needs more than 0", { loss_type = "exo_pair" })
+    dpo("label_smoothing: exo_pair needs .* less than 1", { loss_type = "exo_pair",
+      label_smoothing = 1 })
     dpo("label_smoothing: got 0%.5, but robust", { loss_type = "robust", label_smoothing = 0.5 })
     dpo("f_divergence_type: only losses of the difference",
       { loss_type = "bco_pair", f_divergence_type = "forward_kl" })

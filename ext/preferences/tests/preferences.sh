@@ -57,6 +57,8 @@ done
 exp=dpo killed "dpo: kill -9 after a checkpoint" kill2 KILL_CHECKPOINT=4
 "$GRPO" eval whole/dpo-001 >out 2>err; status=$?
 result "grpo eval measures held-out pairs" "$([ $status = 0 ] && grep -qE '^eval/rewards/accuracies +[0-9.]+' out || show out err)"
+"$GRPO" eval whole/dpo-001 whole/dpo-001 >out 2>err; status=$?
+result "two of them have nothing row by row to be compared" "$([ $status = 0 ] && [ ! -s out ] && grep -q 'nothing is compared' err || show out err)"
 
 # ---- an adapter ------------------------------------------------------------------------------------------------------------------
 echo "local grpo = require 'grpo'; local m = $tiny; m.config.vocab_size = #m.tokenizer

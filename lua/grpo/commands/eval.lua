@@ -152,6 +152,7 @@ local function report_of(what, o)
 end
 
 local function show_comparison(list)
+  if #list == 0 then return end
   core.out(("%-24s %9s %9s %10s  %-18s  %s\n"):format("", "first", "second", "difference",
     "95 % interval", "p"))
   for _, one in ipairs(list) do
@@ -166,6 +167,9 @@ local function compare(o)
   collectgarbage()
   local b = report_of(o.words[2], o)
   local list = paired.compare(a, b)
+  if #list == 0 then
+    core.notice("note: there is nothing that both have measured row by row, so nothing is compared")
+  end
   if not o.flags.json then return show_comparison(list) end
   core.out(core.json_encode { first = evaluate.logged(a), second = evaluate.logged(b),
     comparison = list } .. "\n")

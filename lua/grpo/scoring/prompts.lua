@@ -20,10 +20,10 @@ local function complain(config, path, format, ...)
   errors.raise_at(origins.position(config, path), "EARG", path .. ": " .. format, ...)
 end
 
-local function encode(config, tokenizer, text, special)
+local function encode(config, tokenizer, text, special, option)
   local ok, ids = errors.try(tokenizer.encode, tokenizer, text, { special = special })
   if ok then return ids end
-  complain(config, "data.prompt", "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")),
+  complain(config, option, "%s (prompt: %q)", (tostring(ids):gsub("^%S+:%d+: ", "")),
     text:sub(1, 60))
 end
 
@@ -113,7 +113,7 @@ end
 local function encoded(config, tokenizer, prompt, option)
   if type(prompt) == "string" then
     local before, behind = added_texts(tokenizer)
-    return encode(config, tokenizer, prompt, true), before .. prompt .. behind
+    return encode(config, tokenizer, prompt, true, option), before .. prompt .. behind
   end
   if is_ids(prompt) then
     local ids = ids_of(config, option, prompt)
@@ -122,7 +122,7 @@ local function encoded(config, tokenizer, prompt, option)
   if type(prompt) ~= "table" or type(prompt[1]) ~= "table" then return nil end
   local ok, text = errors.try(turns.rendered, config, tokenizer, prompt, true)
   if not ok then error(errors.naming(option, text, "EARG"), 0) end
-  return encode(config, tokenizer, text, false), text
+  return encode(config, tokenizer, text, false, option), text
 end
 
 -- Returns the ids of a prompt, and raises an error for anything else.

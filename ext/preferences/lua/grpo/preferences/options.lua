@@ -40,8 +40,9 @@ local function check_each(o, list, complain)
       .. "another divergence: sigmoid, hinge, ipo, exo_pair, robust, discopop, sft, sigmoid_norm, "
       .. "simpo")
   end
-  if with "exo_pair" and o.label_smoothing == 0 then
-    complain("train.dpo.label_smoothing", "exo_pair needs more than 0; its paper takes 1e-3")
+  if with "exo_pair" and (o.label_smoothing == 0 or o.label_smoothing == 1) then
+    complain("train.dpo.label_smoothing", "exo_pair needs more than 0 and less than 1; its paper "
+      .. "takes 1e-3")
   end
   if with "robust" and o.label_smoothing >= 0.5 then
     complain("train.dpo.label_smoothing", "got %s, but robust needs less than 0.5: a half of wrong "

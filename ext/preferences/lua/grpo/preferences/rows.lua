@@ -62,9 +62,10 @@ end
 -- The ids of the text in a field.
 local function ids_of(config, tokenizer, fields, field)
   local text = fields[field]
-  if text == nil or text == core.json_null or text == "" then
+  if text == nil or text == core.json_null then
     complain(config, "a row has no %s text%s", field, names_of(fields))
   end
+  if text == "" then complain(config, "the %s text of a row is empty; leave the row out", field) end
   if is_messages(text) then text = content_of(config, field, text) end
   local ids, mask = prompts.completion_ids(config, tokenizer, text, "data.pair." .. field)
   if mask then
@@ -143,7 +144,7 @@ local function labelled_of(config, tokenizer, row, prompt)
   local fields = given(config, row)
   if type(fields.label) ~= "boolean" then
     complain(config, "label is a %s, want true for a desirable text, or false%s",
-      type(fields.label), names_of(fields))
+      fields.label == core.json_null and "null" or type(fields.label), names_of(fields))
   end
   return { prompt = prompt.ids, text = ids_of(config, tokenizer, fields, "completion"),
     label = fields.label }
