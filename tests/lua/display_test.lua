@@ -94,6 +94,24 @@ describe("the screen of a run", function()
     end)
 end)
 
+describe("shown completions", function()
+  it("have their rewards, where there are any", function()
+    local function lines_of(entries, reward)
+      local lines, c = {}, { index = 1, prompt = "1+1=", text = "2", reward = reward,
+        rewards = { right = reward } }
+      c.group = { c }
+      local view = display.new { quiet = true }
+      view.info = function(_, text) lines[#lines + 1] = text end
+      view:completions({ step_count = 1, batch = { completions = { c } },
+        settings = { reward_entries = entries } }, 1)
+      return lines
+    end
+    assert.same({ "  step 1, prompt: 1+1=", "  [right 1 | total 1] 2" },
+      lines_of({ { name = "right" } }, 1.0))
+    assert.same({ "  step 1, prompt: 1+1=", "  2" }, lines_of({}, nil))
+  end)
+end)
+
 describe("the live line", function()
   local live_line = require "grpo.base.live_line"
   local sparkline = require "grpo.base.sparkline"

@@ -306,8 +306,9 @@ function View:completions(tr, n)
     local c = (i == n and n > 1) and group[#group] or group[i]
     local text = display.clean(c.text):gsub("\n", " / ")
     if #text > 300 then text = text:sub(1, 297) .. "..." end
-    self:info(("  [%s | total %s] %s")
-      :format(display.reward_text(tr, c), c.reward and ("%.4g"):format(c.reward) or "-", text))
+    local rewards = #tr.settings.reward_entries > 0 and ("[%s | total %s] "):format(
+      display.reward_text(tr, c), c.reward and ("%.4g"):format(c.reward) or "-") or ""
+    self:info("  " .. rewards .. text)
     local line = verdict.line(c)
     if line then self:info("    " .. display.clean(line)) end
   end
