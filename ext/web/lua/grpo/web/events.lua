@@ -3,8 +3,9 @@
 
 local core = require "grpo.core"
 local display = require "grpo.base.display"
-local evaluate = require "grpo.loop.evaluate"
 local recorder = require "grpo.loop.recorder"
+
+local MOST_ANSWERS = 8 -- held-out rows that are shown
 
 local Events = {}
 Events.__index = Events
@@ -64,10 +65,20 @@ function Events:step(metrics)
     metrics = numbers(metrics) })
 end
 
+-- The greedy answers to some held-out rows.
+local function answers(report)
+  local list = {}
+  for i = 1, math.min(MOST_ANSWERS, #(report.samples or {})) do
+    local c = report.samples[i]
+    list[i] = { prompt = display.clean(c.prompt), text = display.turns_text(c), passed = c.passed }
+  end
+  return list
+end
+
 -- An evaluation, or a row of eval.jsonl.
 function Events:evaluation(report)
   self:add("evaluation", { step = report.step, label = report.label, rows = report.n,
-    metrics = numbers(report) })
+    metrics = numbers(report), answers = answers(report) })
 end
 
 -- The completions of one prompt of the last step, the best one first.
@@ -85,13 +96,12 @@ end
 
 function Events:texts(tr)
   local stage = tr.stage
-  local method = stage.method
-  if method.samples then
+  if stage.method.samples then
     if tr.batch then self:add("completions", group_of(tr)) end
-  elseif method.sample and display.shows_sample(stage.step, stage.steps) then
+  elseif stage.method.sample and display.shows_sample(stage.step, stage.steps) then
     local list = {}
-    for i, made in ipairs(method.sample(tr, 3)) do
-      list[i] = { prompt = display.clean(made.prompt or ""), text = display.clean(made.text) }
+    for i, made in ipairs(stage.method.sample(tr, 3)) do
+      list[i] = { text = display.clean(made.text) }
     end
     self:add("samples", { step = tr.step_count, list = list })
   end
@@ -115,7 +125,7 @@ function events.view(list)
     list:step(metrics)
     list:texts(tr)
   end
-  function view.evaluation(_, _, report) list:evaluation(evaluate.logged(report)) end
+  function view.evaluation(_, _, report) list:evaluation(report) end
   return view
 end
 
