@@ -102,4 +102,15 @@ result "diff finds no difference in functions of a script that was run from anot
 cp -a runs/kl runs/early && uncounted runs/early && sed -i -E 's/"(finished|started|heartbeat)": [0-9.]+/"\1": -204220907.7/' runs/early/run.json
 "$GRPO" runs >out 2>err
 result "a run whose clock stood before 1970 can be read" "$(grep -qE '^early +stopped +step 3/8 +1963-07-1' out && [ ! -s err ] || show out err)"
+# ---- an option that cannot be taken is not written down
+"$GRPO" run tiny.lua --quiet --steps 4 --as refused >/dev/null 2>&1
+for option in data.max_prompt_tokens=1 'sampling.regex=日本'; do
+  "$GRPO" run --quiet --resume=runs/refused "$option" </dev/null >out 2>err; status=$?
+  result "$option is refused" "$([ $status != 0 ] && [ "$(wc -l <err)" = 1 ] || show err)"
+done
+given runs/refused
+result "and a later resume without it goes on" "$([ ! -s err ] && [ ! -e runs/refused/events.jsonl ] || show err runs/refused/events.jsonl)"
+"$GRPO" run tiny.lua --quiet --as unbegun 'sampling.grammar=root ::= "日本"' </dev/null >out 2>err; status=$?
+result "a grammar that no token can follow leaves no run behind" \
+  "$([ $status = 2 ] && grep -q 'sampling.grammar: .*no token of the vocabulary can begin a text of it' err && [ ! -e runs/unbegun ] || show err)"
 finish

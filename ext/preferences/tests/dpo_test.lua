@@ -321,7 +321,7 @@ describe("options of a dpo stage", function()
     refused("rewards: have no say in a dpo stage", function(t)
       t.rewards = { function() return 1 end }
     end)
-    refused("train%.kl: a dpo stage has no KL term", function(t) t.train.kl = 0.1 end)
+    refused("train%.kl: has no effect in a stage of kind \"dpo\"", function(t) t.train.kl = 0.1 end)
     refused("data%.target: a dpo stage learns from pairs", function(t)
       t.data.target = function(row) return row.chosen end
     end)

@@ -108,11 +108,36 @@ function preflight.reference(spec, model)
     .. "one of them", path, longest, o.max_new_tokens, limit)
 end
 
+-- Some token must begin what a grammar allows.
+local function check_grammar(config, tokenizer)
+  local sampling = config.sampling
+  local name = sampling.grammar and "grammar" or sampling.regex and "regex"
+  if not name or not tokenizer then return end
+  local problem = core.grammar_problem(sampling[name], name == "regex", tokenizer)
+  if not problem then return end
+  errors.raise_at(origins.position(config, "sampling." .. name), "EARG", "sampling.%s: %s", name,
+    problem)
+end
+
 -- spec: { kind=, config= } of the experiment.
 function preflight.stage(tr, spec)
   check_context(spec.kind, spec.config, loading.context(tr.model))
   local reference = spec.config.reference
   if reference == "initial" or reference == "policy" then preflight.reference(spec, tr.model) end
+end
+
+-- Refuses what the options of the stages ask for and the model, the tokenizer or the first row
+-- does not allow.
+function preflight.stages(tr)
+  for _, spec in ipairs(tr.experiment.stages) do
+    preflight.stage(tr, spec)
+    local method = steps[spec.kind]
+    if method.samples then check_grammar(spec.config, tr.tokenizer) end
+    if method.needs_reference then check_reference(method, spec.config, tr.tokenizer) end
+    local source = prompts.source(spec.config, tr.tokenizer, planned_steps(spec.config))
+    check_sampler(source)
+    method.first_row(source, spec.config)
+  end
 end
 
 -- Returns sentences about what a run had better not do, and the checksums of some rows, which a
@@ -122,13 +147,8 @@ function preflight.run(tr)
   table.move(tr.about.lengths, 1, #tr.about.lengths, #notes + 1, notes)
   for _, spec in ipairs(tr.experiment.stages) do
     for _, note in ipairs(schedule_check.stage(spec)) do notes[#notes + 1] = note end
-    preflight.stage(tr, spec)
-    local method = steps[spec.kind]
-    if method.needs_reference then check_reference(method, spec.config, tr.tokenizer) end
-    local source = prompts.source(spec.config, tr.tokenizer, planned_steps(spec.config))
-    check_sampler(source)
-    method.first_row(source, spec.config)
   end
+  preflight.stages(tr)
   notes[#notes + 1] = note_generation(tr.experiment)
   for _, note in ipairs(prompt_notes.of_run(tr.experiment, tr.tokenizer, prompts.render)) do
     notes[#notes + 1] = note

@@ -317,6 +317,11 @@ local function set_threads(e, threads)
   for _, stage in ipairs(e.stages) do stage.config.threads = threads end
 end
 
+-- Does a resume ask for other options or another script?
+local function changes(request)
+  return request.force or #(request.overrides or {}) > 0
+end
+
 -- A rank beside the first one has a trainer without a directory.  nil: the run is finished.
 local function follow(request)
   local options, e, run = { view = display.silent() }
@@ -335,7 +340,11 @@ local function follow(request)
   ranks.loaded(request, e, start.described, inputs_of, options.from)
   if request.threads then set_threads(e, request.threads) end
   local tr = trainer.new(e, options)
-  if not request.resume then preflight.run(tr) end
+  if not request.resume then
+    preflight.run(tr)
+  elseif changes(request) then
+    preflight.stages(tr)
+  end
   tr.step_limit = request.steps
   tr.services = services.of_ranks(tr, run)
   return tr
@@ -378,7 +387,11 @@ function start.trainer(request)
   if request.threads then set_threads(e, request.threads) end
   local tr = trainer.new(e, options)
   local notes, rows = {}, nil
-  if not directory then notes, rows = preflight.run(tr) end
+  if not directory then
+    notes, rows = preflight.run(tr)
+  elseif changes(request) then
+    preflight.stages(tr) -- before the changes are written down
+  end
   tr.directory, tr.step_limit = create and create(tr, rows), request.steps
   for _, note in ipairs(notes) do
     core.notice("note: " .. note)

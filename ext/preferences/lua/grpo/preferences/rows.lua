@@ -245,9 +245,6 @@ function preference_rows.check(kind, config, complain_of)
     complain_of(config.eval.metric and "eval.metric" or "eval.group_size",
       "is not used by a %s stage, which is measured on held-out pairs", kind)
   end
-  if type(config.train.kl) == "function" or config.train.kl > 0 then
-    complain_of("train.kl", "a %s stage has no KL term; leave 0", kind)
-  end
   if config.data.target then
     complain_of("data.target", "a %s stage learns from pairs, which data.pair gives; leave it out",
       kind)

@@ -11,6 +11,16 @@ local dpo = { title = "Preference optimization", about = "preference optimizatio
   samples = false, schedules = { "train.dpo.beta" }, prompt_of = preference_rows.prompt,
   needs_reference = step.needs_reference, card = { "train.dpo.loss_type", "train.dpo.beta" } }
 
+dpo.ignores = {
+  ["train.loss"] = "its losses are those of train.dpo.loss_type",
+  ["train.iterations"] = "it takes one update from a pair",
+  ["train.kl"] = "the distance from the reference is in train.dpo.beta",
+  ["train.entropy"] = "its losses have no such term",
+  ["train.distill"] = "it has no teacher",
+  ["sampling.grammar"] = "it samples nothing",
+  ["sampling.regex"] = "it samples nothing",
+}
+
 function dpo.check(config, complain, origin)
   preference_rows.check("dpo", config, complain)
   preference_options.check(config, complain, origin)

@@ -12,6 +12,16 @@ local reward = { title = "Reward modelling", about = "a reward model from pairs"
   head = true, prompt_of = preference_rows.prompt,
   card = { "train.reward.center_rewards_coefficient" } }
 
+reward.ignores = {
+  ["train.loss"] = "its loss is Bradley and Terry's",
+  ["train.iterations"] = "it takes one update from a pair",
+  ["train.kl"] = "it has no reference",
+  ["train.entropy"] = "its loss has no such term",
+  ["train.distill"] = "it has no teacher",
+  ["sampling.grammar"] = "it samples nothing",
+  ["sampling.regex"] = "it samples nothing",
+}
+
 function reward.check(config, complain)
   preference_rows.check("reward", config, complain)
   if config.model.lora then
