@@ -50,8 +50,16 @@ extern "C" {
 #endif
 
 /* ---- versions ---------------------------------------------------------------------------- */
-/* It increases if a program compiled with an older grpo.h would no longer run. */
-#define GRPO_ABI_VERSION 1
+#define GRPO_VERSION_MAJOR 0
+#define GRPO_VERSION_MINOR 1
+#define GRPO_VERSION_PATCH 0
+/* For #if: GRPO_VERSION_NUMBER >= 102 stands for 0.1.2. */
+#define GRPO_VERSION_NUMBER                                                                        \
+  (GRPO_VERSION_MAJOR * 10000 + GRPO_VERSION_MINOR * 100 + GRPO_VERSION_PATCH)
+/* The first number increases if a program compiled with an older grpo.h would no longer run, the
+ * second one with every function, field or constant that is added. */
+#define GRPO_ABI_VERSION   1
+#define GRPO_ABI_ADDITIONS 0
 GRPO_API uint32_t grpo_abi_version(void); /* GRPO_ABI_VERSION of the library */
 GRPO_API const char *grpo_version(void);  /* "0.1.0" */
 
@@ -307,11 +315,11 @@ GRPO_API double grpo_metric_get(const grpo_metrics *m, const char *name); /* NaN
  * formulas and sources.  NaN and NULL stand for the default of the loss. */
 typedef struct grpo_loss_options {
   size_t size;
-  const char *loss; /* "grpo", or another name that train.loss has in docs/options.md; "nll":
+  const char *loss;       /* "grpo", or another name that train.loss has in docs/options.md; "nll":
                        maximum likelihood */
-  double clip, clip_high;   /* the ratio is clipped to 1 - clip .. 1 + clip_high (default: clip) */
-  double delta;             /* upper bound of the ratio; 0: none */
-  const char *importance;   /* "token" or "sequence" */
+  double clip, clip_high; /* the ratio is clipped to 1 - clip .. 1 + clip_high (default: clip) */
+  double delta;           /* upper bound of the ratio; 0: none */
+  const char *importance; /* "token" or "sequence" */
   const char *kl_estimator; /* "k2", "k3"; a trainer also knows "full" */
   double kl;                /* beta, the coefficient of the KL; 0: none */
   double off_policy_mask;   /* threshold; NaN: off */
@@ -394,7 +402,7 @@ typedef struct grpo_trainer_options {
   int32_t reuse_rollout;                     /* -1 (default): if memory allows; 0: no; 1: yes */
   int32_t examples;                          /* 1 (default): also allocate for grpo_trainer_sft */
   double beta1, beta2, eps, weight_decay;    /* AdamW: 0.9, 0.999, 1e-8, 0 */
-  const char *optimizer; /* "adamw" (NULL, the default), "adamw_8bit" or "lion", whose paper has a
+  const char *optimizer;   /* "adamw" (NULL, the default), "adamw_8bit" or "lion", whose paper has a
                             beta2 of 0.99 */
   int32_t gradient_blocks; /* of groups whose gradients are summed apart; 0 (default): each group,
                               or fewer where the sums were more than 512 MiB */

@@ -205,7 +205,10 @@ TEST(statuses_have_the_names_of_the_header) {
   CHECK_STR(grpo_status_name(12), "?");
   CHECK_STR(grpo_status_name(-1), "?");
   CHECK(grpo_abi_version() == GRPO_ABI_VERSION);
-  CHECK(strlen(grpo_version()) >= 5);
+  CHECK_STR(grpo_version(),
+            test_path("%d.%d.%d", GRPO_VERSION_MAJOR, GRPO_VERSION_MINOR, GRPO_VERSION_PATCH));
+  CHECK(GRPO_VERSION_NUMBER ==
+        100 * GRPO_VERSION_MINOR + 10000 * GRPO_VERSION_MAJOR + GRPO_VERSION_PATCH);
 }
 
 TEST(structs_carry_their_size) {
