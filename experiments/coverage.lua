@@ -134,7 +134,8 @@ local held_out = problems(size.held_out, 2)
 
 local function correct(text, row) return text == row.answer end
 
--- 3. What is measured beside the evaluation: pass@1 at other temperatures. ------------------------
+-- 3. What is measured beside the evaluation: pass@1 at other temperatures, and each problem before
+-- and after the rewards. --------------------------------------------------------------------------
 
 local CHUNK = 32 -- prompts at a time
 
@@ -155,6 +156,32 @@ local function pass_at_1(tr, temperature)
   return right / n
 end
 
+-- Groups of problems by their pass@1 before the rewards, each up to a share: those of share 0 were
+-- never right.
+local GROUPS = { 0, 0.1, 0.5, 0.9, 1 }
+
+local function compare(tr, before, after)
+  local csv = tr:csv("matched", { "seed", "up_to", "problems", "before", "after", "solved" })
+  local rows = {}
+  for i, share in ipairs(GROUPS) do
+    rows[i] = { seed = seed, up_to = share, problems = 0, before = 0.0, after = 0.0, solved = 0 }
+  end
+  for i, share in ipairs(before) do
+    local at = 1
+    while share > GROUPS[at] do at = at + 1 end
+    local row = rows[at]
+    row.problems, row.before = row.problems + 1, row.before + share
+    row.after, row.solved = row.after + after[i], row.solved + (after[i] > 0 and 1 or 0)
+  end
+  for _, row in ipairs(rows) do
+    row.before = row.before / math.max(1, row.problems)
+    row.after = row.after / math.max(1, row.problems)
+    csv:row(row)
+    tr:print(("  pass@1 up to %.1f before: %d problems, pass@1 %.4f before, %.4f after, %d solved")
+      :format(row.up_to, row.problems, row.before, row.after, row.solved))
+  end
+end
+
 local function measure(report, tr)
   local round = report.label == "before" and -1 or report.stage - 1
   solved.write(tr, report, { seed = seed, name = "actions", round = round,
@@ -165,6 +192,11 @@ local function measure(report, tr)
     local share = pass_at_1(tr, temperature)
     csv:row { seed, round, tr.step_count, temperature, share }
     tr:print(("  temperature %.3f: pass@1 %.4f"):format(temperature, share))
+  end
+  if round == 0 then
+    tr.state.before = report.per_row
+  else
+    compare(tr, tr.state.before, report.per_row)
   end
 end
 

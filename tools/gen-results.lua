@@ -1,11 +1,13 @@
--- tools/gen-results.lua - prints the tables of experiments/addition.md and parity.md, and writes
--- their pictures, from bench/results/addition.csv and parity.csv: logs/solved.csv of the runs, one
--- after another under one header.
+-- tools/gen-results.lua - prints the tables of experiments/addition.md, parity.md and coverage.md,
+-- and writes their pictures, from bench/results/: NAME.csv is logs/solved.csv of the runs, one
+-- after another under one header; coverage-temperatures.csv and coverage-matched.csv are
+-- logs/temperatures.csv and logs/matched.csv.
 --
 --   ./grpo repl <tools/gen-results.lua        (OUT=DIR writes DIR/experiments/*.svg)
 
 local core = require "grpo.core"
 local data = require "grpo.data"
+local statistics = require "grpo.statistics"
 
 local WIDTH, HEIGHT, LEFT, TOP, GAP = 340, 170, 44, 62, 46
 local RED, BLUES = "#dc2626", { "#93c5fd", "#60a5fa", "#3b82f6", "#1d4ed8", "#1e3a8a" }
@@ -91,10 +93,11 @@ local function read(name)
   return rows
 end
 
--- McNemar's exact test, two-sided, where `after` problems are solved that were not before, and none
--- the other way round.
-local function p_value(before, after)
-  return before == 0 and after > 0 and ("%.0e"):format(2.0 ^ (1 - after)) or ""
+-- The p of McNemar's exact test, two-sided, for numbers of problems that were gained and lost.
+local function mcnemar(gained, lost)
+  local before, after = {}, {}
+  for i = 1, gained + lost do before[i], after[i] = i > gained and 1 or 0, i > gained and 0 or 1 end
+  return ("%.0e"):format(statistics.paired_test(before, after).p)
 end
 
 local function before_and_after(name, rows, first, last)
@@ -110,8 +113,9 @@ local function before_and_after(name, rows, first, last)
   local after = at(last)
   for _, class in ipairs(classes) do
     local b, a = before[class], after[class]
+    local p = b.solved == 0 and a.solved > 0 and mcnemar(a.solved, 0) or ""
     print(("| %d | %d of %d | %d of %d | %s | %.4f | %.4f | %.3f | %.3f |"):format(class, b.solved,
-      b.problems, a.solved, a.problems, p_value(b.solved, a.solved), b.pass_at_1, a.pass_at_1,
+      b.problems, a.solved, a.problems, p, b.pass_at_1, a.pass_at_1,
       b.greedy, a.greedy))
   end
 end
@@ -198,6 +202,117 @@ local function parity()
   draw("parity", "greedy accuracy and length of three seeds over 60 steps", panels)
 end
 
+-- One cell for each key and each of the rounds 0 and 1: cells[key][seed][round].
+local function rounds_of(rows, key)
+  local cells, order, seeds = {}, {}, {}
+  for _, row in ipairs(rows) do
+    local k = row[key]
+    if not cells[k] then cells[k], order[#order + 1] = {}, k end
+    if not cells[k][row.seed] then cells[k][row.seed] = {} end
+    cells[k][row.seed][row.round] = row
+    if order[1] == k and row.round == 0 then seeds[#seeds + 1] = row.seed end
+  end
+  return cells, order, seeds
+end
+
+local function temperatures_table(panel)
+  local cells, order, seeds = rounds_of(read "coverage-temperatures", "temperature")
+  print("| temperature |" .. (" before | after |"):rep(#seeds))
+  print("|---|" .. ("---|---|"):rep(#seeds))
+  for _, temperature in ipairs(order) do
+    local texts, sums = {}, { [0] = 0, 0 }
+    for i, seed in ipairs(seeds) do
+      local at = cells[temperature][seed]
+      texts[i] = ("%.3f | %.3f"):format(at[0].pass_at_1, at[1].pass_at_1)
+      for round = 0, 1 do sums[round] = sums[round] + at[round].pass_at_1 / #seeds end
+    end
+    print(("| %g | %s |"):format(temperature, table.concat(texts, " | ")))
+    for round = 0, 1 do
+      local line = panel.lines[round + 1]
+      line[#line + 1] = { temperature, sums[round] }
+    end
+  end
+end
+
+-- Problems by their pass@1 before the rewards, of all seeds.
+local function matched_table()
+  local groups, order = {}, {}
+  for _, row in ipairs(read "coverage-matched") do
+    local g = groups[row.up_to]
+    if not g then
+      g = { problems = 0, before = 0, after = 0, solved = 0 }
+      groups[row.up_to], order[#order + 1] = g, row.up_to
+    end
+    for _, name in ipairs { "before", "after" } do g[name] = g[name] + row.problems * row[name] end
+    g.problems, g.solved = g.problems + row.problems, g.solved + row.solved
+  end
+  print "| pass@1 before | problems | mean before | mean after | solved after |"
+  print "|---|---|---|---|---|"
+  for i, up_to in ipairs(order) do
+    local g = groups[up_to]
+    local n = math.max(1, g.problems)
+    print(("| %s | %d | %.4f | %.4f | %d |"):format(i == 1 and "0"
+      or ("above %g, to %g"):format(order[i - 1], up_to), g.problems, g.before / n, g.after / n,
+      g.solved))
+  end
+end
+
+-- For each seed the problems that were never right before and once after, and the other way round.
+local function seeds_table(rows, first, last)
+  local gained, lost = {}, {}
+  for _, row in ipairs(read "coverage-matched") do
+    if row.up_to == 0 then
+      gained[row.seed], lost[row.seed] = row.solved, 0
+    else
+      lost[row.seed] = lost[row.seed] + row.problems - row.solved
+    end
+  end
+  print("| seed | solved before | after | gained | lost | p | pass@1 before | after |"
+    .. " greedy before | after |")
+  print "|---|---|---|---|---|---|---|---|---|---|"
+  local sums = gather(rows, function(row) return ("%d %d"):format(row.seed, row.step) end)
+  for seed = 0, #rows do
+    local b, a = sums[("%d %d"):format(seed, first)], sums[("%d %d"):format(seed, last)]
+    if not b then break end
+    print(("| %d | %d of %d | %d of %d | %d | %d | %s | %.3f | %.3f | %.3f | %.3f |"):format(seed,
+      b.solved, b.problems, a.solved, a.problems, gained[seed], lost[seed],
+      mcnemar(gained[seed], lost[seed]), b.pass_at_1, a.pass_at_1, b.greedy, a.greedy))
+  end
+end
+
+local function coverage()
+  local rows = read "coverage"
+  local steps = evaluations(rows)
+  local panels = {}
+  for i, p in ipairs {
+    { title = "pass@1", below = "temperature", ticks = { 0, 0.2, 0.4, 0.6, 0.8, 1, 1.2 } },
+    { title = "solved in at least one of 128 samples", below = "actions",
+      ticks = { 5, 6, 7, 8, 9, 10 } },
+  } do
+    p.high, panels[i] = 1, p
+    p.lines = { { label = "after imitation", colour = RED },
+      { label = "after GRPO", colour = BLUES[4] } }
+  end
+  seeds_table(rows, steps[1], steps[#steps])
+  print ""
+  temperatures_table(panels[1])
+  for i, step in ipairs { steps[1], steps[#steps] } do
+    local sums, classes = gather(rows, function(row)
+      return row.step == step and row.class or 0
+    end)
+    table.sort(classes)
+    local line = panels[2].lines[i]
+    for _, class in ipairs(classes) do
+      if class > 0 then line[#line + 1] = { class, sums[class].solved / sums[class].problems } end
+    end
+  end
+  print ""
+  matched_table()
+  draw("coverage", "held-out problems before and after rewards, mean of three seeds", panels)
+end
+
 addition()
 print ""
 parity()
+print ""
+coverage()

@@ -69,12 +69,12 @@ done
 
 mkdir -p "$work/experiments"
 OUT=$work "$GRPO" repl <tools/gen-results.lua >"$work/tables"
-for name in addition parity; do
+for name in addition parity coverage; do
   result "experiments/$name.svg is what tools/gen-results.lua writes" \
     "$(diff experiments/$name.svg "$work/experiments/$name.svg" | head -n 6)"
 done
-result "the tables of experiments/addition.md and parity.md are what it prints" "$(
-  grep '^|' "$work/tables" | grep -vxFf experiments/addition.md -f experiments/parity.md)"
+result "the tables of experiments/addition.md, parity.md and coverage.md are what it prints" "$(
+  grep '^|' "$work/tables" | grep -vxFf experiments/addition.md -f experiments/parity.md -f experiments/coverage.md)"
 
 # the lines from "for step" to its end
 loop_of() { sed -n '/^for step = /,/^end$/p' "$1"; }

@@ -42,6 +42,9 @@ problem=$(quick coverage cov 2>&1 >out) && problem=
 result "coverage runs" "$problem"
 result "its table has the temperatures after both stages" "$(
   [ "$(column round "$(echo cov/*/logs/temperatures.csv)" | sort | uniq -c | tr -s ' \n' ' ')" = " 7 0 7 1 " ] || cat cov/*/logs/temperatures.csv)"
+result "every held-out problem is in one group of pass@1 before, whose mean is not above its bound" "$(
+  awk -F, 'NR == 1 { if ($0 != "seed,up_to,problems,before,after,solved") print; next }
+    { n += $3 } $4 > $2 || $6 > $3 { print } END { if (NR != 6 || n != 8) print NR, n }' cov/*/logs/matched.csv)"
 
 # refused NAME MESSAGE ARGUMENT...
 refused() {
