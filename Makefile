@@ -380,7 +380,13 @@ check:
 	tools/check-tensorboard
 	tools/check-neon
 	tools/check-musl
+	tools/check-portable
 	tools/check-fuzz
+
+## make check-portable  four runs whose sums are in the repository, by other kernels, compilers, libraries and machines
+.PHONY: check-portable
+check-portable:
+	tools/check-portable
 
 ## make torture         hours: a kill and every fault at every system call that changes a file, KILLS=2000 random kills,
 ##                      a failure of every allocation, every byte of a run damaged, a million steps

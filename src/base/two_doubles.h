@@ -13,6 +13,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __FAST_MATH__
+#error "-ffast-math lets a compiler change the results, and no two agree; build without it"
+#endif
 _Static_assert(FLT_EVAL_METHOD == 0, "doubles must be computed as doubles: x86 needs SSE2");
 
 typedef struct Two {

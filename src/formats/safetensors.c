@@ -8,6 +8,8 @@
 #include "base/half.h"
 #include "base/mem.h"
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "files hold numbers as little-endian machines do, and grpo runs on those alone");
 enum { HEADER_MAX = 100000000, PREFIX = 8 };
 
 static const struct {
