@@ -165,6 +165,7 @@ $(OBJ)/%.o: src/%.c | need
 
 # whatever EXT names, because builds of the core alone share this object
 $(OBJ)/os/libcurl.o: DEFS = $(shell $(call loaded,CURL=libcurl))
+$(OBJ)/os/http_server.o: DEFS = $(shell $(call loaded,MICROHTTPD=libmicrohttpd))
 $(OBJ)/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
 # a file that changes when the commit does: runs write the commit down
 $(OBJ)/base/version.o: $(OBJ)/commit

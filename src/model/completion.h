@@ -40,7 +40,13 @@ typedef struct Completion {
    * and logp and entropy are those of the distributions renormalised over them.  NULL: nothing is
    * recorded, and logp and entropy are those of all tokens. */
   SamplingMask *sampling_mask;
+  /* Caller's: the top_n likeliest tokens at each position, the best one first, and their
+   * log-probabilities over all tokens: [max_new_tokens, top_n].  top_n 0: nothing is recorded. */
+  int top_n;
+  int32_t *top_ids;
+  float *top_logp;
   int len;
+  bool over; /* it has ended, by `finish` */
   Finish finish;
   int request, sample;
 } Completion;

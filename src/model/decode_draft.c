@@ -64,13 +64,13 @@ static void look(const Text *text, const Text *in, int from, int to, Match *best
 
 int draft_tokens(const Decoder *d, const ActiveSequence *s, int most) {
   const Resident *p = s->prompt;
-  const Request *r = &d->request[p->request];
+  const Request *r = p->request;
   const Text text = {r->prompt, s->out->ids, r->prompt_len, s->out->len};
   Match best = {0};
   if (most <= 0 || d->met * FEW < d->guessed - TRIAL) return 0;
   look(&text, &text, 0, text.len - 1, &best);
   for (int k = 0; k < p->started; k++) {
-    const Completion *o = &d->out[p->first_out + k];
+    const Completion *o = &p->out[k];
     const Text other = {r->prompt, o->ids, r->prompt_len, o->len};
     if (o != s->out) look(&text, &other, 0, other.len - 1, &best);
   }

@@ -78,7 +78,7 @@ static Status allow(Decoder *d, SampleJob *j) {
 }
 
 Status decoder_grammar_jobs(Decoder *d) {
-  if (!d->sampling->grammar || !d->njobs) return GRPO_OK;
+  if (!d->sampling || !d->sampling->grammar || !d->njobs) return GRPO_OK;
   Status s = matcher_trim(d->matcher);
   for (int i = 0; i < d->njobs && s == GRPO_OK; i++) s = allow(d, &d->job[i]);
   return s == GRPO_OK ? s : err_context(s, "%s", name_of(d));

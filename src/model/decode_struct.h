@@ -13,12 +13,15 @@
 
 /* A prompt whose keys are in the cache. */
 typedef struct Resident {
-  int request, first_out; /* its completions begin at out[first_out] */
-  int slot;               /* in the prompt cache */
-  int done;               /* prompt tokens prefilled */
-  int started, finished;  /* of its n completions */
-  real *logits;           /* [vocab] after its last token */
-  LogitsRow row;          /* maximum, log-sum-exp and entropy of these logits */
+  const Request *request; /* NULL: unused */
+  int number;             /* of the request among those of the run */
+  const Sampling *sampling;
+  Completion *out;       /* [request->n] */
+  int slot;              /* in the prompt cache */
+  int done;              /* prompt tokens prefilled */
+  int started, finished; /* of its n completions */
+  real *logits;          /* [vocab] after its last token */
+  LogitsRow row;         /* maximum, log-sum-exp and entropy of these logits */
 } Resident;
 
 typedef struct ActiveSequence {
@@ -63,7 +66,7 @@ typedef struct Decoder {
   Cache spare;            /* states behind guesses, one slot for each sequence that has guesses */
   char *scratch;          /* [threads, sampler_scratch_bytes] */
   bool dirty;             /* a run failed: caches may hold NaN */
-  Resident *resident;     /* [max_prompts]; request < 0: unused */
+  Resident *resident;     /* [max_prompts] */
   ActiveSequence *active; /* [max_sequences] */
   SampleJob *job;         /* [max_sequences] */
   int nactive, njobs;
@@ -81,7 +84,7 @@ typedef struct Decoder {
   /* the run */
   const Request *request;
   int nrequests, next_request, next_out;
-  const Sampling *sampling;
+  const Sampling *sampling; /* NULL: each request has its own (decode_feed.h) */
   Completion *out, *diverged;
   const volatile int *cancel;
   Status (*on_token)(void *user, const Completion *c); /* NULL: nothing is called */

@@ -62,9 +62,9 @@ end
 -- Answers the requests that have come.
 local function answer_all(self)
   while true do
-    local client, path, query = self.server:next()
-    if not client then return end
-    self.server:send(client, answer(self, path, query))
+    local request, _, path, query = self.server:next()
+    if not request then return end
+    self.server:send(request, answer(self, path, query))
   end
 end
 
@@ -72,8 +72,10 @@ local signal_status = { HUP = 129, INT = 130, TERM = 143 }
 
 -- run: from history.open.  Serves until a signal; returns the exit status.
 function serve.run(run, port, shown)
-  local server <close>, message = core.web.listen(port)
+  local server <close>, message, code = core.http_listen { port = port,
+    purpose = "no page is served" }
   if not server then
+    if code ~= "EIO" then errors.raise_plain(code, "%s", message) end
     errors.raise_plain("EIO", "%s; --port N takes another one, --port 0 one that is free", message)
   end
   core.signals_install()
