@@ -382,6 +382,7 @@ check:
 	tools/check-neon
 	tools/check-musl
 	tools/check-portable
+	tools/check-web
 	tools/check-fuzz
 
 ## make check-portable  four runs whose sums are in the repository, by other kernels, compilers, libraries and machines
@@ -551,7 +552,7 @@ clean:
 ## make help            this list; MODE=debug|asan|tsan|cov selects another build tree
 .PHONY: help
 help:
-	@sed -n 's/^## //p' Makefile
+	@sed -n 's/^## //p' Makefile $(wildcard $(EXT:%=ext/%/rules.mk))
 
 ifeq ($(V),1)
 Q :=

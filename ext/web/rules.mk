@@ -27,3 +27,8 @@ endif
 .PHONY: web-module
 web-module:
 	@ext/web/build-module '$(WEB)' '$(WEB_TREE)' '$(WEB_EXT)' '$(WEB_FLAGS)'
+
+## make web             build/web: the page, for any web server (ext/web/README.md); needs emscripten, and npm for its editor
+.PHONY: web
+web: web-module
+	@ext/web/build-page '$(WEB)'

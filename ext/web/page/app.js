@@ -4,6 +4,7 @@
 import { draw } from "./chart.js";
 import { createEditor } from "./editor.js";
 import { experiments } from "./experiments.js";
+import { Store, Tar } from "./shared.js";
 import { showAnswers, showCompletions, showSamples } from "./texts.js";
 
 const $ = id => document.getElementById(id);
@@ -274,10 +275,10 @@ function showState() {
 
 function showButtons() {
   const text = editor.text();
-  say($("run"), run.going ? "Pause" : "Run");
-  $("run").disabled = !ready || (run.ended === "finished" && !run.failed);
+  say($("run"), run.going ? "Pause" : run.ended === "finished" ? "Run again" : "Run");
+  $("run").disabled = !ready;
   $("step").disabled = !ready || run.going || Boolean(run.ended) || run.failed;
-  $("save").disabled = !run.dir;
+  $("save").disabled = !ready || !run.dir;
   $("reset").disabled = !run.begun && !run.failed;
   $("apply").hidden = !(run.begun && !run.failed && !run.ended && text !== run.trained);
   $("original").hidden = text === original;
@@ -352,8 +353,15 @@ function cleared() {
   say($("texts-step"), "");
 }
 
-async function reset() {
+// Nothing can be pressed until a fresh worker is there.
+function wait() {
+  ready = false;
   wantsGo = false;
+  showButtons();
+}
+
+async function reset() {
+  wait();
   cleared();
   problem("");
   say($("applied"), "");
@@ -363,21 +371,23 @@ async function reset() {
   showAll();
 }
 
-// A run that failed continues from what was kept of it, with the script as it is now.
+// A run that failed, or that a script or the prompt has stopped, continues from its last checkpoint,
+// with the script as it is now.
 async function again() {
+  wait();
   const tar = run.step > 0 && run.dir ? (await saved()).tar : null;
-  const text = editor.text();
+  const text = editor.text(), edited = text !== run.trained;
   await fresh();
-  const held = run;
   cleared();
   run.keepsText = text;
   wantsGo = true;
-  if (tar) { run.name = held.name; await begin(tar, true); } else { await begin(); }
+  await begin(tar, edited);
 }
 
 async function runOrPause() {
   if (run.going) return void tell({ to: "wait" });
-  if (run.failed) return void await again();
+  if (run.ended === "finished") await reset();
+  if (run.failed || run.ended) return void await again();
   if (!run.begun) {
     wantsGo = true;
     return void await begin();
@@ -416,44 +426,48 @@ async function save() {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-async function plainTar(file) {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+// The tar in a file, which holds a run; raises if it does not.
+async function tarOf(file) {
+  let bytes = new Uint8Array(await file.arrayBuffer());
+  if (bytes[0] === 0x1f && bytes[1] === 0x8b) {
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+  Tar.runIn(Tar.unpack(bytes));
+  return bytes;
 }
 
 async function openFile(file) {
+  let tar;
   try {
-    const tar = await plainTar(file);
-    await fresh();
-    cleared();
-    const id = (file.name.match(/^([a-z]+)-/) || [])[1], known = experiments.find(e => e.id === id);
-    if (known) await choose(id);
-    await begin(tar);
+    tar = await tarOf(file);
   } catch (error) {
-    problem(`${file.name}: ${error.message}`);
+    return problem(`${file.name}: ${error.message}`);
   }
+  wait();
+  await fresh();
+  cleared();
+  const id = (file.name.match(/^([a-z]+)-/) || [])[1], known = experiments.find(e => e.id === id);
+  if (known) await choose(id);
+  await begin(tar);
 }
 
 async function switchTo(id) {
-  wantsGo = false;
+  wait();
   await choose(id);
   await reset();
 }
 
 // ---- the browser's storage -------------------------------------------------------------------
 
-const storage = () => import("./kept.js");
-
 async function forget() {
-  try { await (await storage()).forget(); } catch { /* a browser that stores nothing */ }
+  try { await Store.forget(); } catch { /* a browser that stores nothing */ }
 }
 
 // Continues the run that the browser has kept, if there is one.
 async function restored() {
   let record = null;
-  try { record = await (await storage()).read(); } catch { return false; }
+  try { record = await Store.read(); } catch { return false; }
   if (!record) return false;
   await choose(record.experiment, record.text);
   wantsGo = record.going && record.tab === tab;

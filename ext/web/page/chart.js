@@ -19,13 +19,13 @@ function numberText(v) {
   return String(+v.toPrecision(3));
 }
 
-// The range of values with some room; wide enough to have one.
+// The range of values and of `least`; what lies outside of that gets some room.
 function range(values, least) {
   let low = Math.min(...least), high = Math.max(...least);
   for (const v of values) { if (v < low) low = v; if (v > high) high = v; }
   if (!(high > low)) { low -= 0.5; high += 0.5; }
   const room = (high - low) * 0.05;
-  return [least.includes(low) ? low : low - room, high + room];
+  return [least.includes(low) ? low : low - room, least.includes(high) ? high : high + room];
 }
 
 // The mean of the values around each, for the line through noise.

@@ -122,5 +122,13 @@ globalThis.Tar = (() => {
     return entries;
   }
 
-  return { pack, unpack };
+  // The run in entries of an archive: its name, and the path above its files.
+  function runIn(entries) {
+    const info = entries.find(e => e.type === "file" && /^([^/]+\/)*run\.json$/.test(e.path));
+    if (!info) throw new Error("it holds no run, because there is no run.json in it; pack the run's directory itself");
+    const above = info.path.slice(0, -"run.json".length);
+    return { above, name: above.split("/").slice(-2)[0] || "run-001" };
+  }
+
+  return { pack, unpack, runIn };
 })();

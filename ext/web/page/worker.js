@@ -74,10 +74,7 @@ function packed() {
 
 // Lays a saved run into the folder of runs; returns its directory.
 function unpacked(archive) {
-  const entries = Tar.unpack(archive), home = entries.find(e => /^([^/]+\/)*run\.json$/.test(e.path));
-  if (!home) throw new Error("the tar holds no run, because there is no run.json in it; pack the run's directory itself");
-  const above = home.path.slice(0, -"run.json".length), name = above.split("/").slice(-2)[0] || "run-001";
-  const to = `${RUNS}/${name}`;
+  const entries = Tar.unpack(archive), { above, name } = Tar.runIn(entries), to = `${RUNS}/${name}`;
   for (const e of entries) {
     if (!e.path.startsWith(above) || e.path === above) continue;
     const path = `${to}/${e.path.slice(above.length)}`;
@@ -143,7 +140,9 @@ function begin(m) {
   script = m.script;
   if (m.text !== undefined) write(script, m.text);
   keeper = m.keeper;
-  const request = { script, resume, root: RUNS, force: m.force || undefined };
+  // the bits of every machine, so that the run can be continued elsewhere
+  const options = resume ? undefined : ["numbers=portable"];
+  const request = { script, options, resume, root: RUNS, force: m.force || undefined };
   const result = web.start(JSON.stringify(request));
   alive = result === 1;
   kept = Date.now();

@@ -19,7 +19,7 @@ local experiment = grpo.experiment {
   data = { train = grpo.data.list { { prompt = "a" }, { prompt = "b" } },
     eval = grpo.data.list { { prompt = "c" } }, max_prompt_tokens = 4 },
   sampling = { group_size = 4, max_new_tokens = 4 },
-  rewards = { { name = "as", fn = function(text)
+  rewards = { { name = "as", fn = function(text, row)
     REWARD
   end } },
   train = { steps = 4, prompts_per_step = 2, lr = 1e-2 },
@@ -31,7 +31,7 @@ local function script(reward)
   return (text:gsub("REWARD", function() return reward end))
 end
 
-local counts = script "return select(2, text:gsub('a', ''))"
+local counts = script "return select(2, text:gsub('a', '')) + (row.prompt == 'b' and 10 or 0)"
 
 local function start(request)
   return web.start(core.json_encode(request))
@@ -96,6 +96,9 @@ describe("a run that a host drives", function()
         local made = of_kind("completions", list)[1]
         assert.equal(4, #made.list)
         for i = 2, 4 do assert.is_true(made.list[i - 1].reward >= made.list[i].reward) end
+        for _, c in ipairs(made.list) do
+          assert.equal(c.text:gsub("[^a]", ""):len() + (made.prompt == "b" and 10 or 0), c.reward)
+        end
       end
       assert.equal(0, web.advance())
       assert.equal("finished", of_kind("end")[1].why)
@@ -138,6 +141,18 @@ describe("a run that a host drives", function()
       web.events()
       assert.equal(0, start { resume = dir .. "/tiny-001" })
       assert.is_true(of_kind("run")[1].finished)
+    end)
+  end)
+
+  it("is continued with another script after an error", function()
+    with(script "return c_is_missing", function(dir, path)
+      start { script = path, root = dir }
+      assert.equal(-1, to_the_end())
+      assert(fs.write(path, script "return 7"))
+      web.events()
+      assert.equal(1, start { resume = dir .. "/tiny-001", script = path, force = true })
+      assert.equal(0, to_the_end())
+      assert.equal(7, of_kind("step")[1].metrics.reward)
     end)
   end)
 

@@ -51,6 +51,7 @@ return grpo.experiment {
     eval = windows(24, 6, 0.9, 1), max_prompt_tokens = 24,
     target = function(row) return row.target end,
   },
+  limits   = { reward = { instructions = 2e6 } }, -- a loop without an end is stopped soon
   rewards  = { { name = "match", token_fn = match } },
   sampling = { max_new_tokens = 6 },
   eval     = { every = 20, metric = share, samples = 100, group_size = 4 },

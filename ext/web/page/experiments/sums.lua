@@ -44,6 +44,7 @@ return grpo.experiment {
     max_prompt_tokens = 8,
   },
   sampling = { max_new_tokens = 4 },
+  limits = { reward = { instructions = 2e6 } }, -- a loop without an end is stopped soon
   rewards = { { name = "correct", fn = correct } },
   eval = { every = 10 },
   stages = {

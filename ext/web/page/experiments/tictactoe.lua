@@ -95,6 +95,7 @@ return grpo.experiment {
   environment = game,
   turns       = { max = 5 },
   sampling    = { group_size = 8, max_new_tokens = 50, stop = squares, regex = "[1-9]" },
+  limits      = { reward = { instructions = 2e6 } }, -- a loop without an end is stopped soon
   rewards     = { { name = "result", fn = function(_, _, c) return c.environment.reward end } },
   stages      = {
     { kind = "sft", train = { steps = 60, prompts_per_step = 32, lr = 3e-3 } },

@@ -63,6 +63,7 @@ return grpo.experiment {
     prompt = function(row) return row.question end, target = demonstration, max_prompt_tokens = 32,
   },
   sampling = { max_new_tokens = 8 },
+  limits   = { reward = { instructions = 2e6 } }, -- a loop without an end is stopped soon
   rewards  = {
     { name = "right", fn = right },
     { name = "calculation", fn = calculation, weight = 0.2 },

@@ -83,15 +83,15 @@ end
 
 -- The completions of one prompt of the last step, the best one first.
 local function group_of(tr)
-  local batch, list = tr.batch, {}
-  local places = {}
+  local batch, list, places = tr.batch, {}, {}
   for i, c in ipairs(batch.completions) do places[c] = i end
-  for i, c in ipairs(display.telling_group(batch.completions)) do
+  local group = display.telling_group(batch.completions)
+  for i, c in ipairs(group) do
     local row = recorder.completion_row(tr.step_count, batch, places[c], c)
     list[i] = { text = display.turns_text(row), rewards = numbers(row.rewards),
       reward = row.reward, advantage = row.advantage, finish = row.finish }
   end
-  return { step = tr.step_count, prompt = display.clean(batch.completions[1].prompt), list = list }
+  return { step = tr.step_count, prompt = display.clean(group[1].prompt), list = list }
 end
 
 function Events:texts(tr)

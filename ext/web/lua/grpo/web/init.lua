@@ -64,15 +64,15 @@ end
 
 local function begin(request)
   host_run.tame { log = function(text) events:line("print", text) end }
-  if request.resume then tell_script(request.resume) end
-  local tr, directory = start.trainer { script = not request.resume and request.script or nil,
+  local resume, force = request.resume, request.force
+  if resume and not force then tell_script(resume) end
+  local tr, directory = start.trainer { script = (force or not resume) and request.script or nil,
     words = true, overrides = request.options, root = request.root or "runs", attach = serve,
-    resume = request.resume, force = request.force,
-    view = function() return web_events.view(events) end }
+    resume = resume, force = force, view = function() return web_events.view(events) end }
   events:add("run", { dir = directory.dir, name = directory.info.name,
     step = tr and tr.step_count or directory.info.step, finished = not tr,
     total = tr and tr:total_steps() or directory.info.steps })
-  if request.resume then tell_past(directory.dir) end
+  if resume then tell_past(directory.dir) end
   if not tr then return 0 end
   run = { tr = tr, loop = coroutine.create(function() return tr:run() end) }
   return 1
@@ -86,8 +86,9 @@ local function guarded(f, ...)
   return -1
 end
 
--- text: JSON { script =, options = list of option=value, resume = a run's directory, root = the
--- directory of runs, force = }.  Returns 1, 0 if the run to resume has ended already, or -1.
+-- text: JSON { script =, options = list of option=value, resume = a run's directory, force = resume
+-- with the script as it is now, root = the directory of runs }.  Returns 1, 0 if the run to resume
+-- has ended already, or -1.
 function web.start(text)
   return guarded(function()
     web.close()
