@@ -11,9 +11,9 @@
  * Threads.  A context and the objects made from it serve one thread at a time.  Give every thread a
  * context of its own; two contexts share nothing.  A call fails with GRPO_EARG if another call is
  * using its context, in another thread or around a callback.  Callbacks may call grpo_tokenizer_*,
- * grpo_sample_field and grpo_run_stop only; grpo_run_stop may be called at any time from any
- * thread.  Another *_free in a callback frees nothing, and the call around it fails with GRPO_EARG.
- * The worker threads of a context block all signals.
+ * grpo_sample_field, grpo_user, grpo_set_user, grpo_cancel and grpo_run_stop only; the last two may
+ * be called at any time from any thread.  Another *_free in a callback frees nothing, and the call
+ * around it fails with GRPO_EARG.  The worker threads of a context block all signals.
  *
  * Errors.  A call that can fail returns a status.  grpo_message() of the context then gives the
  * sentence, until the next failure in that context.  Out parameters are written on success only,
@@ -59,7 +59,7 @@ extern "C" {
 /* The first number increases if a program compiled with an older grpo.h would no longer run, the
  * second one with every function, field or constant that is added. */
 #define GRPO_ABI_VERSION   1
-#define GRPO_ABI_ADDITIONS 0
+#define GRPO_ABI_ADDITIONS 1
 GRPO_API uint32_t grpo_abi_version(void); /* GRPO_ABI_VERSION of the library */
 GRPO_API const char *grpo_version(void);  /* "0.1.0" */
 
@@ -68,17 +68,18 @@ typedef int32_t grpo_status;
 #ifndef GRPO_BASE_ERR_H /* the library's own sources have this list in base/err.h */
 enum {
   GRPO_OK = 0,
-  GRPO_ENOMEM = 1,    /* out of memory */
-  GRPO_ESHAPE = 2,    /* shapes do not agree */
-  GRPO_EARG = 3,      /* bad argument, which is the caller's mistake */
-  GRPO_ENOENT = 4,    /* no such file */
-  GRPO_EFORMAT = 5,   /* corrupt or unsupported file */
-  GRPO_EIO = 6,       /* cannot read or write */
-  GRPO_ELIMIT = 7,    /* a limit was reached, or a buffer is too small */
-  GRPO_ESTALE = 8,    /* used after its step has ended */
-  GRPO_EDIVERGED = 9, /* training diverged, so a loss or gradient is not finite */
-  GRPO_ESCRIPT = 10,  /* error in a callback or in a script */
-  GRPO_EINTERNAL = 11 /* a bug in the library */
+  GRPO_ENOMEM = 1,     /* out of memory */
+  GRPO_ESHAPE = 2,     /* shapes do not agree */
+  GRPO_EARG = 3,       /* bad argument, which is the caller's mistake */
+  GRPO_ENOENT = 4,     /* no such file */
+  GRPO_EFORMAT = 5,    /* corrupt or unsupported file */
+  GRPO_EIO = 6,        /* cannot read or write */
+  GRPO_ELIMIT = 7,     /* a limit was reached, or a buffer is too small */
+  GRPO_ESTALE = 8,     /* used after its step has ended */
+  GRPO_EDIVERGED = 9,  /* training diverged, so a loss or gradient is not finite */
+  GRPO_ESCRIPT = 10,   /* error in a callback or in a script */
+  GRPO_EINTERNAL = 11, /* a bug in the library */
+  GRPO_ECANCELED = 12  /* cancelled by the caller */
 };
 #endif
 GRPO_API const char *grpo_status_name(grpo_status s); /* "ESHAPE"; "?": unknown */
@@ -104,6 +105,10 @@ typedef struct grpo_context grpo_context;
 
 enum { GRPO_LOG_INFO = 0, GRPO_LOG_WARNING = 1 };
 typedef void (*grpo_log_fn)(void *user, int32_t level, const char *line);
+/* A long call of this context has made `done` of at most `of` pieces of "load", "save", "sample"
+ * (tokens), "reference", "update" or "sft" (examples).  It ends with GRPO_ECANCELED if this does
+ * not return GRPO_OK. */
+typedef grpo_status (*grpo_progress_fn)(void *user, const char *what, int64_t done, int64_t of);
 
 typedef struct grpo_context_options {
   size_t size;
@@ -111,11 +116,21 @@ typedef struct grpo_context_options {
   int32_t reserved;
   grpo_log_fn log; /* receives notices; NULL: they are dropped */
   void *log_user;
+  grpo_progress_fn progress; /* NULL: nothing is told */
+  void *progress_user;
 } grpo_context_options;
 GRPO_API grpo_status grpo_context_options_init(grpo_context_options *o, size_t size);
 
 GRPO_API grpo_status grpo_context_new(const grpo_context_options *o, grpo_context **out);
 GRPO_API void grpo_context_free(grpo_context *c);
+/* May be called at any time from any thread: the call that is using the context now ends with
+ * GRPO_ECANCELED at its next operation.  An update is then not made, of several from one rollout
+ * those before it stay; a file is not written.  Nothing happens if there is no call. */
+GRPO_API void grpo_cancel(grpo_context *c);
+/* A pointer of yours on any handle, a context too; NULL at first.  Both accept NULL and may be
+ * called at any time; the library does not read it. */
+GRPO_API void grpo_set_user(void *handle, void *user);
+GRPO_API void *grpo_user(const void *handle);
 /* The last failure in one line: what failed, where, and what to do.  "" before any failure.  If c
  * is NULL: the calling thread's last failure in any context.  Valid until the next failure
  * there. */
@@ -150,6 +165,14 @@ GRPO_API grpo_status grpo_tokenizer_encode(grpo_tokenizer *t, const char *text, 
 GRPO_API grpo_status grpo_tokenizer_decode(grpo_tokenizer *t, const int32_t *ids, size_t count,
                                            int32_t skip_special, char *text, size_t capacity,
                                            size_t *length);
+/* Renders a conversation with the tokenizer's chat template, in the same way; encode the text
+ * without GRPO_ADD_SPECIAL.  messages: JSON, [{"role": "user", "content": "..."}, ...].  options: a
+ * JSON object of what Lua's tok:chat takes, or NULL: generation_prompt (true: the text ends where
+ * the assistant begins), continue_final_message, tools, documents, vars (further variables of the
+ * template); and chat_template, the name or the Jinja text of another template. */
+GRPO_API grpo_status grpo_tokenizer_chat(grpo_tokenizer *t, const char *messages,
+                                         const char *options, char *text, size_t capacity,
+                                         size_t *length);
 GRPO_API grpo_status grpo_tokenizer_size(grpo_tokenizer *t, int32_t *size); /* highest id + 1 */
 /* token: its spelling in the vocabulary, or the role "bos", "eos" or "pad" if no token is spelled
  * like that.  *id becomes -1 if there is none. */
@@ -208,6 +231,27 @@ GRPO_API grpo_status grpo_model_load_adapter(grpo_model *m, const char *director
 GRPO_API grpo_status grpo_model_save(grpo_model *m, const char *directory, const char *dtype);
 GRPO_API grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory);
 
+/* Writes any format that `grpo export` has.  The two functions above are its short forms. */
+typedef struct grpo_export_options {
+  size_t size;
+  /* "hf": a directory in Hugging Face layout.  "adapter": the adapter alone, a directory of PEFT,
+   * or, if the path ends in .gguf, a LoRA file for llama.cpp.  "gguf" (with the extension gguf): a
+   * file with weights and tokenizer.  NULL: "adapter" if the model has one that is not merged, else
+   * what the path's ending says, else "hf". */
+  const char *format;
+  const char *dtype; /* of matrices: "f32" (NULL), "bf16", "f16"; for hf also "nf4", the layout of
+                        bitsandbytes; for gguf "q8_0" and those that ext/gguf/README.md lists */
+  int32_t merge;     /* 1: the adapter is merged into the weights that are written; default 0 */
+  int32_t reserved;
+  uint64_t shard_bytes;            /* of files of weights in hf; 0: one file */
+  const char *base_name;           /* of an adapter of PEFT, the name of its base; NULL: its path */
+  const grpo_tokenizer *tokenizer; /* NULL: the model's own, if it has one */
+} grpo_export_options;
+GRPO_API grpo_status grpo_export_options_init(grpo_export_options *o, size_t size);
+/* o may be NULL.  What is wrong with the options is found before anything is written. */
+GRPO_API grpo_status grpo_model_export(grpo_model *m, const char *path,
+                                       const grpo_export_options *o);
+
 /* out [count, vocab_size] becomes the logits after each of the ids; capacity is in floats. */
 GRPO_API grpo_status grpo_model_logits(grpo_model *m, const int32_t *ids, size_t count, float *out,
                                        size_t capacity);
@@ -225,6 +269,26 @@ GRPO_API grpo_status grpo_model_parameter_set(grpo_model *m, const char *name, c
                                               size_t elements);
 
 /* ---- sampling ---------------------------------------------------------------------------- */
+/* One completion, as callbacks and lists show it. */
+typedef struct grpo_sample {
+  size_t size;
+  const char *text; /* without special tokens; ends with a 0; NULL without a tokenizer */
+  size_t text_length;
+  const int32_t *ids;    /* [length], including the end token */
+  const float *logprobs; /* [length] at the sampling temperature, before any filter */
+  size_t length;
+  const char *finish;      /* "eos", "stop" (by a stop string) or "length" (cut) */
+  const char *prompt_text; /* as rendered; NULL outside a run */
+  int64_t prompt, index;   /* position of the prompt in its call or step; position in the group */
+  int64_t step;
+  const void *row; /* row of the dataset, for grpo_sample_field; NULL outside a run */
+} grpo_sample;
+
+/* s is a completion after its newest token.  Its text is what is complete so far: it does not end
+ * within a character.  Its finish is NULL.  If this does not return GRPO_OK, the call ends with
+ * GRPO_ECANCELED. */
+typedef grpo_status (*grpo_token_fn)(void *user, const grpo_sample *s);
+
 typedef struct grpo_sampling {
   size_t size;
   int32_t max_new_tokens; /* 0 (default): 256 in grpo_generate, the trainer's own in a rollout */
@@ -240,6 +304,8 @@ typedef struct grpo_sampling {
   const char *stop_regex; /* PCRE2 pattern that ends a completion; NULL: none */
   const char *grammar;    /* GBNF, as llama.cpp writes it, that every completion keeps to */
   const char *regex;      /* a regular expression in its place; NULL: any text, as with grammar */
+  grpo_token_fn on_token; /* called after every token; NULL: nothing is called */
+  void *on_token_user;
 } grpo_sampling;
 GRPO_API grpo_status grpo_sampling_init(grpo_sampling *o, size_t size);
 
@@ -250,20 +316,6 @@ typedef struct grpo_prompt {
   uint32_t reserved;
 } grpo_prompt;
 
-/* One completion, as callbacks and lists show it. */
-typedef struct grpo_sample {
-  size_t size;
-  const char *text; /* without special tokens; ends with a 0; NULL without a tokenizer */
-  size_t text_length;
-  const int32_t *ids;    /* [length], including the end token */
-  const float *logprobs; /* [length] at the sampling temperature, before any filter */
-  size_t length;
-  const char *finish;      /* "eos", "stop" (by a stop string) or "length" (cut) */
-  const char *prompt_text; /* as rendered; NULL outside a run */
-  int64_t prompt, index;   /* position of the prompt in its call or step; position in the group */
-  int64_t step;
-  const void *row; /* row of the dataset, for grpo_sample_field; NULL outside a run */
-} grpo_sample;
 /* Field `name` ("answer") of the dataset's row as text; NULL if there is none, or if it is neither
  * text nor a number.  Call it inside a callback of a run only; the text is valid until that
  * returns. */

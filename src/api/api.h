@@ -9,11 +9,11 @@
 #include "text/tokenizer.h"
 
 struct grpo_tokenizer {
-  grpo_context *c;
+  HANDLE_FIELDS;
   Tokenizer *t;
 };
 struct grpo_model {
-  grpo_context *c;
+  HANDLE_FIELDS;
   Model *m;
   Tokenizer *tok; /* what is saved with it; NULL: none, or not read from tok_path yet */
   char *tok_path; /* NULL: no tokenizer lies beside the weights or the adapter */

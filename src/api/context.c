@@ -5,6 +5,7 @@
 
 #include "api/args.h"
 #include "base/mem.h"
+#include "script/host_call.h"
 
 /* ---- versions and statuses -------------------------------------------------------- */
 
@@ -38,9 +39,12 @@ size_t grpo_memory_live(void) { return mem_live_bytes(); }
 
 /* ---- contexts --------------------------------------------------------------------- */
 
+/* Its size before it had a progress callback. */
+enum { FIRST_OPTIONS = offsetof(grpo_context_options, progress) };
+
 grpo_status grpo_context_options_init(grpo_context_options *o, size_t size) {
   const grpo_context_options d = {.size = sizeof d};
-  return options_init(o, size, &d, sizeof d);
+  return options_init_grown(o, size, &d, sizeof d, FIRST_OPTIONS);
 }
 
 LocaleMark callback_enter(grpo_context *c) {
@@ -78,20 +82,43 @@ static void tell_host(void *user, LogLevel level, const char *message) {
   callback_leave(c, ours);
 }
 
+/* The call in progress has come so far; it continues, or ends here. */
+static Status call_reached(void *user, const char *what, int64_t done, int64_t of) {
+  grpo_context *c = user;
+  if (atomic_load_explicit(&c->cancel, memory_order_relaxed))
+    return fail(GRPO_ECANCELED, "the call was cancelled by grpo_cancel");
+  if (!what || !c->progress) return GRPO_OK;
+  const LocaleMark ours = callback_enter(c);
+  const grpo_status st = c->progress(c->progress_user, what, done, of);
+  try(callback_leave(c, ours));
+  if (st == GRPO_OK) return GRPO_OK;
+  return fail(GRPO_ECANCELED, "the call was cancelled: the progress callback returned %s",
+              grpo_status_name(st));
+}
+
+void grpo_cancel(grpo_context *c) {
+  if (c) atomic_store(&c->cancel, true);
+}
+
 grpo_status grpo_context_new(const grpo_context_options *o, grpo_context **out) {
   grpo_context_options own = {.size = sizeof own};
   try(need(out, "out"));
-  try(options_take(&own, sizeof own, o, "grpo_context_options"));
+  try(options_take_grown(&own, sizeof own, FIRST_OPTIONS, o, "grpo_context_options"));
   if (own.threads < 0 || own.threads > 1024)
     return fail(GRPO_EARG, "threads: %d, want 1 to 1024, or 0 for all cores", own.threads);
   grpo_context *c = mem_zalloc(sizeof *c);
   if (!c) return fail(GRPO_ENOMEM, "context");
   atomic_init(&c->refs, 1);
   atomic_init(&c->busy, false);
+  atomic_init(&c->cancel, false);
+  atomic_init(&c->scripting, false);
   c->threads = own.threads;
   c->log = own.log;
   c->log_user = own.log_user;
   c->target = (LogTarget){tell_host, c};
+  c->progress = own.progress;
+  c->progress_user = own.progress_user;
+  c->watch = (ProgressWatch){.reached = call_reached, .user = c};
   c->cx.arena = &c->arena;
   atomic_fetch_add(&contexts, 1);
   *out = c;
@@ -105,6 +132,7 @@ grpo_context *context_retain(grpo_context *c) {
 
 void context_release(grpo_context *c) {
   if (atomic_fetch_sub(&c->refs, 1) > 1) return;
+  script_close(c->script);
   pool_free(c->pool);
   arena_free(&c->arena);
   mem_free(c);
@@ -114,6 +142,15 @@ void context_release(grpo_context *c) {
 void grpo_context_free(grpo_context *c) {
   if (c && !free_refused(c, __func__)) context_release(c);
 }
+
+/* The field `user` of any handle: they all begin with HANDLE_FIELDS. */
+static void **user_of(const void *handle) {
+  return (void **)((uintptr_t)handle + offsetof(struct grpo_context, user));
+}
+void grpo_set_user(void *handle, void *user) {
+  if (handle) *user_of(handle) = user;
+}
+void *grpo_user(const void *handle) { return handle ? *user_of(handle) : NULL; }
 
 const char *grpo_message(const grpo_context *c) { return c ? c->message : err_message(); }
 
@@ -127,6 +164,22 @@ Status context_ctx(grpo_context *c, const Ctx **out) {
   Pool *pool;
   *out = &c->cx;
   return context_pool(c, &pool);
+}
+
+Status context_script(grpo_context *c, Borrowed *out) {
+  *out = (Borrowed){.kept = !atomic_exchange(&c->scripting, true)};
+  if (!out->kept) return host_call_open(&out->script);
+  const Status s = c->script ? GRPO_OK : host_call_open(&c->script);
+  out->script = c->script;
+  if (s != GRPO_OK) atomic_store(&c->scripting, false);
+  return s;
+}
+
+void context_script_end(grpo_context *c, const Borrowed *b) {
+  if (b->kept)
+    atomic_store(&c->scripting, false);
+  else
+    script_close(b->script);
 }
 
 /* ---- calls ------------------------------------------------------------------------ */
@@ -144,6 +197,8 @@ Status call_begin(Call *k, grpo_context *c) {
                            "callback that makes this call");
   try(call_inside(k, c));
   k->holds = true;
+  k->watch = progress_watch(&c->watch);
+  atomic_store(&c->cancel, false);
   c->host = k->locale;
   return GRPO_OK;
 }
@@ -159,6 +214,7 @@ grpo_status call_end(Call *k, Status s) {
   if (s != GRPO_OK) snprintf(k->c->message, sizeof k->c->message, "%s", err_message());
   log_use(k->log);
   locale_switch(k->locale);
+  if (k->holds) progress_watch(k->watch);
   if (k->holds) atomic_store(&k->c->busy, false);
   return s;
 }

@@ -4,8 +4,9 @@
  *     in_call(call_begin, m ? m->c : NULL, save(m, ...));
  *   }
  *
- * call_begin refuses a context that another call is using, sends notices to the context's log and
- * switches to the C locale.  call_end undoes that and keeps the message of a failure.
+ * call_begin refuses a context that another call is using, sends notices to the context's log,
+ * switches to the C locale and hears of progress.  call_end undoes that and keeps the message of a
+ * failure.
  */
 #ifndef GRPO_API_CONTEXT_H
 #define GRPO_API_CONTEXT_H
@@ -17,24 +18,38 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "base/progress.h"
 #include "grpo.h"
 #include "kern/kern.h"
 #include "os/locale.h"
+#include "script/script.h"
+
+/* The fields that every handle begins with: the context that it was made from, of a context NULL,
+ * and the host's pointer. */
+#define HANDLE_FIELDS                                                                              \
+  grpo_context *c;                                                                                 \
+  void *user
 
 struct grpo_context {
+  HANDLE_FIELDS;
   atomic_int refs; /* handles that keep it alive, its own included */
-  atomic_bool busy;
+  atomic_bool busy, cancel;
   int threads; /* as asked for; 0: all cores */
   grpo_log_fn log;
   void *log_user;
   LogTarget target;
+  grpo_progress_fn progress;
+  void *progress_user;
+  ProgressWatch watch;
   LocaleMark host; /* the host's locale while a call is running */
   Pool *pool;      /* made when it is first needed */
   Arena arena;     /* scratch memory of operations */
   Ctx cx;
-  bool off;            /* operations record nothing for backward */
-  int inside;          /* callbacks that are running, one within another */
-  const char *refused; /* the function that one of them called to free a handle; NULL: none */
+  bool off;              /* operations record nothing for backward */
+  Script *script;        /* the Lua half, opened when it is first needed; NULL: not yet */
+  atomic_bool scripting; /* a call is using it */
+  int inside;            /* callbacks that are running, one within another */
+  const char *refused;   /* the function that one of them called to free a handle; NULL: none */
   char message[1024];
 };
 
@@ -43,6 +58,7 @@ typedef struct Call {
   bool holds; /* the call has set c->busy */
   LocaleMark locale;
   const LogTarget *log;
+  const ProgressWatch *watch;
 } Call;
 
 Status call_begin(Call *k, grpo_context *c);
@@ -70,5 +86,12 @@ grpo_context *context_retain(grpo_context *c);
 void context_release(grpo_context *c);
 Status context_pool(grpo_context *c, Pool **out);
 Status context_ctx(grpo_context *c, const Ctx **out);
+/* The context's Lua state, or another one if a call is using that; it is given back afterwards. */
+typedef struct Borrowed {
+  Script *script;
+  bool kept; /* by the context */
+} Borrowed;
+Status context_script(grpo_context *c, Borrowed *out);
+void context_script_end(grpo_context *c, const Borrowed *b);
 
 #endif

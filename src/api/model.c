@@ -3,6 +3,7 @@
 
 #include "api/model_make.h"
 #include "base/mem.h"
+#include "checkpoint/export.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/save.h"
 #include "model/forward.h"
@@ -86,10 +87,9 @@ grpo_status grpo_model_load_adapter(grpo_model *m, const char *directory) {
   in_call(call_begin, m ? m->c : NULL, load_adapter(m, directory));
 }
 
-/* Writes the model's tokenizer, which is read from its files now if nobody needed it before. */
-static Status save_tokenizer(grpo_model *m, const char *directory) {
-  if (!m->tok && m->tok_path) try(tokenizer_load(&m->tok, m->tok_path));
-  return m->tok ? tokenizer_save(m->tok, directory) : GRPO_OK;
+/* Reads the model's tokenizer from its files, if nobody needed it before; there may be none. */
+static Status want_tokenizer(grpo_model *m) {
+  return !m->tok && m->tok_path ? tokenizer_load(&m->tok, m->tok_path) : GRPO_OK;
 }
 
 static Status save(grpo_model *m, const char *directory, const char *dtype) {
@@ -98,7 +98,8 @@ static Status save(grpo_model *m, const char *directory, const char *dtype) {
   try(need(directory, "directory"));
   if (dtype) try(choice_of("dtype", dtype, "f32|bf16|f16", &type));
   try(file_mkdirs(directory));
-  try(save_tokenizer(m, directory));
+  try(want_tokenizer(m));
+  if (m->tok) try(tokenizer_save(m->tok, directory));
   return save_model(m->m, directory, types[type], 0);
 }
 
@@ -115,6 +116,41 @@ static Status save_adapter(grpo_model *m, const char *directory) {
 
 grpo_status grpo_model_save_adapter(grpo_model *m, const char *directory) {
   in_call(call_begin, m ? m->c : NULL, save_adapter(m, directory));
+}
+
+/* ---- exports --------------------------------------------------------------------- */
+
+grpo_status grpo_export_options_init(grpo_export_options *o, size_t size) {
+  const grpo_export_options d = {.size = sizeof d};
+  return options_init(o, size, &d, sizeof d);
+}
+
+/* The format that a path's ending stands for, of an adapter alone where nothing is merged. */
+static const char *format_of(const grpo_model *m, const char *path, bool merge) {
+  const ModelFormat *f = model_format_ending(path);
+  if (lora_attached(m->m) && !merge) return "adapter";
+  return f ? f->name : "hf";
+}
+
+static Status export(grpo_model *m, const char *path, const grpo_export_options *o) {
+  grpo_export_options own = {.size = sizeof own};
+  try(need(path, "path"));
+  try(options_take(&own, sizeof own, o, "grpo_export_options"));
+  if (own.tokenizer) try(same_context(own.tokenizer->c, m->c, "export: the tokenizer"));
+  const ExportOptions e = {
+      .format = own.format ? own.format : format_of(m, path, own.merge != 0),
+      .dtype = own.dtype,
+      .merge = own.merge != 0,
+      .shard_bytes = own.shard_bytes,
+      .base_name = own.base_name ? own.base_name : m->base,
+  };
+  try(export_check(m->m, path, &e, "export"));
+  if (!own.tokenizer) try(want_tokenizer(m));
+  return export_model(m->m, own.tokenizer ? own.tokenizer->t : m->tok, path, &e, "export");
+}
+
+grpo_status grpo_model_export(grpo_model *m, const char *path, const grpo_export_options *o) {
+  in_call(call_begin, m ? m->c : NULL, export(m, path, o));
 }
 
 /* ---- one sequence ---------------------------------------------------------------- */

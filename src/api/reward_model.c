@@ -8,7 +8,7 @@
 #include "text/tokenizer_files.h"
 
 struct grpo_reward_model {
-  grpo_context *c;
+  HANDLE_FIELDS;
   Classifier *classifier;
   Tokenizer *tok; /* NULL: none lies beside the weights */
 };

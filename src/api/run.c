@@ -15,7 +15,7 @@ typedef struct Reward {
 } Reward;
 
 struct grpo_run {
-  grpo_context *c;
+  HANDLE_FIELDS;
   grpo_run_options o; /* its strings are copies, which `words` owns */
   char **words;
   size_t nwords;

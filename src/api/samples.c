@@ -112,10 +112,56 @@ void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, 
   s->text_length = t->at[i + 1] - t->at[i] - 1;
 }
 
+/* ---- tokens as they come ----------------------------------------------------------- */
+
+/* The length of a text without the character at its end that further tokens may complete.  Decoders
+ * write U+FFFD for bytes that are no UTF-8. */
+static size_t complete_length(const char *text, size_t n) {
+  while (n >= 3 && memcmp(text + n - 3, "\xEF\xBF\xBD", 3) == 0) n -= 3;
+  for (size_t back = 1; back <= 3 && back <= n; back++) {
+    const unsigned char byte = (unsigned char)text[n - back];
+    if (byte < 0x80) return n;
+    if (byte < 0xC0) continue;
+    const size_t whole = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    return back < whole ? n - back : n;
+  }
+  return n;
+}
+
+static Status show_text(TokenCall *t, const Completion *c, grpo_sample *s) {
+  buf_clear(&t->text);
+  if (!t->tok) return GRPO_OK;
+  try(tokenizer_decode(t->tok, c->ids, (size_t)c->len, true, &t->text));
+  s->text_length = complete_length(t->text.data, t->text.len);
+  t->text.len = s->text_length;
+  buf_putc(&t->text, 0);
+  s->text = t->text.data;
+  return buf_status(&t->text);
+}
+
+static Status call_on_token(void *user, const Completion *c) {
+  TokenCall *t = user;
+  grpo_sample s = {.size = sizeof s,
+                   .ids = c->ids,
+                   .logprobs = c->logp,
+                   .length = (size_t)c->len,
+                   .prompt = c->request,
+                   .index = c->sample,
+                   .step = t->step};
+  try(show_text(t, c, &s));
+  const LocaleMark ours = callback_enter(t->c);
+  const grpo_status st = t->fn(t->user, &s);
+  try(callback_leave(t->c, ours));
+  if (st == GRPO_OK) return GRPO_OK;
+  return fail(GRPO_ECANCELED, "sampling was cancelled: on_token returned %s", grpo_status_name(st));
+}
+
+TokenFn token_fn(const TokenCall *t) { return t->fn ? call_on_token : NULL; }
+
 /* ---- generate -------------------------------------------------------------------- */
 
 struct grpo_samples {
-  grpo_context *c;
+  HANDLE_FIELDS;
   size_t n;
   int group;
   int64_t step;
@@ -175,9 +221,13 @@ static Status decode(grpo_model *m, const Tokenizer *tok, const grpo_prompt *p, 
         .key = {.seed = o->seed, .stream = RNG_USER, .step = o->step, .prompt = p[i].index}};
   }
   Decoder *d = NULL;
+  TokenCall call = {
+      .c = m->c, .tok = tok, .fn = o->on_token, .user = o->on_token_user, .step = o->step};
   try(decoder_new(&d, m->m, tok, &limits));
+  decoder_on_token(d, token_fn(&call), &call);
   const Status st = decoder_run(d, (int)n, s->request, sampling, s->completion, NULL);
   decoder_free(d);
+  buf_free(&call.text);
   try(st);
   return texts_decode(&s->texts, tok, s->completion, s->n);
 }

@@ -27,6 +27,19 @@ void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, 
  * failure. */
 Status sampling_take(const grpo_sampling *o, Sampling *out);
 void sampling_release(const Sampling *s);
+
+/* Calls a host's on_token.  `text` is freed by whoever made this. */
+typedef struct TokenCall {
+  grpo_context *c;
+  const Tokenizer *tok; /* NULL: samples have no text */
+  grpo_token_fn fn;     /* NULL: nothing is called */
+  void *user;
+  int64_t step;
+  Buf text;
+} TokenCall;
+typedef Status (*TokenFn)(void *user, const Completion *c);
+TokenFn token_fn(const TokenCall *t); /* for the decoder, with t as its user; NULL: none */
+
 Status prompts_check(const grpo_prompt *p, size_t n);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kern/random_normal.h"
 
 struct grpo_tensor {
-  grpo_context *c;
+  HANDLE_FIELDS;
   Value *v;
 };
 
@@ -22,7 +22,7 @@ static Status wrap(grpo_context *c, Value *v, grpo_tensor **out) {
     value_release(v);
     return fail(GRPO_ENOMEM, "tensor");
   }
-  *t = (grpo_tensor){context_retain(c), v};
+  *t = (grpo_tensor){.c = context_retain(c), .v = v};
   *out = t;
   return GRPO_OK;
 }
@@ -466,7 +466,7 @@ grpo_status grpo_tensor_backward(grpo_tensor *loss) {
 /* ---- AdamW ----------------------------------------------------------------------- */
 
 struct grpo_adamw {
-  grpo_context *c;
+  HANDLE_FIELDS;
   ValueOptimizer *a;
 };
 

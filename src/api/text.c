@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "checkpoint/run_checkpoint.h"
 #include "formats/named_place.h"
+#include "script/host_call.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
 
@@ -15,7 +16,7 @@ static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {
     tokenizer_free(t);
     return fail(GRPO_ENOMEM, "tokenizer");
   }
-  *h = (grpo_tokenizer){context_retain(c), t};
+  *h = (grpo_tokenizer){.c = context_retain(c), .t = t};
   *out = h;
   return GRPO_OK;
 }
@@ -100,6 +101,15 @@ grpo_status grpo_tokenizer_encode(grpo_tokenizer *t, const char *text, size_t le
   in_call(call_inside, t ? t->c : NULL, encode(t, text, length, flags, ids, capacity, count));
 }
 
+/* Writes what fits of a text, and a 0 behind it if there is room. */
+static Status give_text(const Buf *b, char *text, size_t capacity, size_t *length) {
+  const size_t fits = b->len < capacity ? b->len : capacity;
+  *length = b->len;
+  if (fits) memcpy(text, b->data, fits);
+  if (fits < capacity) text[fits] = 0;
+  return text && fits < b->len ? too_small("text", b->len, capacity) : GRPO_OK;
+}
+
 static Status decode(grpo_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char *text,
                      size_t capacity, size_t *length) {
   Buf b = {0};
@@ -108,13 +118,7 @@ static Status decode(grpo_tokenizer *t, const int32_t *ids, size_t n, bool skip_
   if (capacity) try(need(text, "text"));
   Status s = tokenizer_decode(t->t, ids, n, skip_special, &b);
   if (s == GRPO_OK) s = buf_status(&b);
-  if (s == GRPO_OK) {
-    const size_t fits = b.len < capacity ? b.len : capacity;
-    *length = b.len;
-    if (fits) memcpy(text, b.data, fits);
-    if (fits < capacity) text[fits] = 0;
-    if (text && fits < b.len) s = too_small("text", b.len, capacity);
-  }
+  if (s == GRPO_OK) s = give_text(&b, text, capacity, length);
   buf_free(&b);
   return s;
 }
@@ -124,6 +128,33 @@ grpo_status grpo_tokenizer_decode(grpo_tokenizer *t, const int32_t *ids, size_t 
                                   size_t *length) {
   in_call(call_inside, t ? t->c : NULL,
           decode(t, ids, count, skip_special != 0, text, capacity, length));
+}
+
+/* ---- chat ------------------------------------------------------------------------- */
+
+static Status render(grpo_tokenizer *t, const char *messages, const char *options, Buf *b) {
+  Borrowed lua;
+  try(context_script(t->c, &lua));
+  const Status s = host_call_chat(lua.script, t->t, messages, options, b);
+  context_script_end(t->c, &lua);
+  return s;
+}
+
+static Status chat(grpo_tokenizer *t, const char *messages, const char *options, char *text,
+                   size_t capacity, size_t *length) {
+  Buf b = {0};
+  try(need(messages, "messages"));
+  try(need(length, "length"));
+  if (capacity) try(need(text, "text"));
+  Status s = render(t, messages, options, &b);
+  if (s == GRPO_OK) s = give_text(&b, text, capacity, length);
+  buf_free(&b);
+  return s;
+}
+
+grpo_status grpo_tokenizer_chat(grpo_tokenizer *t, const char *messages, const char *options,
+                                char *text, size_t capacity, size_t *length) {
+  in_call(call_inside, t ? t->c : NULL, chat(t, messages, options, text, capacity, length));
 }
 
 /* ---- facts ------------------------------------------------------------------------ */

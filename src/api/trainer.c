@@ -25,7 +25,7 @@ enum {
 };
 
 struct grpo_trainer {
-  grpo_context *c;
+  HANDLE_FIELDS;
   Engine *e;
   const Tokenizer *tok; /* held by the engine */
   char *base;           /* path of the policy's weights, which an adapter names; NULL: none */
@@ -171,10 +171,14 @@ static Status reserve(grpo_trainer *t, size_t n) {
 
 static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o,
                           const Sampling *sampling) {
+  TokenCall call = {
+      .c = t->c, .tok = t->tok, .fn = o->on_token, .user = o->on_token_user, .step = o->step};
   const RolloutOptions r = {.sampling = *sampling,
                             .group = o->n ? o->n : engine_options(t->e)->group_size,
                             .seed = o->seed,
-                            .step = o->step};
+                            .step = o->step,
+                            .on_token = token_fn(&call),
+                            .on_token_user = &call};
   Prompt *prompts = mem_alloc(n * sizeof *prompts);
   if (!prompts) return fail(GRPO_ENOMEM, "rollout of %zu prompts", n);
   for (size_t i = 0; i < n; i++)
@@ -183,6 +187,7 @@ static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const
   t->scored = t->has_advantages = false;
   Status s = engine_rollout(t->e, BATCH_SAMPLE, (int)n, prompts, &r);
   mem_free(prompts);
+  buf_free(&call.text);
   const Batch *b = batch_of(t);
   if (s == GRPO_OK) s = texts_decode(&t->texts, t->tok, b->completion, (size_t)batch_size(b));
   if (s == GRPO_OK) s = reserve(t, (size_t)batch_size(b));

@@ -23,7 +23,8 @@
   X(ESTALE, "tensor outlived its step", 2)                                                         \
   X(EDIVERGED, "training diverged", 4)                                                             \
   X(ESCRIPT, "error in a callback", 1)                                                             \
-  X(EINTERNAL, "internal error", 1)
+  X(EINTERNAL, "internal error", 1)                                                                \
+  X(ECANCELED, "cancelled", 1)
 
 typedef enum Status {
 #define X(name, text, code) GRPO_##name,

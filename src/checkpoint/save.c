@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/progress.h"
 #include "checkpoint/bnb.h"
 #include "model/config_write.h"
 #include "model/layout.h"
@@ -135,7 +136,10 @@ static Status put_params(StWriter *w, const Model *m, WeightType type, int from,
   Arena arena = {0};
   const Ctx cx = {.pool = m->pool, .arena = &arena};
   Status s = GRPO_OK;
-  for (int i = from; i < end && s == GRPO_OK; i++) s = put_param(w, &cx, m, i, type);
+  for (int i = from; i < end && s == GRPO_OK; i++) {
+    s = progress_reached("save", i, m->nparams);
+    if (s == GRPO_OK) s = put_param(w, &cx, m, i, type);
+  }
   arena_free(&arena);
   return s;
 }

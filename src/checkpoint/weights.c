@@ -8,6 +8,7 @@
 #include "base/exponential.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "checkpoint/param_fill.h"
 #include "checkpoint/run_checkpoint.h"
 #include "checkpoint/safetensors_source.h"
@@ -255,7 +256,10 @@ static Status fill_parameters(Model *m, const WeightSource *s, const SourceTenso
   Arena arena = {0};
   const Ctx cx = {.pool = m->pool, .arena = &arena};
   Status st = GRPO_OK;
-  for (int i = 0; i < m->nparams && st == GRPO_OK; i++) st = param_fill(&cx, m, i, s, found[i]);
+  for (int i = 0; i < m->nparams && st == GRPO_OK; i++) {
+    st = progress_reached("load", i, m->nparams);
+    if (st == GRPO_OK) st = param_fill(&cx, m, i, s, found[i]);
+  }
   arena_free(&arena);
   return st;
 }

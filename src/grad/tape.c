@@ -1,6 +1,7 @@
 #include "grad/tape.h"
 
 #include "base/mem.h"
+#include "base/progress.h"
 #include "grad/op_table.h"
 
 /* ---- the tape --------------------------------------------------------------- */
@@ -86,6 +87,7 @@ static Status place_data(Tape *t, Node *nd, int where) {
 static Status forward(Tape *t, Node *nd) {
   Replay *r = nd->op->replay ? t->replay : NULL;
   if (r && r->take) return replay_take(&t->cx, r, nd);
+  try(progress_reached(NULL, 0, 0));
   try(nd->kernel->forward(&t->cx, nd));
   if (t->look) try(t->look(t->look_user, t, nd, t->n, false));
   return r ? replay_record(&t->cx, r, nd) : GRPO_OK;
@@ -174,6 +176,7 @@ static Status want_grad(Tape *t, Tensor *x, Spare **spares) {
 static Status backward_node(Tape *t, int at, Spare **spares) {
   Node *nd = t->node[at];
   if (!nd->out->grad_live) return GRPO_OK; /* not on a path to the loss */
+  try(progress_reached(NULL, 0, 0));
   for (int i = 0; i < nd->op->nin; i++) try(want_grad(t, nd->in[i], spares));
   try(nd->kernel->backward(&t->cx, nd));
   if (t->look) try(t->look(t->look_user, t, nd, at, true));

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/progress.h"
 #include "model/decode_draft.h"
 #include "model/decode_grammar.h"
 #include "model/decode_memory.h"
@@ -165,6 +166,7 @@ static Status admit(Decoder *d) {
 static Status run_all(Decoder *d) {
   for (;;) {
     if (d->cancel && *d->cancel) return fail(GRPO_ELIMIT, "generation was cancelled");
+    try(progress_reached("sample", d->sampled, d->most));
     try(admit(d));
     try(decoder_start_sequences(d));
     if (d->nactive)
@@ -209,6 +211,8 @@ Status decoder_run(Decoder *d, int nrequests, const Request *requests, const Sam
   d->diverged = NULL;
   d->cancel = cancel;
   d->guessed = d->met = 0;
+  d->sampled = d->most = 0;
+  for (int i = 0; i < nrequests; i++) d->most += (int64_t)requests[i].n * s->max_new_tokens;
   try(sampling_check(s));
   try(stop_check(&d->stop, s));
   try(decoder_grammar_begin(d));

@@ -278,6 +278,7 @@ static Status append_token(Decoder *d, const SampleJob *j, bool *over) {
   }
   s->turn_over = ended && d->on_turn;
   *over = !s->turn_over && (ended || o->len == longest(d, s));
+  d->sampled += *over ? s->prompt->sampling->max_new_tokens - o->len + 1 : 1;
   return GRPO_OK;
 }
 

@@ -84,6 +84,7 @@ typedef struct Decoder {
   /* the run */
   const Request *request;
   int nrequests, next_request, next_out;
+  int64_t sampled, most; /* tokens so far, where a completion that is over counts in full; in all */
   const Sampling *sampling; /* NULL: each request has its own (decode_feed.h) */
   Completion *out, *diverged;
   const volatile int *cancel;

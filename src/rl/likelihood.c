@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/progress.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "os/comm.h"
@@ -103,6 +104,7 @@ static Status run_units(Likelihood *l, const SftOptions *o, int first, int end, 
     Tensor *out;
     if (o->cancel && *o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
+    try(progress_reached(l->what, i - first, end - first));
     try(forward(l, &l->unit[i], o, &sums[i].aux_loss, &out));
     try(backward(l, &l->unit[i], out));
     l->nll = 0;

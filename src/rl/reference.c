@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/progress.h"
 #include "kern/logits.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
@@ -63,7 +64,9 @@ static Status run_units(Engine *e, Model *m, const Batch *b, const LogpRows *row
   share_range(e, share_slot(e, b), b->nprompts, comm_rank(), &first, &end);
   for (int i = 0; i < n && s == GRPO_OK; i++) {
     const int group = unit[i].first / b->group;
-    if (group >= first && group < end) s = run_unit(e, m, b, &unit[i], rows);
+    if (group < first || group >= end) continue;
+    s = progress_reached("reference", i, n);
+    if (s == GRPO_OK) s = run_unit(e, m, b, &unit[i], rows);
   }
   e->tape.off = false;
   return s;

@@ -95,10 +95,12 @@ static Status roll_out(Engine *e, Batch *b, BatchSlot slot, int n, const int *sl
   const double start = clock_seconds();
   try(scratch(e, n, n * o->group));
   make_requests(e, b, slot, n, slots, prompts, o);
+  decoder_on_token(e->decoder, o->on_token, o->on_token_user);
   decoder_on_turn(e->decoder, o->on_turn, o->on_turn_user);
   decoder_record(e->decoder, slot == BATCH_SAMPLE && e->has_activations ? &e->activations : NULL,
                  slots);
   const Status s = decoder_run(e->decoder, n, e->request, &o->sampling, e->completion, o->cancel);
+  decoder_on_token(e->decoder, NULL, NULL);
   decoder_on_turn(e->decoder, NULL, NULL);
   const Completion *bad = s == GRPO_EDIVERGED ? decoder_diverged(e->decoder) : NULL;
   if (bad) return say_diverged(e, b, slot, slots, bad, o->step);

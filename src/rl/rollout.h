@@ -11,7 +11,9 @@ typedef struct RolloutOptions {
                       continue */
   uint64_t seed;
   uint32_t step;
-  const volatile int *cancel; /* NULL: none */
+  const volatile int *cancel;                          /* NULL: none */
+  Status (*on_token)(void *user, const Completion *c); /* decode.h; NULL: nothing is called */
+  void *on_token_user;
   TurnFn on_turn; /* decode.h; wants EngineOptions.turns.  c->request: of this call's prompts */
   void *on_turn_user;
 } RolloutOptions;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "grad/policy.h"
 #include "model/forward.h"
 #include "model/forward_logits.h"
@@ -260,6 +261,8 @@ static Status gradients_of_process(Update *u) {
   for (int i = 0; i < u->plan.nbatches; i++) {
     if (u->iteration == 0 && u->o->cancel && *u->o->cancel)
       return fail(GRPO_ELIMIT, "the update was cancelled; the weights are as before");
+    try(progress_reached("update", (int64_t)u->iteration * u->plan.nbatches + i,
+                         (int64_t)u->o->iterations * u->plan.nbatches));
     try(run_micro_batch(u, &u->plan.batch[i]));
     const double loss = update_loss(u);
     if (!isfinite(loss))

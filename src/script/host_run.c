@@ -8,9 +8,8 @@
 #include "base/log.h"
 #include "os/locale.h"
 #include "script/binding.h"
-#include "script/core.h"
 #include "script/environment.h"
-#include "script/lua_vm.h"
+#include "script/host_call.h"
 
 /* ---- reward callbacks ------------------------------------------------------------------- */
 
@@ -192,34 +191,10 @@ static int protected_call_run(lua_State *L) {
   return 0;
 }
 
-static Status status_named(const char *name) {
-  for (int s = 1; s < GRPO_NSTATUS; s++)
-    if (strcmp(status_name((Status)s), name) == 0) return (Status)s;
-  return GRPO_ESCRIPT;
-}
-
-/* (hosted) -> the status, which is recorded with its message */
-static int protected_run(lua_State *L) {
-  lua_pushcfunction(L, protected_call_run);
-  lua_pushvalue(L, 1);
-  if (call_protected(L, 1, 0)) return give_integer(L, GRPO_OK);
-  lua_getfield(L, -1, "code");
-  const Status s = lua_isstring(L, -1) ? status_named(lua_tostring(L, -1)) : GRPO_ESCRIPT;
-  lua_pop(L, 1);
-  return give_integer(L, fail(s, "%s", luaL_tolstring(L, -1, NULL)));
-}
-
 Status hosted_run(Hosted *h) {
   Script *script = NULL;
-  try(script_open(&script, embedded_files, open_core));
-  lua_State *L = script_state(script);
-  Status s;
-  lua_pushcfunction(L, protected_run);
-  lua_pushlightuserdata(L, h);
-  if (lua_pcall(L, 1, 1, 0) == LUA_OK)
-    s = (Status)lua_tointeger(L, -1);
-  else
-    s = fail(GRPO_ENOMEM, "not enough memory for the script");
+  try(host_call_open(&script));
+  const Status s = host_call(script_state(script), protected_call_run, h);
   script_close(script);
   return s == GRPO_OK ? buf_status(&h->directory) : s;
 }

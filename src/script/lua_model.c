@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/export.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/run_checkpoint.h"
-#include "checkpoint/save.h"
 #include "checkpoint/weights.h"
 #include "formats/model_format.h"
 #include "formats/named_place.h"
@@ -254,101 +254,48 @@ static int l_lerp(lua_State *L) {
   return 0;
 }
 
-enum { SAVE_HF, SAVE_ADAPTER, SAVE_CHOICES = 16 };
-static const char *const save_dtypes[] = {"f32", "f16", "bf16", "nf4", NULL}; /* of the core */
-
-typedef struct SaveOptions {
-  int format; /* SAVE_HF, SAVE_ADAPTER, or another, which is `file` */
-  const ModelFormat *file;
-  const char *dtype;
-  bool merge;
-  double shard_bytes;
-  const char *base_name;
-} SaveOptions;
-
-static int position(const char *const *list, const char *name) {
-  int i = 0;
-  while (list[i] && strcmp(list[i], name)) i++;
-  return i;
-}
+enum { SAVE_CHOICES = 16 };
 
 /* Adds what is new to a list of SAVE_CHOICES that ends with NULL. */
 static void add_choice(const char **list, const char *name) {
-  const int i = position(list, name);
+  int i = 0;
+  while (list[i] && strcmp(list[i], name)) i++;
   if (i < SAVE_CHOICES - 1) list[i] = name;
 }
 
-static void check_dtype(lua_State *L, SaveOptions *o) {
-  const char *dtypes[SAVE_CHOICES] = {NULL};
-  int dtype = 0;
-  for (int i = 0; save_dtypes[i]; i++) add_choice(dtypes, save_dtypes[i]);
-  for (const ModelFormat *f = model_format_first(); f; f = f->next)
-    for (int i = 0; f->dtypes[i]; i++) add_choice(dtypes, f->dtypes[i]);
-  field_choice(L, 3, "save", "dtype", dtypes, &dtype);
-  o->dtype = dtypes[dtype];
-  const char *const *known = o->file ? o->file->dtypes : save_dtypes;
-  if (!known[position(known, o->dtype)])
-    raise_new(L, GRPO_EARG, "save.dtype: '%s' is not a type of format '%s'", o->dtype,
-              o->file                ? o->file->name
-              : o->format == SAVE_HF ? "hf"
-                                     : "adapter");
+static void field_save_choice(lua_State *L, const char *field, const char *const *choices,
+                              const char **out) {
+  int at = 0;
+  field_choice(L, 3, "save", field, choices, &at);
+  *out = choices[at];
 }
 
-static void check_save_options(lua_State *L, const Model *m, SaveOptions *o) {
+static void read_save_options(lua_State *L, ExportOptions *o) {
   static const char *const known[] = {"format", "merge", "dtype", "shard_bytes", "base_name", NULL};
-  const char *formats[SAVE_CHOICES] = {"hf", "adapter"};
-  *o = (SaveOptions){0};
-  for (const ModelFormat *f = model_format_first(); f; f = f->next) add_choice(formats, f->name);
-  check_fields(L, 3, "save", known);
-  field_choice(L, 3, "save", "format", formats, &o->format);
-  if (o->format > SAVE_ADAPTER) o->file = model_format_named(formats[o->format]);
-  check_dtype(L, o);
-  field_bool(L, 3, "save", "merge", &o->merge);
-  field_number(L, 3, "save", "shard_bytes", 1 << 16, 1e18, &o->shard_bytes);
-  field_string(L, 3, "save", "base_name", &o->base_name);
-  if (o->merge && o->format == SAVE_ADAPTER)
-    raise_new(L, GRPO_EARG,
-              "save.merge: format = \"adapter\" writes the adapter alone, so it merges nothing; "
-              "leave one of the two out");
-  if (o->format != SAVE_ADAPTER && o->merge != lora_attached(m))
-    raise_new(L, GRPO_EARG,
-              o->merge ? "save.merge: the model has no adapter"
-                       : "save: the model has an adapter; merge = true writes it into the "
-                         "weights, format = \"adapter\" saves it alone");
-}
-
-/* Writes one file, a model or an adapter alone, and makes the directory for it. */
-static Status save_file(lua_State *L, const ModelFormat *f, const Model *m, const Tokenizer *t,
-                        const char *path, const SaveOptions *o) {
-  const char *slash = strrchr(path, '/');
-  if (file_is_dir(path) || (slash && !slash[1]))
-    return fail(GRPO_EARG, "save: %s is a directory, but format '%s' is one file", path, f->name);
-  if (slash && slash > path) {
-    lua_pushlstring(L, path, (size_t)(slash - path));
-    try(file_mkdirs(lua_tostring(L, -1)));
-    lua_pop(L, 1);
+  const char *formats[SAVE_CHOICES] = {"hf", "adapter"}, *dtypes[SAVE_CHOICES] = {NULL};
+  double shard_bytes = 0;
+  *o = (ExportOptions){0};
+  for (int i = 0; export_dtypes[i]; i++) add_choice(dtypes, export_dtypes[i]);
+  for (const ModelFormat *f = model_format_first(); f; f = f->next) {
+    add_choice(formats, f->name);
+    for (int i = 0; f->dtypes[i]; i++) add_choice(dtypes, f->dtypes[i]);
   }
-  return o->format == SAVE_ADAPTER ? f->save_adapter(m, path) : f->save(m, t, path, o->dtype);
+  check_fields(L, 3, "save", known);
+  field_save_choice(L, "format", formats, &o->format);
+  field_save_choice(L, "dtype", dtypes, &o->dtype);
+  field_bool(L, 3, "save", "merge", &o->merge);
+  field_number(L, 3, "save", "shard_bytes", 1 << 16, 1e18, &shard_bytes);
+  field_string(L, 3, "save", "base_name", &o->base_name);
+  o->shard_bytes = (uint64_t)shard_bytes;
 }
 
 static int l_save(lua_State *L) {
-  static const WeightType types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_NF4};
-  SaveOptions o;
+  ExportOptions o;
   Model *m = check_model(L, 1);
-  const char *dir = check_string(L, 2, NULL);
-  want_ok(L, model_format_check(dir));
-  check_save_options(L, m, &o);
-  const Tokenizer *t = push_model_tokenizer(L, 1);
-  const ModelFormat *file = o.format == SAVE_ADAPTER ? model_format_ending(dir) : o.file;
-  if (file) {
-    want_ok(L, save_file(L, file, m, t, dir, &o));
-    return 0;
-  }
-  want_ok(L, file_mkdirs(dir));
-  if (t) want_ok(L, tokenizer_save(t, dir));
-  want_ok(L, o.format == SAVE_ADAPTER ? peft_save(m, dir, o.base_name)
-                                      : save_model(m, dir, types[position(save_dtypes, o.dtype)],
-                                                   (uint64_t)o.shard_bytes));
+  const char *path = check_string(L, 2, NULL);
+  read_save_options(L, &o);
+  want_ok(L, export_check(m, path, &o, "save"));
+  want_ok(L, export_model(m, push_model_tokenizer(L, 1), path, &o, "save"));
   return 0;
 }
 

@@ -196,13 +196,13 @@ TEST(a_decimal_comma_of_the_hosts_changes_nothing_and_stays) {
 /* ---- statuses, contexts ----------------------------------------------------------- */
 
 TEST(statuses_have_the_names_of_the_header) {
-  static const char *const names[] = {"OK",     "ENOMEM",    "ESHAPE",  "EARG",
-                                      "ENOENT", "EFORMAT",   "EIO",     "ELIMIT",
-                                      "ESTALE", "EDIVERGED", "ESCRIPT", "EINTERNAL"};
-  CHECK(GRPO_EINTERNAL == 11 && GRPO_ELIMIT == 7 && GRPO_ESCRIPT == 10);
-  for (int i = 0; i < 12; i++) CHECK_STR(grpo_status_name(i), names[i]);
+  static const char *const names[] = {"OK",      "ENOMEM",    "ESHAPE",   "EARG",   "ENOENT",
+                                      "EFORMAT", "EIO",       "ELIMIT",   "ESTALE", "EDIVERGED",
+                                      "ESCRIPT", "EINTERNAL", "ECANCELED"};
+  CHECK(GRPO_EINTERNAL == 11 && GRPO_ECANCELED == 12 && GRPO_ELIMIT == 7 && GRPO_ESCRIPT == 10);
+  for (int i = 0; i < 13; i++) CHECK_STR(grpo_status_name(i), names[i]);
   CHECK_STR(grpo_status_text(GRPO_ESHAPE), "shapes do not agree");
-  CHECK_STR(grpo_status_name(12), "?");
+  CHECK_STR(grpo_status_name(13), "?");
   CHECK_STR(grpo_status_name(-1), "?");
   CHECK(grpo_abi_version() == GRPO_ABI_VERSION);
   CHECK_STR(grpo_version(),

@@ -60,6 +60,14 @@ require("grpo").tokenizer.chars("abcdefgh"):save("$tmp/judge")
 LUA
 cp tests/cases/classifier/llama/config.json tests/cases/classifier/llama/model.safetensors "$tmp/judge/"
 result "a reward model" "$(last_line "$hosts/judge" "$tmp/judge" ab cab | grep -vE '^-?[0-9]+\.[0-9]{4}  cab$')"
+"${GRPO:-./grpo}" repl >"$tmp/out" 2>&1 <<LUA
+local grpo = require "grpo"
+grpo.model.new({ model_type = "llama", hidden_size = 16, intermediate_size = 24, num_hidden_layers = 1, num_attention_heads = 2,
+  max_position_embeddings = 600 }, { tokenizer = grpo.tokenizer.bytes(), seed = 1 }):save("$tmp/talks")
+LUA
+result "a conversation" "$(timeout 300 "$hosts/chat" "$tmp/talks" 'a "question"' chatml >"$tmp/out" 2>&1 || cat "$tmp/out")"
+is "a model without a chat template" "$(last_line "$hosts/chat" "$tmp/talks" hi | cut -c -51)" \
+  "$(printf 'exit 1\nchat: chat: the tokenizer has no chat template; set')"
 is "a whole run" "$(last_line "$hosts/run" 3)" "stopped after 3 steps"
 result "nano_rl.cpp learns from demonstrations and then from rewards" "$(timeout 300 "$hosts/nano_rl" 200 150 2>&1 </dev/null |
   awk '/supervised/ { before = $5 } /after GRPO/ { after = $3 } END { if (!(after > before + 10)) print before, after }')"
