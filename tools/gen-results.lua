@@ -1,7 +1,8 @@
 -- tools/gen-results.lua - prints the tables of experiments/addition.md, parity.md and coverage.md,
 -- and writes their pictures, from bench/results/: NAME.csv is logs/solved.csv of the runs, one
--- after another under one header; coverage-temperatures.csv and coverage-matched.csv are
--- logs/temperatures.csv and logs/matched.csv.
+-- after another under one header; addition-control.csv is that of runs with --arg control=yes;
+-- coverage-temperatures.csv and coverage-matched.csv are logs/temperatures.csv and
+-- logs/matched.csv.
 --
 --   ./grpo repl <tools/gen-results.lua        (OUT=DIR writes DIR/experiments/*.svg)
 
@@ -162,6 +163,10 @@ local function addition()
   for _, at in ipairs(panels[1].lines[1]) do panels[1].ticks[#panels[1].ticks + 1] = at[1] end
   panels[2].ticks = panels[1].ticks
   draw("addition", "held-out sums by length, mean of three seeds", panels)
+  print ""
+  local control = read "addition-control"
+  steps = evaluations(control)
+  before_and_after("digits", control, steps[1], steps[#steps])
 end
 
 local function parity()
