@@ -55,8 +55,8 @@ long http_server_next(HttpServer *s, HttpAsk *ask);
 /* Has the client of a request hung up?  Then answers are dropped. */
 bool http_server_gone(HttpServer *s, long request);
 
-/* Answers with a status of HTTP and a type such as "text/html".  A request that http_server_next has
- * returned is answered, also when its client is gone. */
+/* Answers with a status of HTTP and a type such as "text/html".  Every request that
+ * http_server_next has returned has to be answered, also when its client is gone. */
 void http_server_send(HttpServer *s, long request, int status, const char *type, const char *body,
                       size_t size);
 /* Answers in pieces: begin, any number of writes, end. */

@@ -206,17 +206,6 @@ end
 
 -- ---- starting ----------------------------------------------------------------------------------
 
--- The sampling options in the model's own generation_config.json.
-local function own_sampling(place)
-  local own = model_paths.read_json(place.path .. "/generation_config.json")
-  if own.do_sample == false then return { temperature = 0 } end
-  local function number(name)
-    return type(own[name]) == "number" and own[name] or nil
-  end
-  return { temperature = number "temperature", top_p = number "top_p", top_k = number "top_k",
-    min_p = number "min_p", repetition_penalty = number "repetition_penalty" }
-end
-
 -- The variables that the template gets: those of the run, and those of the flag.
 local function variables_of(run, text)
   local all = model_run.option(run, "model.chat_template_kwargs") or {}
@@ -240,28 +229,17 @@ local function note_variables(template, variables)
   end
 end
 
--- The template of the run: false if it was trained without one, nil if there is none.
-local function take_template(tokenizer, run)
-  local given = model_run.option(run, "model.chat_template")
-  if type(given) == "string" and given:find("{[{%%#]") then
-    tokenizer.chat_template = given
-  elseif type(given) == "string" then
-    core.err("note: the run's chat template is a function of its script, which chat does not call; "
-      .. "the tokenizer's own is used\n")
-  end
-  return given ~= false and tokenizer.chat_template or nil
-end
-
 local function make_chat(o)
   local run = model_paths.run_of(o.words[1])
   local variables = variables_of(run, o.flags["chat-template-kwargs"])
   local model, place = loading.open(o.words[1], { base = o.flags.base,
     quantize = o.flags.quantize, compute = o.flags.compute, grow = true })
-  local own = own_sampling(place)
+  local own = generation_options.own(place.path)
   if not model.tokenizer then
     errors.raise_plain("ENOENT", "chat: %s has no tokenizer beside the model", place.path)
   end
-  local template = take_template(model.tokenizer, run)
+  local template, odd = model_run.template(model.tokenizer, run)
+  if odd then core.err("note: " .. odd .. "\n") end
   if template then note_variables(template, variables) end
   local sampling = {
     max_new_tokens = o.flags["max-new-tokens"], repetition_penalty = own.repetition_penalty,

@@ -26,6 +26,17 @@ table.sort(names)
 local shaping = { temperature = true, top_p = true, top_k = true, min_p = true, typical_p = true,
   epsilon_cutoff = true, eta_cutoff = true, top_h = true }
 
+-- The sampling options that the directory's file sets, by their names here.
+function generation_options.own(dir)
+  local own = model_paths.read_json(dir .. "/generation_config.json")
+  if own.do_sample == false then return { temperature = 0 } end
+  local set = {}
+  for _, name in ipairs { "temperature", "top_p", "top_k", "min_p", "repetition_penalty" } do
+    set[name] = type(own[name]) == "number" and own[name] or nil
+  end
+  return set
+end
+
 -- Returns "name = value, ..." for the options in the directory's file that change something and
 -- differ from `sampling`, the table of the options that are used; nil if there are none.  An option
 -- for which chosen(name) is true was given by the user, and is left out.

@@ -13,6 +13,19 @@ function model_run.option(run, path)
   return option and option.value
 end
 
+-- The chat template of a run, or else the tokenizer's own; nil if there is none, or if the run was
+-- trained without one.  A second result is a sentence about one that cannot be used.
+function model_run.template(tokenizer, run)
+  local given, odd = model_run.option(run, "model.chat_template"), nil
+  if type(given) == "string" and given:find("{[{%%#]") then
+    tokenizer.chat_template = given
+  elseif type(given) == "string" then
+    odd = "the run's chat template is a function of its script, which is not called here; the "
+      .. "tokenizer's own is used"
+  end
+  return given ~= false and tokenizer.chat_template or nil, odd
+end
+
 -- Has one of these tables of options a value for this one?
 local function any_has(list, name)
   for _, options in ipairs(list) do
