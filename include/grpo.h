@@ -59,7 +59,7 @@ extern "C" {
 /* The first number increases if a program compiled with an older grpo.h would no longer run, the
  * second one with every function, field or constant that is added. */
 #define GRPO_ABI_VERSION   1
-#define GRPO_ABI_ADDITIONS 1
+#define GRPO_ABI_ADDITIONS 2
 GRPO_API uint32_t grpo_abi_version(void); /* GRPO_ABI_VERSION of the library */
 GRPO_API const char *grpo_version(void);  /* "0.1.0" */
 
@@ -281,7 +281,9 @@ typedef struct grpo_sample {
   const char *prompt_text; /* as rendered; NULL outside a run */
   int64_t prompt, index;   /* position of the prompt in its call or step; position in the group */
   int64_t step;
-  const void *row; /* row of the dataset, for grpo_sample_field; NULL outside a run */
+  const void *row;        /* row of the dataset, for grpo_sample_field; NULL outside a run */
+  const uint8_t *sampled; /* [length] 1: the model sampled the token, 0: it was put there by a tool,
+                             an environment or an editor; NULL: it sampled all of them */
 } grpo_sample;
 
 /* s is a completion after its newest token.  Its text is what is complete so far: it does not end
@@ -479,6 +481,14 @@ GRPO_API grpo_status grpo_trainer_rollout(grpo_trainer *t, const grpo_prompt *pr
 GRPO_API size_t grpo_trainer_sample_count(const grpo_trainer *t); /* 0: there is no rollout */
 GRPO_API grpo_status grpo_trainer_sample_at(grpo_trainer *t, size_t i, grpo_sample *out);
 
+/* Or samples made elsewhere, as by a game, another process or an older policy.  They take the place
+ * of a rollout; prompt 0's come first, as many for each prompt.  Of every sample ids and
+ * length are read; logprobs at this temperature of the policy that sampled it, of all samples or of
+ * none (then they are those of the trainer's policy); finish (NULL: "eos") and sampled. */
+GRPO_API grpo_status grpo_trainer_put(grpo_trainer *t, const grpo_prompt *prompts, size_t count,
+                                      const grpo_sample *samples, size_t sample_count,
+                                      double temperature);
+
 /* 2. Rewards: one per completion, from a callback, or an array [count].  NaN: cannot be scored.  If
  * a callback does not return GRPO_OK, or gives an infinite reward, the call fails with
  * GRPO_ESCRIPT. */
@@ -506,6 +516,9 @@ typedef struct grpo_update_options {
   int32_t iterations;            /* updates from this rollout; default 1 */
   int32_t skip_zero_std_groups;  /* 1: leave groups out whose rewards are all equal; default 0 */
   uint64_t seed, step;           /* of an adapter's dropout and of Clip-Cov */
+  int32_t accumulate; /* 1: no optimizer step; the gradient is added to the trainer's sum, which is
+                         zero at first; default 0 */
+  int32_t reserved;
 } grpo_update_options;
 GRPO_API grpo_status grpo_update_options_init(grpo_update_options *o, size_t size);
 /* *metrics is valid until the next call of the trainer; metrics may be NULL. */
@@ -519,13 +532,31 @@ typedef struct grpo_example {
   const int32_t *target;
   size_t target_length;
 } grpo_example;
-/* Makes one update of maximum likelihood; it reads only lr, max_grad_norm, seed and step of
- * o. */
+/* Makes one update of maximum likelihood; it reads only lr, max_grad_norm, seed, step and
+ * accumulate of o. */
 GRPO_API grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t count,
                                       const grpo_update_options *o, const grpo_metrics **metrics);
 /* Computes the mean negative log-likelihood of the targets' tokens, in nats; changes nothing. */
 GRPO_API grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples,
                                            size_t count, double *mean, int64_t *tokens);
+
+/* The sum of accumulated gradients, by parameter.  You may write it too, for example with a sum over
+ * several processes. */
+GRPO_API grpo_status grpo_trainer_gradient_get(grpo_trainer *t, const char *name, float *out,
+                                               size_t capacity);
+GRPO_API grpo_status grpo_trainer_gradient_set(grpo_trainer *t, const char *name,
+                                               const float *values, size_t elements);
+/* Makes an optimizer step with the sum, by lr and max_grad_norm of o; then the sum is zero.  *norm
+ * becomes its norm before clipping; norm may be NULL. */
+GRPO_API grpo_status grpo_trainer_apply(grpo_trainer *t, const grpo_update_options *o,
+                                        double *norm);
+
+/* The optimizer's state in memory.  *length becomes its bytes; with out NULL and capacity 0 that is
+ * all.  The bytes are for this version of the library and this kind of machine; others and damaged
+ * ones are refused with GRPO_EFORMAT, and nothing changes. */
+GRPO_API grpo_status grpo_trainer_state_get(grpo_trainer *t, void *out, size_t capacity,
+                                            size_t *length);
+GRPO_API grpo_status grpo_trainer_state_set(grpo_trainer *t, const void *state, size_t length);
 
 /* Saves the weights (or the adapter alone), the tokenizer and the optimizer's state in a directory.
  * To continue, call grpo_model_load (or grpo_model_load_adapter), grpo_trainer_new and

@@ -53,13 +53,17 @@ Status options_take(void *to, size_t known, const void *from, const char *name) 
   return options_take_grown(to, known, known, from, name);
 }
 
-Status struct_put(void *to, const void *value, size_t known, const char *name) {
+Status struct_put_grown(void *to, const void *value, size_t known, size_t first, const char *name) {
   try(need(to, name));
-  try(check_size(to, known, known, name));
+  try(check_size(to, known, first, name));
   const size_t size = *(const size_t *)to;
-  memcpy(to, value, known);
+  memcpy(to, value, lesser(size, known));
   *(size_t *)to = size;
   return GRPO_OK;
+}
+
+Status struct_put(void *to, const void *value, size_t known, const char *name) {
+  return struct_put_grown(to, value, known, known, name);
 }
 
 Status need(const void *pointer, const char *name) {

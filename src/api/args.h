@@ -21,6 +21,7 @@ Status options_take_grown(void *to, size_t known, size_t first, const void *from
 
 /* Fills a host's struct, whose size is set. */
 Status struct_put(void *to, const void *value, size_t known, const char *name);
+Status struct_put_grown(void *to, const void *value, size_t known, size_t first, const char *name);
 
 Status need(const void *pointer, const char *name); /* EARG if it is NULL */
 /* *out becomes the position of `word` among "a|b|c"; EARG lists them. */

@@ -104,6 +104,7 @@ void sample_fill(grpo_sample *s, const Completion *c, const Texts *t, size_t i, 
                      .ids = c->ids,
                      .logprobs = c->logp,
                      .length = (size_t)c->len,
+                     .sampled = c->sampled,
                      .finish = finish_name(c->finish),
                      .prompt = (int64_t)i / group,
                      .index = (int64_t)i % group};
@@ -278,7 +279,7 @@ static Status sample_at(const grpo_samples *s, size_t i, grpo_sample *out) {
   if (i >= s->n) return fail(GRPO_EARG, "sample %zu: there are %zu samples", i, s->n);
   sample_fill(&v, &s->completion[i], &s->texts, i, s->group);
   v.step = s->step;
-  return struct_put(out, &v, sizeof v, "grpo_sample");
+  return struct_put_grown(out, &v, sizeof v, FIRST_SAMPLE, "grpo_sample");
 }
 
 grpo_status grpo_samples_at(const grpo_samples *s, size_t i, grpo_sample *out) {

@@ -10,6 +10,8 @@
 
 /* The size of grpo_sampling before it had a grammar. */
 enum { FIRST_SAMPLING = offsetof(grpo_sampling, grammar) };
+/* The size of grpo_sample before it said which tokens were sampled. */
+enum { FIRST_SAMPLE = offsetof(grpo_sample, sampled) };
 
 /* The texts of completions, one after another; the next texts_decode uses the memory again. */
 typedef struct Texts {

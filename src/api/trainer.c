@@ -2,8 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/loss.h"
-#include "api/samples.h"
+#include "api/trainer.h"
 #include "base/mem.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/run_checkpoint.h"
@@ -16,28 +15,6 @@
 #include "rl/sft.h"
 #include "rl/update.h"
 #include "text/tokenizer_files.h"
-
-enum {
-#define METRIC(field, name) METRIC_##field,
-#include "rl/metrics.def"
-#undef METRIC
-  METRICS
-};
-
-struct grpo_trainer {
-  HANDLE_FIELDS;
-  Engine *e;
-  const Tokenizer *tok; /* held by the engine */
-  char *base;           /* path of the policy's weights, which an adapter names; NULL: none */
-  int prompts;          /* of the rollout in the batch; 0: none */
-  int64_t step;
-  Texts texts;
-  double *reward, *advantage; /* [cap] */
-  size_t cap;
-  bool scored, has_advantages;
-  grpo_metric metric[METRICS];
-  grpo_metrics metrics;
-};
 
 /* ---- making ----------------------------------------------------------------------- */
 
@@ -95,6 +72,7 @@ static Status take_options(const grpo_trainer_options *o, EngineOptions *out) {
                        : own.reuse_rollout   ? REUSE_ON
                                              : REUSE_OFF;
   out->examples = own.examples != 0;
+  out->turns = true; /* for samples of which the model has sampled a part (put.c) */
   try(take_optimizer(own.optimizer, &out->optimizer));
   return options_check(&adamw_option_set, &out->optimizer.adamw);
 }
@@ -169,6 +147,14 @@ static Status reserve(grpo_trainer *t, size_t n) {
   return GRPO_OK;
 }
 
+Status trainer_has_batch(grpo_trainer *t, int prompts) {
+  const Batch *b = batch_of(t);
+  try(texts_decode(&t->texts, t->tok, b->completion, (size_t)batch_size(b)));
+  try(reserve(t, (size_t)batch_size(b)));
+  t->prompts = prompts;
+  return GRPO_OK;
+}
+
 static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o,
                           const Sampling *sampling) {
   TokenCall call = {
@@ -185,15 +171,11 @@ static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const
     prompts[i] = (Prompt){.ids = p[i].ids, .len = (int)p[i].length, .index = p[i].index};
   t->prompts = 0;
   t->scored = t->has_advantages = false;
-  Status s = engine_rollout(t->e, BATCH_SAMPLE, (int)n, prompts, &r);
+  const Status s = engine_rollout(t->e, BATCH_SAMPLE, (int)n, prompts, &r);
   mem_free(prompts);
   buf_free(&call.text);
-  const Batch *b = batch_of(t);
-  if (s == GRPO_OK) s = texts_decode(&t->texts, t->tok, b->completion, (size_t)batch_size(b));
-  if (s == GRPO_OK) s = reserve(t, (size_t)batch_size(b));
-  if (s == GRPO_OK) t->prompts = (int)n;
   t->step = o->step;
-  return s;
+  return s == GRPO_OK ? trainer_has_batch(t, (int)n) : s;
 }
 
 static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o) {
@@ -226,7 +208,7 @@ static Status sample_at(const grpo_trainer *t, size_t i, grpo_sample *out) {
   grpo_sample v;
   if (i >= samples(t)) return fail(GRPO_EARG, "sample %zu: there are %zu samples", i, samples(t));
   show(t, i, &v);
-  return struct_put(out, &v, sizeof v, "grpo_sample");
+  return struct_put_grown(out, &v, sizeof v, FIRST_SAMPLE, "grpo_sample");
 }
 
 grpo_status grpo_trainer_sample_at(grpo_trainer *t, size_t i, grpo_sample *out) {
@@ -374,21 +356,25 @@ static grpo_update_options update_defaults(void) {
   };
 }
 
+/* Its size before updates could accumulate. */
+enum { FIRST_UPDATE = offsetof(grpo_update_options, accumulate) };
+
 grpo_status grpo_update_options_init(grpo_update_options *o, size_t size) {
   const grpo_update_options d = update_defaults();
-  return options_init(o, size, &d, sizeof d);
+  return options_init_grown(o, size, &d, sizeof d, FIRST_UPDATE);
 }
 
-static Status take_update(const grpo_update_options *o, grpo_update_options *own,
-                          UpdateOptions *out) {
+Status trainer_take_update(const grpo_update_options *o, grpo_update_options *own,
+                           UpdateOptions *out) {
   LossOptions loss;
   *own = update_defaults();
-  try(options_take(own, sizeof *own, o, "grpo_update_options"));
+  try(options_take_grown(own, sizeof *own, FIRST_UPDATE, o, "grpo_update_options"));
   try(loss_take(own->loss, &loss));
   update_options_init(out, loss.kind);
   out->loss = loss;
   out->seed = own->seed;
   out->step = own->step;
+  out->accumulate = own->accumulate != 0;
 #define NUMBER(path, field, ...) out->field = own->field;
 #include "rl/step_options.def"
 #define INT(path, field, ...)  out->field = own->field;
@@ -433,7 +419,7 @@ static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_m
   UpdateOptions u;
   StepMetrics m;
   try(need_rollout(t));
-  try(take_update(o, &own, &u));
+  try(trainer_take_update(o, &own, &u));
   if (!t->has_advantages)
     return fail(GRPO_EARG,
                 "update: the rollout has no advantages; call grpo_trainer_advantages first");
@@ -484,10 +470,13 @@ static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
   UpdateOptions u;
   StepMetrics m;
   Example *x = NULL;
-  try(take_update(o, &own, &u));
+  try(trainer_take_update(o, &own, &u));
   try(take_examples(t, examples, n, &x));
-  const SftOptions options = {
-      .lr = u.lr, .max_grad_norm = u.max_grad_norm, .seed = u.seed, .step = u.step};
+  const SftOptions options = {.lr = u.lr,
+                              .max_grad_norm = u.max_grad_norm,
+                              .seed = u.seed,
+                              .step = u.step,
+                              .accumulate = u.accumulate};
   const Status s = engine_sft(t->e, (int)n, x, &options, &m);
   mem_free(x);
   if (s == GRPO_OK) keep_metrics(t, &m, metrics);

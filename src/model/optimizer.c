@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "formats/safetensors.h"
 #include "kern/elementwise.h"
@@ -419,4 +420,69 @@ Status optimizer_load(Optimizer *o, const char *path) {
   if (s == GRPO_OK) o->steps = steps;
   safetensors_close(&f);
   return s;
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+/* Stands before the moments of all parameters. */
+typedef struct StateHead {
+  char magic[8];
+  uint64_t kind, steps, bytes; /* of the moments */
+  uint32_t names, check;       /* CRC-32C of the parameters' names and sizes, and of the moments */
+} StateHead;
+
+static const char state_magic[8] = "grpo-o1";
+
+static uint32_t sum_names(const Optimizer *o) {
+  uint32_t crc = 0;
+  const Param *p;
+  for (int i = 0; (p = model_next_trainable(o->m, &i));) {
+    const uint64_t n = p->t.n;
+    crc = crc32c(crc, p->name, strlen(p->name) + 1);
+    crc = crc32c(crc, &n, sizeof n);
+  }
+  return crc;
+}
+
+static StateHead state_head(const Optimizer *o) {
+  StateHead h = {.kind = (uint64_t)o->o.kind,
+                 .steps = o->steps,
+                 .bytes = state_bytes(o),
+                 .names = sum_names(o)};
+  memcpy(h.magic, state_magic, sizeof h.magic);
+  h.check = crc32c(0, o->memory, h.bytes);
+  return h;
+}
+
+size_t optimizer_state_bytes(const Optimizer *o) { return sizeof(StateHead) + state_bytes(o); }
+
+static Status check_alone(const Optimizer *o) {
+  try(check_model(o));
+  if (comm_size() == 1) return GRPO_OK;
+  return fail(GRPO_EARG, "optimizer: a rank has a part of the state alone; save it in files");
+}
+
+Status optimizer_get(const Optimizer *o, void *bytes) {
+  try(check_alone(o));
+  const StateHead h = state_head(o);
+  memcpy(bytes, &h, sizeof h);
+  memcpy((char *)bytes + sizeof h, o->memory, h.bytes);
+  return GRPO_OK;
+}
+
+Status optimizer_put(Optimizer *o, const void *bytes, size_t n) {
+  StateHead h;
+  try(check_alone(o));
+  if (n < sizeof h || memcmp(bytes, state_magic, sizeof state_magic) != 0)
+    return fail(GRPO_EFORMAT, "optimizer: these %zu bytes are not the state of an optimizer", n);
+  memcpy(&h, bytes, sizeof h);
+  const char *moments = (const char *)bytes + sizeof h;
+  if (h.kind != (uint64_t)o->o.kind || h.names != sum_names(o) || h.bytes != state_bytes(o))
+    return fail(GRPO_EFORMAT, "optimizer: the state is of another optimizer or other parameters; "
+                              "make the trainer with the options that it had");
+  if (n != sizeof h + h.bytes || h.check != crc32c(0, moments, h.bytes))
+    return fail(GRPO_EFORMAT, "optimizer: the state is damaged; take another copy of it");
+  memcpy(o->memory, moments, h.bytes);
+  o->steps = h.steps;
+  return GRPO_OK;
 }

@@ -46,5 +46,10 @@ uint64_t optimizer_steps(const Optimizer *o);
  * nothing is written. */
 Status optimizer_save(const Optimizer *o, const char *path);
 Status optimizer_load(Optimizer *o, const char *path);
+/* The same state as bytes in memory, for one process alone: EARG on ranks.  The bytes are for this
+ * machine and version; optimizer_put refuses others with EFORMAT, and changes nothing then. */
+size_t optimizer_state_bytes(const Optimizer *o);
+Status optimizer_get(const Optimizer *o, void *bytes);
+Status optimizer_put(Optimizer *o, const void *bytes, size_t n);
 
 #endif

@@ -66,6 +66,8 @@ uint64_t engine_optimizer_steps(const Engine *e) {
   return e->optimizer ? optimizer_steps(e->optimizer) : 0;
 }
 
+Optimizer *engine_optimizer(Engine *e) { return e->optimizer; }
+
 const char *engine_largest_gradient(const Engine *e) {
   return e->optimizer ? optimizer_largest_gradient(e->optimizer) : NULL;
 }

@@ -58,5 +58,7 @@ Batch *engine_batch(Engine *e, BatchSlot slot);
  * written. */
 Status engine_save(const Engine *e, const char *dir);
 Status engine_load(Engine *e, const char *dir);
+/* The optimizer, whose state may also be in memory; NULL without training. */
+Optimizer *engine_optimizer(Engine *e);
 
 #endif

@@ -171,6 +171,7 @@ void engine_unbuild(Engine *e) {
   tape_free(&e->loss_tape);
   arena_free(&e->step);
   for (int i = 0; i < BATCH_SLOTS; i++) batch_free(&e->batch[i]);
+  mem_free_aligned(e->gradient_sum);
   mem_free(e->completion);
   mem_free(e->request);
   model_release(e->policy);

@@ -27,6 +27,7 @@ typedef struct Engine {
   Tape loss_tape;                 /* the loss of one unit */
   Arena step;                     /* the plan of an update */
   RolloutActivations activations; /* of BATCH_SAMPLE's rollout, where they are recorded */
+  real *gradient_sum;             /* [trainable] (accumulate.h); NULL: nothing was accumulated */
   bool has_activations;           /* of the whole rollout */
   bool own_activations;           /* of this rank's groups alone */
   uint64_t update_tokens;         /* that optimizer steps have trained on */

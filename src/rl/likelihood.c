@@ -9,6 +9,7 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "os/comm.h"
+#include "rl/accumulate.h"
 #include "rl/engine_impl.h"
 #include "rl/share.h"
 #include "rl/unit_forward.h"
@@ -175,7 +176,9 @@ static Status step(Likelihood *l, const SftOptions *o, double *norm) {
   const Status s = measure(l, o, norm);
   if (s == GRPO_EDIVERGED) return explain(l, o);
   try(s);
-  try(optimizer_step(l->e->optimizer, &l->e->tape.cx, o->lr, o->max_grad_norm, *norm));
+  try(o->accumulate
+          ? engine_accumulate(l->e)
+          : optimizer_step(l->e->optimizer, &l->e->tape.cx, o->lr, o->max_grad_norm, *norm));
   l->e->update_tokens += (uint64_t)l->tokens;
   return GRPO_OK;
 }

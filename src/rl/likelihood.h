@@ -19,6 +19,7 @@ typedef struct SftOptions {
 #include "base/option_fields.h"
 #include "rl/step_options.def"
   uint64_t seed, step; /* as in UpdateOptions */
+  bool accumulate;     /* likewise */
   const volatile int *cancel;
 } SftOptions;
 extern const OptionSet sft_option_set;

@@ -20,6 +20,7 @@
 #include "model/forward.h"
 #include "model/forward_logits.h"
 #include "os/comm.h"
+#include "rl/accumulate.h"
 #include "rl/record.h"
 #include "rl/report.h"
 #include "rl/unit_forward.h"
@@ -345,6 +346,7 @@ static Status explain(Update *u, const UnitLoss *before) {
 
 static Status optimize(Update *u, double norm) {
   Engine *e = u->e;
+  if (u->o->accumulate) return engine_accumulate(e);
   const double lr = u->o->lr, most = u->o->max_grad_norm;
   try(optimizer_step(e->optimizer, &e->tape.cx, lr, most, norm));
   return u->values ? critic_step(e->critic, &e->tape.cx, lr, most, norm) : GRPO_OK;
@@ -394,6 +396,11 @@ static Status check_kl(const Engine *e, const Batch *b, const UpdateOptions *o) 
 
 static Status check(const Engine *e, const Batch *b, const UpdateOptions *o) {
   try(update_check_numbers(e, b, o));
+  if (o->accumulate && o->iterations > 1)
+    return fail(GRPO_EARG,
+                "update: iterations is %d, but an update that accumulates changes no weight; set "
+                "iterations to 1",
+                o->iterations);
   if (!o->advantage && !o->token_advantage) return fail(GRPO_EARG, "update: no advantages");
   return check_kl(e, b, o);
 }

@@ -53,6 +53,7 @@ typedef struct UpdateOptions {
    * log-probabilities are then computed in the first iteration, and the record has the sampler's
    * alone. */
   bool older_sampler;
+  bool accumulate; /* in place of an optimizer step: accumulate.h; wants iterations 1 */
   /* NULL: none; looked at before each micro-batch until a weight is changed: ELIMIT */
   const volatile int *cancel;
 } UpdateOptions;

@@ -1,0 +1,38 @@
+/* trainer.h - trainers, for the files of src/api that add functions to them. */
+#ifndef GRPO_API_TRAINER_H
+#define GRPO_API_TRAINER_H
+
+#include "api/loss.h"
+#include "api/samples.h"
+#include "rl/engine.h"
+#include "rl/update_options.h"
+
+enum {
+#define METRIC(field, name) METRIC_##field,
+#include "rl/metrics.def"
+#undef METRIC
+  METRICS
+};
+
+struct grpo_trainer {
+  HANDLE_FIELDS;
+  Engine *e;
+  const Tokenizer *tok; /* held by the engine */
+  char *base;           /* path of the policy's weights, which an adapter names; NULL: none */
+  int prompts;          /* of the rollout in the batch; 0: none */
+  int64_t step;
+  Texts texts;
+  double *reward, *advantage; /* [cap] */
+  size_t cap;
+  bool scored, has_advantages;
+  grpo_metric metric[METRICS];
+  grpo_metrics metrics;
+};
+
+/* The batch of the engine holds new completions of this many prompts. */
+Status trainer_has_batch(grpo_trainer *t, int prompts);
+/* Reads a host's options: *own are all of them, *out those of the engine. */
+Status trainer_take_update(const grpo_update_options *o, grpo_update_options *own,
+                           UpdateOptions *out);
+
+#endif
