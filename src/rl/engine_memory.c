@@ -313,7 +313,8 @@ static Status measure_steps(Engine *e, bool may_keep, EngineNeeds *out) {
     try(check_reuse(o, &k));
     try(keep_activations(e, &k, others + e->tape.arena.high, out));
   }
-  out->tape = e->tape.arena.high;
+  enum { SMALL = 1 << 16 }; /* seeds and lists of a real step that are not measured */
+  out->tape = e->tape.arena.high + SMALL;
   out->nodes = e->tape.cap;
   out->bytes.activations = mem_aligned_size(out->tape) + (size_t)out->nodes * sizeof(Node *);
   return GRPO_OK;
