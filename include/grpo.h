@@ -59,7 +59,7 @@ extern "C" {
 /* The first number increases if a program compiled with an older grpo.h would no longer run, the
  * second one with every function, field or constant that is added. */
 #define GRPO_ABI_VERSION   1
-#define GRPO_ABI_ADDITIONS 2
+#define GRPO_ABI_ADDITIONS 3
 GRPO_API uint32_t grpo_abi_version(void); /* GRPO_ABI_VERSION of the library */
 GRPO_API const char *grpo_version(void);  /* "0.1.0" */
 
@@ -540,8 +540,33 @@ GRPO_API grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examp
 GRPO_API grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples,
                                            size_t count, double *mean, int64_t *tokens);
 
-/* The sum of accumulated gradients, by parameter.  You may write it too, for example with a sum over
- * several processes. */
+/* A whole step in parts, for a program that keeps a frame rate: rollout, rewards, reference (if the
+ * loss has a kl), advantages, update.  What the struct points to must stay as it is until the step
+ * is done.  The bits are those of the calls above. */
+typedef struct grpo_step {
+  size_t size;
+  const grpo_prompt *prompts;
+  size_t count;
+  const grpo_sampling *sampling; /* NULL: the defaults; without on_token */
+  grpo_reward_fn reward;
+  void *user;                               /* of the reward */
+  const grpo_advantage_options *advantages; /* NULL: the defaults */
+  const grpo_update_options *update;        /* NULL: the defaults */
+} grpo_step;
+GRPO_API grpo_status grpo_step_init(grpo_step *s, size_t size);
+/* Begins a step.  One that is not done yet is given up: its update is not made.  step NULL: no other
+ * begins. */
+GRPO_API grpo_status grpo_trainer_begin(grpo_trainer *t, const grpo_step *step);
+/* Works for about budget_us microseconds (0: to the end), at least one operation.  *done becomes 1
+ * with the last part, and *metrics, which may be NULL, what grpo_trainer_update gives; before that
+ * NULL.  A failure ends the step, and so does grpo_cancel.  Until then other calls of the context
+ * but grpo_tokenizer_* are refused with GRPO_EARG; grpo_trainer_free gives the step up.  The reward
+ * is called on your thread; the rest works on one of the trainer's own while yours waits. */
+GRPO_API grpo_status grpo_trainer_advance(grpo_trainer *t, int64_t budget_us, int32_t *done,
+                                          const grpo_metrics **metrics);
+
+/* The sum of accumulated gradients, by parameter.  You may write it too, as with a sum over several
+ * processes. */
 GRPO_API grpo_status grpo_trainer_gradient_get(grpo_trainer *t, const char *name, float *out,
                                                size_t capacity);
 GRPO_API grpo_status grpo_trainer_gradient_set(grpo_trainer *t, const char *name,

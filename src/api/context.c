@@ -190,7 +190,7 @@ Status call_inside(Call *k, grpo_context *c) {
   return GRPO_OK;
 }
 
-Status call_begin(Call *k, grpo_context *c) {
+Status call_part(Call *k, grpo_context *c) {
   if (!c) return fail(GRPO_EARG, "the handle is NULL");
   if (atomic_exchange(&c->busy, true))
     return fail(GRPO_EARG, "another call is using this context, in another thread or around the "
@@ -201,6 +201,13 @@ Status call_begin(Call *k, grpo_context *c) {
   atomic_store(&c->cancel, false);
   c->host = k->locale;
   return GRPO_OK;
+}
+
+Status call_begin(Call *k, grpo_context *c) {
+  try(call_part(k, c));
+  if (!c->parts) return GRPO_OK;
+  return call_end(k, fail(GRPO_EARG, "a step is being made in parts in this context; call "
+                                     "grpo_trainer_advance until it is done"));
 }
 
 Status same_context(const grpo_context *of, const grpo_context *c, const char *what) {

@@ -48,8 +48,10 @@ struct grpo_context {
   bool off;              /* operations record nothing for backward */
   Script *script;        /* the Lua half, opened when it is first needed; NULL: not yet */
   atomic_bool scripting; /* a call is using it */
-  int inside;            /* callbacks that are running, one within another */
-  const char *refused;   /* the function that one of them called to free a handle; NULL: none */
+  const void *parts;   /* the trainer that makes a step in parts, in which no other call may use the
+                        context; NULL: none */
+  int inside;          /* callbacks that are running, one within another */
+  const char *refused; /* the function that one of them called to free a handle; NULL: none */
   char message[1024];
 };
 
@@ -62,6 +64,8 @@ typedef struct Call {
 } Call;
 
 Status call_begin(Call *k, grpo_context *c);
+/* Begins a call that makes a part of a step, which call_begin refuses. */
+Status call_part(Call *k, grpo_context *c);
 /* Begins a call that callbacks may make, for which a busy context is fine. */
 Status call_inside(Call *k, grpo_context *c);
 grpo_status call_end(Call *k, Status s);

@@ -120,6 +120,7 @@ grpo_status grpo_trainer_new(grpo_model *policy, grpo_model *reference, grpo_tok
 void grpo_trainer_free(grpo_trainer *t) {
   if (!t || free_refused(t->c, __func__)) return;
   grpo_context *c = t->c;
+  slices_free(t->slices);
   engine_free(t->e);
   texts_free(&t->texts);
   mem_free(t->reward);
@@ -178,7 +179,7 @@ static Status run_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const
   return s == GRPO_OK ? trainer_has_batch(t, (int)n) : s;
 }
 
-static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o) {
+Status trainer_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o) {
   grpo_sampling own;
   Sampling sampling = {0};
   grpo_sampling_init(&own, sizeof own);
@@ -193,7 +194,7 @@ static Status rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grp
 
 grpo_status grpo_trainer_rollout(grpo_trainer *t, const grpo_prompt *prompts, size_t count,
                                  const grpo_sampling *o) {
-  in_call(call_begin, t ? t->c : NULL, rollout(t, prompts, count, o));
+  in_call(call_begin, t ? t->c : NULL, trainer_rollout(t, prompts, count, o));
 }
 
 size_t grpo_trainer_sample_count(const grpo_trainer *t) { return t ? samples(t) : 0; }
@@ -227,7 +228,7 @@ static Status check_count(const char *what, size_t got, size_t want) {
   return fail(GRPO_ESHAPE, "%s: %zu numbers for %zu completions", what, got, want);
 }
 
-static Status score_one(grpo_trainer *t, size_t i, grpo_reward_fn fn, void *user) {
+Status trainer_score_one(grpo_trainer *t, size_t i, grpo_reward_fn fn, void *user) {
   grpo_sample s;
   double reward = NAN;
   show(t, i, &s);
@@ -247,7 +248,7 @@ static Status score(grpo_trainer *t, grpo_reward_fn fn, void *user) {
   try(need_rollout(t));
   if (!fn) return fail(GRPO_EARG, "score: the callback is NULL");
   t->scored = t->has_advantages = false;
-  for (size_t i = 0; i < samples(t); i++) try(score_one(t, i, fn, user));
+  for (size_t i = 0; i < samples(t); i++) try(trainer_score_one(t, i, fn, user));
   t->scored = true;
   return GRPO_OK;
 }
@@ -299,8 +300,8 @@ grpo_status grpo_trainer_rewards(grpo_trainer *t, double *out, size_t capacity) 
 
 /* ---- 3. advantages --------------------------------------------------------------- */
 
-static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
-                              size_t capacity) {
+Status trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
+                          size_t capacity) {
   try(need_rewards(t));
   if (o && o->size >= sizeof *o && o->rewards != 1)
     return fail(GRPO_EARG,
@@ -312,7 +313,7 @@ static Status make_advantages(grpo_trainer *t, const grpo_advantage_options *o, 
 
 grpo_status grpo_trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
                                     size_t capacity) {
-  in_call(call_begin, t ? t->c : NULL, make_advantages(t, o, out, capacity));
+  in_call(call_begin, t ? t->c : NULL, trainer_advantages(t, o, out, capacity));
 }
 
 static Status set_advantages(grpo_trainer *t, const double *advantages, size_t n) {
@@ -332,13 +333,13 @@ grpo_status grpo_trainer_set_advantages(grpo_trainer *t, const double *advantage
   in_call(call_begin, t ? t->c : NULL, set_advantages(t, advantages, count));
 }
 
-static Status reference(grpo_trainer *t) {
+Status trainer_reference(grpo_trainer *t) {
   try(need_rollout(t));
   return engine_reference(t->e, batch_of(t));
 }
 
 grpo_status grpo_trainer_reference(grpo_trainer *t) {
-  in_call(call_begin, t ? t->c : NULL, reference(t));
+  in_call(call_begin, t ? t->c : NULL, trainer_reference(t));
 }
 
 /* ---- 4. update ------------------------------------------------------------------- */
@@ -414,7 +415,7 @@ double grpo_metric_get(const grpo_metrics *m, const char *name) {
   return NAN;
 }
 
-static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics) {
+Status trainer_update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics) {
   grpo_update_options own;
   UpdateOptions u;
   StepMetrics m;
@@ -432,7 +433,7 @@ static Status update(grpo_trainer *t, const grpo_update_options *o, const grpo_m
 
 grpo_status grpo_trainer_update(grpo_trainer *t, const grpo_update_options *o,
                                 const grpo_metrics **metrics) {
-  in_call(call_begin, t ? t->c : NULL, update(t, o, metrics));
+  in_call(call_begin, t ? t->c : NULL, trainer_update(t, o, metrics));
 }
 
 /* ---- demonstrations -------------------------------------------------------------- */

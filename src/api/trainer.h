@@ -14,6 +14,8 @@ enum {
   METRICS
 };
 
+typedef struct Slices Slices;
+
 struct grpo_trainer {
   HANDLE_FIELDS;
   Engine *e;
@@ -27,10 +29,22 @@ struct grpo_trainer {
   bool scored, has_advantages;
   grpo_metric metric[METRICS];
   grpo_metrics metrics;
+  Slices *slices; /* NULL: no step was ever made in parts */
 };
 
 /* The batch of the engine holds new completions of this many prompts. */
 Status trainer_has_batch(grpo_trainer *t, int prompts);
+/* The parts of a step, as the functions of grpo.h of these names make them. */
+Status trainer_rollout(grpo_trainer *t, const grpo_prompt *p, size_t n, const grpo_sampling *o);
+Status trainer_score_one(grpo_trainer *t, size_t i, grpo_reward_fn fn, void *user);
+Status trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, double *out,
+                          size_t capacity);
+Status trainer_reference(grpo_trainer *t);
+Status trainer_update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics);
+
+/* Ends a step in progress, which changes nothing more, and its thread (slices.c). */
+void slices_free(Slices *s); /* NULL is fine */
+
 /* Reads a host's options: *own are all of them, *out those of the engine. */
 Status trainer_take_update(const grpo_update_options *o, grpo_update_options *own,
                            UpdateOptions *out);

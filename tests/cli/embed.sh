@@ -55,6 +55,7 @@ if command -v python3 >/dev/null && [ "${build##*/}" = release ]; then
 fi
 result "what they train is learned" "$(awk '{ if (!NF || $NF < 0.8) print "got: " $0 }' <<<"$ran")"
 is "samples made elsewhere" "$(last_line "$hosts/outside" 60 | cut -d';' -f1)" "3 of 3 answers win"
+is "steps in parts between frames" "$(timeout 300 "$hosts/game" 30 2>"$tmp/err" | tail -n 1)" "$ran"
 is "two trainers in two threads" "$(last_line "$hosts/threads" 3)" "3 steps in each thread: the same bits"
 "${GRPO:-./grpo}" repl >"$tmp/out" 2>&1 <<LUA
 require("grpo").tokenizer.chars("abcdefgh"):save("$tmp/judge")
