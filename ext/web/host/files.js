@@ -13,6 +13,12 @@ mergeInto(LibraryManager.library, {
         rename(from, to);
         if (over && over.parent.contents[over.name] !== over) FS.hashRemoveNode(over);
       };
+      // A link reads as the whole path of what it leads to, and not as it was written.
+      FS.readlink = function(path) {
+        var node = FS.lookupPath(path).node;
+        if (!node.node_ops.readlink) throw new FS.ErrnoError({{{ cDefine('EINVAL') }}});
+        return node.node_ops.readlink(node);
+      };
       // Times are whole seconds, so that two edits within one second look like one.
       var doStat = SYSCALLS.doStat;
       SYSCALLS.doStat = function(stat, path, buf) {

@@ -102,14 +102,20 @@ async function choose(id, keepText) {
 
 // ---- the worker ------------------------------------------------------------------------------
 
-function tell(message, transfer) { worker.postMessage(message, transfer || []); }
+function tell(message) { if (worker) worker.postMessage(message); }
 
-// A worker with the program, ready to begin a run.
-async function fresh() {
+// The worker says nothing more, so that what it did is not taken for the next run's.
+function dismiss() {
   if (worker) worker.terminate();
+  worker = null;
   ready = false;
   asked.forEach(one => one.answered({ err: "the run has ended\n", failed: true }));
   asked.clear();
+}
+
+// A worker with the program, ready to begin a run.
+async function fresh() {
+  dismiss();
   const mine = worker = new Worker("worker.js");
   const loaded = new Promise((resolve, reject) => {
     mine.onmessage = ({ data }) => {
@@ -267,9 +273,11 @@ function sentence() {
 function showState() {
   const text = sentence(), now = performance.now();
   $("dot").className = run.failed ? "failed" : run.going ? "running" : "";
-  $("state").setAttribute("aria-live", now - spoken > 10000 || !run.going ? "polite" : "off");
-  if ($("state").getAttribute("aria-live") === "polite") spoken = now;
-  say($("state-text"), text[0].toUpperCase() + text.slice(1) + (run.stage && run.going ? ` \u00b7 ${run.stage}` : ""));
+  const live = now - spoken > 10000 || !run.going ? "polite" : "off";
+  if (live === "polite") spoken = now;
+  $("state-text").setAttribute("aria-live", live);
+  say($("state-text"), text[0].toUpperCase() + text.slice(1));
+  say($("stage"), run.stage && run.going ? `\u00b7 ${run.stage}` : "");
   $("progress").value = run.total ? run.step / run.total : 0;
 }
 
@@ -345,6 +353,7 @@ function message(kind, text) {
 // ---- what the user does ----------------------------------------------------------------------
 
 function cleared() {
+  dismiss();
   run = blank();
   shownTexts = null;
   keptNote = "";
@@ -377,8 +386,8 @@ async function again() {
   wait();
   const tar = run.step > 0 && run.dir ? (await saved()).tar : null;
   const text = editor.text(), edited = text !== run.trained;
-  await fresh();
   cleared();
+  await fresh();
   run.keepsText = text;
   wantsGo = true;
   await begin(tar, edited);
@@ -445,8 +454,8 @@ async function openFile(file) {
     return problem(`${file.name}: ${error.message}`);
   }
   wait();
-  await fresh();
   cleared();
+  await fresh();
   const id = (file.name.match(/^([a-z]+)-/) || [])[1], known = experiments.find(e => e.id === id);
   if (known) await choose(id);
   await begin(tar);

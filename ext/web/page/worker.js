@@ -49,9 +49,12 @@ function tell(result) {
 
 // ---- files -----------------------------------------------------------------------------------
 
+// mkdirTree takes a path from the root alone.
+const whole = path => path.startsWith("/") ? path : `${HOME}/${path}`;
+const folderOf = path => whole(path).slice(0, whole(path).lastIndexOf("/"));
+
 function write(path, data) {
-  const folder = path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "";
-  if (folder) program.FS.mkdirTree(folder);
+  program.FS.mkdirTree(folderOf(path));
   program.FS.writeFile(path, data);
 }
 
@@ -78,13 +81,13 @@ function unpacked(archive) {
   for (const e of entries) {
     if (!e.path.startsWith(above) || e.path === above) continue;
     const path = `${to}/${e.path.slice(above.length)}`;
-    if (e.type === "dir") program.FS.mkdirTree(path);
+    if (e.type === "dir") program.FS.mkdirTree(whole(path));
     if (e.type === "file") write(path, e.data);
   }
   for (const e of entries)
     if (e.type === "link" && e.path.startsWith(above)) {
       const path = `${to}/${e.path.slice(above.length)}`;
-      program.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
+      program.FS.mkdirTree(folderOf(path));
       program.FS.symlink(e.target, path);
     }
   return to;

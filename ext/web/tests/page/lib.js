@@ -40,6 +40,10 @@ export async function inFolder(f) {
   }
 }
 
+let watched; // the page whose state is told when what is waited for does not come
+
+export const watch = page => { watched = page; };
+
 // Waits until f() gives something; fails after so many seconds.
 export async function until(f, what, seconds = 120) {
   for (let i = 0; i < seconds * 10; i++) {
@@ -47,7 +51,7 @@ export async function until(f, what, seconds = 120) {
     if (value) return value;
     await new Promise(resolve => setTimeout(resolve, 100));
   }
-  throw new Error(`after ${seconds} s there is no ${what}`);
+  throw new Error(`after ${seconds} s there is no ${what}: ${await state(watched)}; ${await watched.textContent("#problem")}`);
 }
 
 // ---- what a user sees and does ---------------------------------------------------------------

@@ -23,6 +23,7 @@ async function tab(options) {
   page.on("pageerror", e => faults.push(e.stack || e.message));
   page.on("console", m => m.type() === "error" && faults.push(m.text()));
   context.on("request", r => { if (!r.url().startsWith(server.address) && !/^(data|blob):/.test(r.url())) elsewhere.push(r.url()); });
+  t.watch(page);
   await t.opened(page, server.address);
   return page;
 }
@@ -108,10 +109,10 @@ await test("a reward that does not end is stopped at its line, and a mended scri
   await until(async () => /^stopped by an error/i.test(await t.state(page)), "error", 300);
   const text = await problem(page);
   if (!/Line 1\d/.test(text)) return text;
-  await t.write(page, await short(page, "return 0.5", 5, 3));
+  await t.write(page, await short(page, "return 0.5", 5, 4000));
   await page.click("#run");
-  await t.ended(page);
-  return /reward 0\.5/.test(await t.state(page)) ? "" : await t.state(page);
+  await until(async () => await t.step(page) > 6, "step of the mended script");
+  return /reward 0\.5,/.test(await t.state(page)) ? "" : await t.state(page);
 });
 
 await test("a step by itself, and the keyboard alone", async () => {
@@ -219,7 +220,7 @@ for (const [id, wanted] of Object.entries(least)) {
     await until(async () => await t.heldOut(other) > wanted, `held-out measure above ${wanted}`, 600);
     note(`${id}: held-out above ${wanted} after ${((Date.now() - began) / 1000).toFixed(1)} s, ${await t.state(other)}`);
     const wide = await other.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-    await until(async () => /rewards|GRPO/.test(await t.state(other)), "stage of rewards", 600);
+    await until(async () => /reward /.test(await t.state(other)), "stage of rewards", 600);
     await other.waitForTimeout(shots ? 15000 : 0);
     await picture(other, name);
     note(`${id}: ${((Date.now() - began) / 1000).toFixed(1)} s, ${await t.state(other)}, ${await other.textContent("#facts")}`);
