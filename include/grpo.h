@@ -554,8 +554,8 @@ typedef struct grpo_step {
   const grpo_update_options *update;        /* NULL: the defaults */
 } grpo_step;
 GRPO_API grpo_status grpo_step_init(grpo_step *s, size_t size);
-/* Begins a step.  One that is not done yet is given up: its update is not made.  step NULL: no other
- * begins. */
+/* Begins a step.  One that is not done yet is given up, and its update is not made.  step NULL: no
+ * other begins. */
 GRPO_API grpo_status grpo_trainer_begin(grpo_trainer *t, const grpo_step *step);
 /* Works for about budget_us microseconds (0: to the end), at least one operation.  *done becomes 1
  * with the last part, and *metrics, which may be NULL, what grpo_trainer_update gives; before that

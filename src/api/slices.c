@@ -131,6 +131,28 @@ static void *work_main(void *arg) {
 
 /* ---- making and ending ------------------------------------------------------------- */
 
+/* Ends the step in progress, if there is one. */
+static void abandon(Slices *s) {
+  s->cancel = true;
+  while (s->working) hand_over(s, WORK);
+  s->cancel = false;
+  if (s->phase != ENDED) s->t->c->parts = NULL;
+  s->phase = ENDED;
+}
+
+static void slices_free(Slices *s) {
+  abandon(s);
+  pthread_mutex_lock(&s->lock);
+  s->quit = true;
+  s->turn = WORK;
+  pthread_cond_broadcast(&s->passed);
+  pthread_mutex_unlock(&s->lock);
+  pthread_join(s->thread, NULL);
+  pthread_cond_destroy(&s->passed);
+  pthread_mutex_destroy(&s->lock);
+  mem_free(s);
+}
+
 /* The thread blocks all signals, as those of the pool do. */
 static Status start(grpo_trainer *t) {
   sigset_t all, before;
@@ -151,30 +173,8 @@ static Status start(grpo_trainer *t) {
     return fail(GRPO_ENOMEM, "a step in parts: cannot start a thread");
   }
   t->slices = s;
+  t->slices_free = slices_free;
   return GRPO_OK;
-}
-
-/* Ends the step in progress, if there is one. */
-static void abandon(Slices *s) {
-  s->cancel = true;
-  while (s->working) hand_over(s, WORK);
-  s->cancel = false;
-  if (s->phase != ENDED) s->t->c->parts = NULL;
-  s->phase = ENDED;
-}
-
-void slices_free(Slices *s) {
-  if (!s) return;
-  abandon(s);
-  pthread_mutex_lock(&s->lock);
-  s->quit = true;
-  s->turn = WORK;
-  pthread_cond_broadcast(&s->passed);
-  pthread_mutex_unlock(&s->lock);
-  pthread_join(s->thread, NULL);
-  pthread_cond_destroy(&s->passed);
-  pthread_mutex_destroy(&s->lock);
-  mem_free(s);
 }
 
 static Status check_step(const grpo_step *p) {

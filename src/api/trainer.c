@@ -120,7 +120,7 @@ grpo_status grpo_trainer_new(grpo_model *policy, grpo_model *reference, grpo_tok
 void grpo_trainer_free(grpo_trainer *t) {
   if (!t || free_refused(t->c, __func__)) return;
   grpo_context *c = t->c;
-  slices_free(t->slices);
+  if (t->slices) t->slices_free(t->slices);
   engine_free(t->e);
   texts_free(&t->texts);
   mem_free(t->reward);

@@ -29,7 +29,8 @@ struct grpo_trainer {
   bool scored, has_advantages;
   grpo_metric metric[METRICS];
   grpo_metrics metrics;
-  Slices *slices; /* NULL: no step was ever made in parts */
+  Slices *slices;                 /* NULL: no step was ever made in parts (slices.c) */
+  void (*slices_free)(Slices *s); /* ends a step in progress, which changes nothing more */
 };
 
 /* The batch of the engine holds new completions of this many prompts. */
@@ -41,9 +42,6 @@ Status trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, doub
                           size_t capacity);
 Status trainer_reference(grpo_trainer *t);
 Status trainer_update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics);
-
-/* Ends a step in progress, which changes nothing more, and its thread (slices.c). */
-void slices_free(Slices *s); /* NULL is fine */
 
 /* Reads a host's options: *own are all of them, *out those of the engine. */
 Status trainer_take_update(const grpo_update_options *o, grpo_update_options *own,
