@@ -45,6 +45,7 @@ fetch_cross() {
   if have "$triple-gcc" && { have "$emulator" || have "$emulator-static"; }; then return; fi
   prepare_apt
   fetch amd64 /var/lib/dpkg/status "$dir/tools" "gcc-$triple" qemu-user-static "$@" || skip "no compiler or qemu ($dir/log)"
+  find "$dir/tools/usr/bin" -name 'qemu-*' ! -name 'qemu-aarch64-static' ! -name 'qemu-riscv64-static' -delete
 }
 
 # fetch_musl : musl's headers and library in $dir/root, and in $dir/specs what makes gcc use them
