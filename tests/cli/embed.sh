@@ -70,6 +70,20 @@ LUA
 result "a conversation" "$(timeout 300 "$hosts/chat" "$tmp/talks" 'a "question"' chatml >"$tmp/out" 2>&1 || cat "$tmp/out")"
 is "a model without a chat template" "$(last_line "$hosts/chat" "$tmp/talks" hi | cut -c -51)" \
   "$(printf 'exit 1\nchat: chat: the tokenizer has no chat template; set')"
+"${GRPO:-./grpo}" repl >"$tmp/out" 2>&1 <<LUA
+local grpo = require "grpo"
+local m = grpo.model.new({ model_type = "llama", hidden_size = 64, intermediate_size = 96, num_hidden_layers = 2,
+  num_attention_heads = 4, max_position_embeddings = 64, initializer_range = 0.15 }, { tokenizer = grpo.tokenizer.bytes(), seed = 1 })
+local ok = pcall(m.save, m, "$tmp/base.gguf", { format = "gguf" })
+print(ok and "gguf" or "none")
+LUA
+if [ "$(tail -n 1 "$tmp/out")" = gguf ]; then
+  timeout 300 "$hosts/llama_files" "$tmp/base.gguf" "$tmp/adapter.gguf" hello 40 >"$tmp/out" 2>&1
+  result "a host with llama.cpp's files learns and writes an adapter" "$(
+    there "$tmp/adapter.gguf"
+    awk '/reward/ { last = $NF; if (!n++) first = $NF } END { if (!(last > first + 1)) print first, last }' "$tmp/out"
+    tail -n 1 "$tmp/out" | grep -vE '^104 101 108 108 111 ->( [0-9]+)+$')"
+fi
 is "a whole run" "$(last_line "$hosts/run" 3)" "stopped after 3 steps"
 result "nano_rl.cpp learns from demonstrations and then from rewards" "$(timeout 300 "$hosts/nano_rl" 200 150 2>&1 </dev/null |
   awk '/supervised/ { before = $5 } /after GRPO/ { after = $3 } END { if (!(after > before + 10)) print before, after }')"
