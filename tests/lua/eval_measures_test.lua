@@ -266,6 +266,11 @@ describe("the verdict on a sample", function()
     return verdict.line(tiny.with({ text = text, row = row }, more))
   end
 
+  it("is given on bytes that are not UTF-8", function()
+    assert.matches("^prediction .*, gold 3", line("\x85\x90", { answer = "3" },
+      { extra = { ["x.prediction"] = "\x85\x90" .. ("a"):rep(80) } }))
+  end)
+
   it("has prediction, gold and whether it was right", function()
     assert.equal("prediction 42, gold 42: right",
       line("<answer>42</answer>", { answer = "so\n#### 42" }, { passed = true }))

@@ -9,7 +9,7 @@ local verdict = { PASS = 1 - 1e-9 }
 local LONGEST = 60 -- characters shown
 
 local function short(text)
-  text = text:gsub("%s+", " ")
+  text = text:gsub("%s+", " "):gsub("^[\x80-\xbf]+", "") -- a text may begin within a character
   local cut = utf8.offset(text, LONGEST + 1)
   return cut and cut <= #text and text:sub(1, utf8.offset(text, LONGEST - 2) - 1) .. "..." or text
 end

@@ -172,7 +172,7 @@ end
 local function hidden_tools(config, tokenizer, prompt)
   if not config.tools then return nil end
   if prompt.messages then
-    local ok, without = errors.try(turns.rendered, config, tokenizer, prompt.messages, true, true)
+    local ok, without = errors.try(turns.rendered, config, tokenizer, prompt.messages, true, false)
     if not ok or without ~= prompt.text then return nil end
   elseif config.data.target then
     return nil -- demonstrations may show them

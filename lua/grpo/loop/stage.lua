@@ -84,7 +84,7 @@ function Stage.engine_options(about, spec)
   local options = steps.engine_options(spec.kind, spec.config)
   options.model, options.tokenizer, options.optimizer = about.model, about.tokenizer,
     spec.config.train.optimizer
-  options.turns = turns.wanted(spec.config)
+  options.turns = options.turns or turns.wanted(spec.config)
   return options
 end
 

@@ -88,10 +88,10 @@ local function layers_of(fields, where, overrides)
 end
 
 -- The reward entries of a script and of its host.  Without any the environment's own reward is the
--- one.
-local function entries_of(config, where, of_host)
+-- one, or that of the programs that a kind of stage waits for.
+local function entries_of(config, where, of_host, waits)
   local rewards = config.rewards
-  if rewards == nil and config.environment then
+  if rewards == nil and (config.environment or waits) then
     rewards = { environment = reward_entries.of_environment }
   end
   local own = reward_entries.list(rewards, origins.line(where, "rewards"))
@@ -122,7 +122,8 @@ local function new_stage(e, stage, index, list)
   local config, from = layers.resolve(stacked, e.context.overrides, index)
   origins.remember(config, where, from)
   config.name = e.config.name
-  config.reward_entries = entries_of(config, where, e.context.rewards)
+  config.reward_entries = entries_of(config, where, e.context.rewards,
+    steps[stage.kind].waits)
   config.reads_text = steps[stage.kind].reads_text and not config.data.target
   config.prompt_of = steps[stage.kind].prompt_of
   option_rules.check(stage.kind, config, function(option) return from[option] end,

@@ -31,6 +31,7 @@
 --   sample(tr, n)      texts to show beside the steps: a list of { text= }
 --   updates(config)    optimizer updates of a step; 1 if it is not there
 --   engine_options(config)   fields of core.engine beside the common ones
+--   waits              its steps wait for other programs, so that `grpo check` makes none
 --   critic             advantages come from a critic too, not from rewards alone
 --   advantages(config, completions, weights)   fills in c.advantage, for tr:rescore
 --   policy_term(train) for tr:inspect: the loss and a table of its options, if they are not train's

@@ -32,11 +32,13 @@ local MARK = "@@turn@@"
 -- The list of an experiment's tools.
 function turns.tools(config) return tools.list(config.tools, never) end
 
--- Renders messages like prompts.render; toolless: as if there were no tools.
-local function rendered(config, tokenizer, messages, generation_prompt, toolless)
+-- Renders messages like prompts.render.  given: false, as if there were no tools; or the list of
+-- tools that the template gets, in place of the experiment's.
+local function rendered(config, tokenizer, messages, generation_prompt, given)
   local template = config.model.chat_template
-  local opts = { generation_prompt = generation_prompt, vars = config.model.chat_template_kwargs }
-  if config.tools and not toolless then opts.tools = tools.for_template(turns.tools(config)) end
+  local opts = { generation_prompt = generation_prompt, vars = config.model.chat_template_kwargs,
+    tools = given or nil }
+  if config.tools and given == nil then opts.tools = tools.for_template(turns.tools(config)) end
   if template == false then
     errors.raise_at(origins.position(config, "model.chat_template"), "EARG",
       "model.chat_template: is false, but data.prompt gives messages; give a template, or a string")
@@ -59,11 +61,11 @@ local function is_special(tokenizer, id)
 end
 
 -- Returns the ids that follow the model's text when `messages` come next; the first id is the
--- end-of-turn token.
-local function after_turn(config, tokenizer, messages)
+-- end-of-turn token.  given: as for rendered.
+local function after_turn(config, tokenizer, messages, given)
   local list = { { role = "user", content = "?" }, { role = "assistant", content = MARK } }
   for _, message in ipairs(messages) do list[#list + 1] = message end
-  local ok, text = pcall(rendered, config, tokenizer, list, true)
+  local ok, text = pcall(rendered, config, tokenizer, list, true, given)
   if not ok then complain_template(config, (tostring(text):gsub("^%S+:%d+: ", ""))) end
   local behind = text:reverse():find(MARK:reverse(), 1, true)
   if not behind then complain_template(config, "it does not show what the model said") end
@@ -72,6 +74,14 @@ local function after_turn(config, tokenizer, messages)
     if is_special(tokenizer, id) then return table.move(ids, i, #ids, 1, {}) end
   end
   complain_template(config, "it has no token that ends one")
+end
+
+-- Returns the ids that follow the turn `ids` of the model when messages come next; an end-of-turn
+-- token that the model sampled itself is not repeated.
+function turns.following(config, tokenizer, ids, messages, given)
+  local reply = after_turn(config, tokenizer, messages, given)
+  if ids[#ids] == reply[1] then table.remove(reply, 1) end
+  return reply
 end
 
 -- ---- episodes ----------------------------------------------------------------------------------
@@ -215,14 +225,6 @@ local function answers(self, prompt, episode, k, calls)
   return results
 end
 
--- Returns the ids that follow the model's turn `ids` when messages come next; an end-of-turn token
--- that the model sampled itself is not repeated.
-local function chat_ids(self, ids, messages)
-  local reply = after_turn(self.config, self.tokenizer, messages)
-  if ids[#ids] == reply[1] then table.remove(reply, 1) end
-  return reply
-end
-
 function Play:inject(episode, part, ids)
   part.text = self.tokenizer:decode(ids, { skip_special = true })
   part.first = episode.parts[#episode.parts].last + 1
@@ -244,7 +246,7 @@ function Play:answer_calls(prompt, episode, k, ids, form, calls)
     for i, result in ipairs(results) do
       messages[i] = { role = "tool", name = calls[i].name, content = result }
     end
-    reply = chat_ids(self, ids, messages)
+    reply = turns.following(self.config, self.tokenizer, ids, messages)
   end
   return self:inject(episode, { role = "tool", calls = calls }, reply)
 end
@@ -265,7 +267,8 @@ function Play:act(prompt, episode, k, ids, text)
   end
   local reply = plain
   if prompt.messages then
-    reply = chat_ids(self, ids, { { role = "user", content = observation } })
+    reply = turns.following(self.config, self.tokenizer, ids,
+      { { role = "user", content = observation } })
   end
   return self:inject(episode, { role = "environment" }, reply)
 end

@@ -125,7 +125,8 @@ end
 
 -- ---- a step ------------------------------------------------------------------------------
 
-function grpo.step(stage, p)
+-- sample: what samples the batch, in place of sampling.sample; for other kinds of stages.
+function grpo.step(stage, p, sample)
   local config, train = stage.config, stage.config.train
   local path, kl = teacher.coefficient(train)
   local beta = schedule_value(config, path, kl, p)
@@ -135,7 +136,7 @@ function grpo.step(stage, p)
   local log = { weights = weights }
   stage.entropy = entropy
 
-  local batch = sampling.sample(stage)
+  local batch = (sample or sampling.sample)(stage)
   reward(stage, batch, weights, log)
   reference(stage, batch, beta, log)
   sampling.publish(stage, batch) -- hooks.on_rollout

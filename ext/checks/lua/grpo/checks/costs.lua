@@ -93,6 +93,11 @@ end
 
 -- Times the stage of this number, which has begun.
 function costs.stage(check, index, o)
+  local stage = check.tr.stage
+  if stage.method.waits then
+    check.out("%-8s %10d %16s", stage.kind, planned_steps(stage.config), "as its programs")
+    return
+  end
   check.tr.stage.steps = 7
   check.attempt(check.failures, ("a step of stage %d (%s)"):format(index,
     check.e.stages[index].kind), time_stage, check, index, o)

@@ -8,6 +8,7 @@ local display = require "grpo.base.display"
 local probes = require "grpo.scoring.reward_checks.probes"
 local reward_entries = require "grpo.options.reward_entries"
 local rollout = require "grpo.scoring.rollout"
+local stage_kinds = require "grpo.options.stage_kinds"
 local sorted_pairs = require "grpo.base.sorted"
 
 local rewards = {}
@@ -115,6 +116,19 @@ local function note_slow(seconds, findings)
   end
 end
 
+-- Leaves out the reward that other programs post: where a stage waits for them, none is here.
+local function posted_left_out(group, suspects)
+  if not stage_kinds[group.kind].waits then return suspects end
+  local posted, kept = {}, {}
+  for _, entry in ipairs(group.config.reward_entries) do
+    posted[entry.name] = entry.fn == reward_entries.of_environment
+  end
+  for _, suspect in ipairs(suspects) do
+    if not posted[suspect.name] then kept[#kept + 1] = suspect end
+  end
+  return kept
+end
+
 -- Tries the rewards of each group: on what the model writes, and on other texts.
 function rewards.try(check, groups)
   for _, group in ipairs(groups) do
@@ -129,7 +143,7 @@ function rewards.try(check, groups)
         end)
       end
       check.attempt(found, "rewards", function()
-        group.suspects = probe_rewards(check, config, found)
+        group.suspects = posted_left_out(group, probe_rewards(check, config, found))
       end)
       note_slow(seconds, found)
     end

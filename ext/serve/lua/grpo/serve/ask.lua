@@ -16,6 +16,9 @@ local objects = {
   text = { whole = "text_completion", piece = "text_completion", id = "cmpl-" },
 }
 
+-- A session itself says how much room it has.
+local of_session = { max_new_tokens = 1 << 30 }
+
 -- The options of core.feed for a request.
 local function sampling_of(server, request)
   local own, o = server.sampling, {}
@@ -37,9 +40,18 @@ local function logprobs_of(kind, request)
   return request.logprobs or false, request.top_logprobs or 0
 end
 
--- kind: "chat" or "text"; http: the number of the request.  Raises refusals.
-function Ask.new(server, kind, http, body)
-  local request = fields.read(kind, body, server.limits)
+-- The prompts of a request, each a list of ids.
+local function prompts_of(self)
+  local server, request, session = self.server, self.request, self.session
+  if self.kind == "text" then return prompt.text(server, request) end
+  local function render() return prompt.chat(server, request) end
+  return { session and session:begin(request, render) or render() }
+end
+
+-- kind: "chat" or "text"; http: the number of the request; session: the one that it belongs to, or
+-- nil.  Raises refusals.
+function Ask.new(server, kind, http, body, session)
+  local request = fields.read(kind, body, session and of_session or server.limits)
   if request.model and request.model ~= server.name then
     refusal.raise(404, "model", "model_not_found", "the model '%s' is not here; this server has "
       .. "'%s'", request.model, server.name)
@@ -48,21 +60,21 @@ function Ask.new(server, kind, http, body)
   request.max_tokens = request.max_completion_tokens or request.max_tokens
     or math.min(default, server.limits.max_new_tokens)
   local self = setmetatable({ server = server, kind = kind, http = http, request = request,
-    created = os.time(), choices = {}, waiting = {}, jobs = {}, tokens = 0, prompt_tokens = 0 },
-    Ask)
+    session = session, created = os.time(), choices = {}, waiting = {}, jobs = {},
+    prompt_tokens = 0 }, Ask)
   self.logprobs, self.top = logprobs_of(kind, request)
   self.id = objects[kind].id .. server:new_id()
   self.tools = kind == "chat" and request.tools and #request.tools > 0
     and request.tool_choice ~= "none"
-  self.prompts = kind == "chat" and { prompt.chat(server, request) }
-    or prompt.text(server, request)
+  self.prompts = prompts_of(self)
   for i, ids in ipairs(self.prompts) do
     prompt.check(server, ids)
     self.prompt_tokens = self.prompt_tokens + #ids
     self.waiting[i] = i
   end
-  self.options = sampling_of(server, request)
+  self.options = session and session:options(request) or sampling_of(server, request)
   self.options.top_logprobs = self.top
+  if session then session.busy = true end
   return self
 end
 
@@ -116,6 +128,7 @@ end
 
 -- The message of a whole chat completion, and why it ended.
 local function message_of(self, choice)
+  if choice.message then return choice.message, choice.why end
   local message, reason = { role = "assistant", content = choice:text() }, choice:reason()
   if self.tools then
     local made, before = calls.read(choice:whole_text(), choice:text(), self.id .. choice.index)
@@ -124,6 +137,7 @@ local function message_of(self, choice)
       message.tool_calls, reason = made, "tool_calls"
     end
   end
+  choice.message, choice.why = message, reason
   return message, reason
 end
 
@@ -191,8 +205,7 @@ local function end_choice(self, choice)
   if self.tools then -- a call cannot be told from a text before it is whole
     local message
     message, reason = message_of(self, choice)
-    message.role = nil
-    self:send_tokens(choice, message)
+    self:send_tokens(choice, { content = message.content, tool_calls = message.tool_calls })
   end
   local last = { finish_reason = reason, logprobs = core.json_null }
   if self.kind == "chat" then last.delta = core.json_object {} else last.text = "" end
@@ -237,6 +250,10 @@ function Ask:advance()
     end
   end
   if left then return false end
+  if self.session then
+    self.session.busy = false
+    self.session:take(self.request, self.choices[1], (message_of(self, self.choices[1])))
+  end
   if stream then
     self:end_stream()
   else
@@ -249,6 +266,7 @@ end
 function Ask:drop()
   for _, job in ipairs(self.jobs) do self.server.feed:drop(job) end
   self.waiting = {}
+  if self.session then self.session.busy = false end
 end
 
 -- Ends it with an error.

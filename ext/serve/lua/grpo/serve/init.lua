@@ -28,9 +28,9 @@ function Server.new(o)
     name = o.name, template = o.template, variables = o.variables, sampling = o.sampling,
     limits = o.limits, created = os.time(), vocab_size = o.model.config.vocab_size, asks = {},
     routes = {}, numbers = 0 }, Server)
+  self:add_routes(self.own_routes)
   self.feed = core.feed(o.model, o.limits)
   self.rng = core.rng(os.time(), "user", 0, 0, math.floor(core.clock() * 1e3) & 0xffff)
-  self:add_routes(self.own_routes)
   return self
 end
 
@@ -53,10 +53,13 @@ local function about_model(self)
       loading.context(self.model)) }
 end
 
+-- Begins to answer a request; session: the one that it belongs to, or nil.
+function Server:ask(kind, request, body, session)
+  self.asks[#self.asks + 1] = Ask.new(self, kind, request, body, session)
+end
+
 local function ask_of(kind)
-  return function(self, request, body)
-    self.asks[#self.asks + 1] = Ask.new(self, kind, request, body)
-  end
+  return function(self, request, body) self:ask(kind, request, body) end
 end
 
 -- "METHOD path" -> function(self, request, body, path), which answers the request, or begins to.
@@ -75,7 +78,7 @@ end
 
 -- The function for a request, or a refusal.
 function Server:route(method, path)
-  local f = self.routes[method .. " " .. path]
+  local f = self.routes[method .. " " .. path] or self.find and self.find(method, path)
   if f then return f end
   if method == "GET" and path == "/v1/models/" .. self.name then
     return function(_, request) self:answer(request, 200, about_model(self)) end

@@ -1,5 +1,6 @@
 -- The token ids of a request's prompts.
 
+local chat = require "grpo.models.chat"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local refusal = require "grpo.serve.refusal"
@@ -18,6 +19,12 @@ local function with_arguments(message)
   end
 end
 
+-- A run may have a template of its own, which may be a function.
+local function render(server, messages, opts)
+  if type(server.template) == "function" then return server.template(messages, opts) end
+  return chat.render(server.template, server.tokenizer, messages, opts)
+end
+
 -- Renders the messages of a request.  Returns ids; raises refusals.
 function prompt.chat(server, request)
   if not request.messages then refusal.field("messages", "a request has some") end
@@ -31,8 +38,8 @@ function prompt.chat(server, request)
   for name, value in pairs(request.chat_template_kwargs or {}) do vars[name] = value end
   local tools = request.tool_choice ~= "none" and request.tools or nil
   if tools and #tools == 0 then tools = nil end
-  local ok, text = errors.try(server.tokenizer.chat, server.tokenizer, request.messages,
-    { generation_prompt = true, vars = vars, tools = tools })
+  local opts = { generation_prompt = true, vars = vars, tools = tools }
+  local ok, text = errors.try(render, server, request.messages, opts)
   if not ok then
     refusal.raise(400, "messages", "chat_template", "messages: %s", errors.line(text))
   end
