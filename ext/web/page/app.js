@@ -4,7 +4,9 @@
 import { draw } from "./chart.js";
 import { createEditor } from "./editor.js";
 import { experiments } from "./experiments.js";
-import { Store, Tar } from "./shared.js";
+import { download, tarOf } from "./files.js";
+import { openPrompt } from "./prompt.js";
+import { Store } from "./shared.js";
 import { showAnswers, showCompletions, showSamples } from "./texts.js";
 
 const $ = id => document.getElementById(id);
@@ -109,7 +111,7 @@ function dismiss() {
   if (worker) worker.terminate();
   worker = null;
   ready = false;
-  asked.forEach(one => one.answered({ err: "the run has ended\n", failed: true }));
+  asked.forEach(answered => answered({ err: "the run has ended\n", failed: true }));
   asked.clear();
 }
 
@@ -166,8 +168,8 @@ const handlers = {
     if (m.going !== undefined) { run.going = m.going; run.alive = m.alive; memory = m.memory; }
     if (m.result === -1) run.failed = true;
   },
-  answer(m) { asked.get(m.id)?.answered(m.answer); asked.delete(m.id); },
-  saved(m) { asked.get(m.id)?.answered(m); asked.delete(m.id); },
+  answer(m) { asked.get(m.id)?.(m.answer); asked.delete(m.id); },
+  saved(m) { asked.get(m.id)?.(m); asked.delete(m.id); },
   kept(m) { keptAt = Date.now(); keptNote = `kept in this browser (${megabytes(m.bytes)})`; },
   unkept(m) { keptNote = `not kept in this browser: ${m.text}`; },
   elsewhere() { keptNote = "not kept in this browser, because another tab keeps its run there; Save writes a file"; },
@@ -417,33 +419,21 @@ async function step() {
   tell({ to: "step" });
 }
 
-function saved() {
+// What the worker answers to a message.
+function answerTo(message) {
   const id = ++number;
   return new Promise(resolve => {
-    asked.set(id, { answered: resolve });
-    tell({ to: "save", id });
+    asked.set(id, resolve);
+    tell({ ...message, id });
   });
 }
+
+const saved = () => answerTo({ to: "save" });
 
 async function save() {
   const { name, tar } = await saved();
   if (!tar) return;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([tar], { type: "application/x-tar" }));
-  link.download = `${name}.tar`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-}
-
-// The tar in a file, which holds a run; raises if it does not.
-async function tarOf(file) {
-  let bytes = new Uint8Array(await file.arrayBuffer());
-  if (bytes[0] === 0x1f && bytes[1] === 0x8b) {
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  }
-  Tar.runIn(Tar.unpack(bytes));
-  return bytes;
+  download(`${name}.tar`, tar);
 }
 
 async function openFile(file) {
@@ -485,47 +475,6 @@ async function restored() {
   return true;
 }
 
-// ---- the prompt ------------------------------------------------------------------------------
-
-const history = [];
-let place = 0, pending = "";
-
-function answered(kind, text) {
-  if (!text) return;
-  const line = document.createElement("div");
-  line.className = kind;
-  line.textContent = text.replace(/\n$/, "");
-  $("answers").append(line);
-  $("answers").scrollTop = $("answers").scrollHeight;
-}
-
-function columns() {
-  const style = getComputedStyle($("answers")), probe = document.createElement("span");
-  probe.textContent = "0".repeat(50);
-  probe.style.cssText = "position:absolute;visibility:hidden";
-  $("answers").append(probe);
-  const width = probe.getBoundingClientRect().width / 50;
-  probe.remove();
-  return Math.max(20, Math.floor(($("answers").clientWidth - parseFloat(style.paddingLeft) * 2) / width) - 1);
-}
-
-function ask(line) {
-  history.push(line);
-  place = history.length;
-  answered("asked", (pending ? ">> " : "> ") + line);
-  const text = pending ? `${pending}\n${line}` : line, id = ++number;
-  if (!ready || !run.begun) return answered("failed", "no run is there; press Run or Step");
-  asked.set(id, {
-    answered(answer) {
-      pending = answer.more ? text : "";
-      say($("caret"), pending ? ">>" : ">");
-      answered("", answer.out);
-      answered("failed", answer.err);
-    },
-  });
-  tell({ to: "line", id, text, width: columns() });
-}
-
 // ---- beginning -------------------------------------------------------------------------------
 
 $("experiment").append(...experiments.map(e => new Option(e.name, e.id)));
@@ -539,15 +488,9 @@ $("apply").onclick = apply;
 $("original").onclick = () => { editor.setText(original); edited(); };
 $("experiment").onchange = () => switchTo($("experiment").value);
 $("metric").onchange = showAll;
-$("ask").onsubmit = e => { e.preventDefault(); const line = $("line").value; $("line").value = ""; if (line.trim() || pending) ask(line); };
-$("line").onkeydown = e => {
-  const by = { ArrowUp: -1, ArrowDown: 1 }[e.key];
-  if (!by) return;
-  e.preventDefault();
-  place = Math.min(Math.max(0, place + by), history.length);
-  $("line").value = history[place] || "";
-};
 document.addEventListener("keydown", e => { if ((e.ctrlKey || e.metaKey) && e.key === "s") { e.preventDefault(); apply(); } });
+openPrompt(async (text, width) => ready && run.begun ? answerTo({ to: "line", text, width })
+  : { err: "no run is there; press Run or Step\n", failed: true });
 new ResizeObserver(showAll).observe($("chart"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAll);
 document.addEventListener("dragover", e => e.preventDefault());

@@ -20,14 +20,14 @@ function asked(prompt) {
 }
 
 // One completion; the bar is its place between the lowest and the highest reward.
-function row(c, low, high) {
+function row(c, low, high, tellsCut) {
   const line = element("div", "one"), amount = element("div", "amount", round(c.reward)), bar = element("i");
   bar.style.width = high > low && typeof c.reward === "number" ? `${100 * (c.reward - low) / (high - low)}%` : "0";
   amount.prepend(element("span", "quiet", "reward "), bar);
   const names = Object.keys(c.rewards), body = element("div");
   body.append(element("pre", "", shownText(c.text)));
   if (names.length > 1) body.append(element("small", "", names.sort().map(n => `${n} ${round(c.rewards[n])}`).join(", ")));
-  if (c.finish === "length") body.append(element("small", "", "cut at the most tokens that are allowed"));
+  if (tellsCut && c.finish === "length") body.append(element("small", "", "cut at the most tokens that are allowed"));
   line.append(amount, body);
   return line;
 }
@@ -35,7 +35,8 @@ function row(c, low, high) {
 export function showCompletions(place, e) {
   const rewards = e.list.map(c => c.reward).filter(r => typeof r === "number");
   const low = Math.min(0, ...rewards), high = Math.max(...rewards);
-  place.replaceChildren(asked(e.prompt), ...e.list.map(c => row(c, low, high)));
+  const tellsCut = e.list.some(c => c.finish !== "length"); // not where all texts have one length
+  place.replaceChildren(asked(e.prompt), ...e.list.map(c => row(c, low, high, tellsCut)));
 }
 
 // What a stage that imitates a text has learned to answer to held-out rows.

@@ -54,7 +54,7 @@ return grpo.experiment {
   limits   = { reward = { instructions = 2e6 } }, -- a loop without an end is stopped soon
   rewards  = { { name = "match", token_fn = match } },
   sampling = { max_new_tokens = 6 },
-  eval     = { every = 20, metric = share, samples = 100, group_size = 4 },
+  eval     = { every = 30, metric = share, samples = 100, group_size = 4 },
   stages   = {
     { kind = "sft", data = { train = windows(1, 39, 0, 0.9, 1) },
       sampling = { max_new_tokens = 39 },
