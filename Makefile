@@ -381,6 +381,7 @@ check:
 	tools/check-tensorboard
 	tools/check-neon
 	tools/check-musl
+	tools/check-web
 	tools/check-portable
 	tools/check-web
 	tools/check-fuzz

@@ -18,9 +18,10 @@
 #error "grpo needs a little-endian machine: weights are used as files hold them"
 #endif
 
-/* More bytes than any block or array of ours has.  With 32 bits a product of sizes that could be
- * larger is computed in double and compared with this, before it is one of size_t. */
+/* More bytes than a block can have.  Where addresses have 32 bits, a product of sizes that come
+ * from outside could be larger than a size_t: it is computed in double and compared first. */
 #define MEM_MOST ((size_t)(PTRDIFF_MAX >> (sizeof(size_t) > 4 ? 16 : 0)))
+static inline bool mem_fits(double bytes) { return bytes <= (double)MEM_MOST; }
 
 void *mem_alloc(size_t bytes);
 void *mem_zalloc(size_t bytes); /* zero-filled */

@@ -35,6 +35,8 @@ Status tape_tensor(Tape *t, int ndim, const int *dim, Tensor **out) {
   Tensor *y = arena_alloc(&t->arena, sizeof *y);
   if (!y) return fail(GRPO_ENOMEM, "tape: no memory for a tensor");
   *y = tensor_view(NULL, ndim, dim);
+  if (!tensor_fits(ndim, dim))
+    return fail(GRPO_ENOMEM, "tape: no memory for a tensor of shape %s", shape_text(y).s);
   try(alloc_data(t, y, "tape"));
   *out = y;
   return GRPO_OK;

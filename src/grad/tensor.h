@@ -34,5 +34,7 @@ typedef struct Tensor {
 } Tensor;
 
 Tensor tensor_view(real *data, int ndim, const int *dim); /* no gradient */
+/* Would several arrays of this shape fit into memory, whatever is free now? */
+bool tensor_fits(int ndim, const int *dim);
 
 #endif

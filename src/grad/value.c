@@ -43,7 +43,8 @@ static Status value_alloc(Value **out) {
 }
 
 static Status alloc_own(Value *v) {
-  v->own.data = mem_alloc_aligned(v->own.n * sizeof(real));
+  if (tensor_fits(v->own.ndim, v->own.dim))
+    v->own.data = mem_alloc_aligned(v->own.n * sizeof(real));
   if (v->own.data) return GRPO_OK;
   return fail(GRPO_ENOMEM, "no memory for a tensor of shape %s", shape_text(&v->own).s);
 }

@@ -21,6 +21,18 @@ static size_t slot_reals(const LayerCache *layer, int layers, int cap, int befor
   return n;
 }
 
+/* No less than a slot takes. */
+static double slot_bytes(const LayerCache *layer, int layers, int cap) {
+  enum { ROUNDED = 64 };
+  double n = 0;
+  for (int i = 0; i < layers; i++) {
+    const AttnShape *s = &layer[i].shape;
+    const double keys = s->heads ? (double)s->kv_heads * (cap + ROUNDED) : 0;
+    n += (double)layer[i].state + ROUNDED + kv_blocks(s) * keys * (s->head_dim + ROUNDED);
+  }
+  return n * sizeof(real);
+}
+
 static void cut_memory(Cache *c, int cap, int before) {
   real *at = c->memory;
   for (int i = 0; i < c->slots * c->layers; i++) {
@@ -36,6 +48,8 @@ static void cut_memory(Cache *c, int cap, int before) {
 
 Status cache_new(Cache *c, const LayerCache *layer, int layers, int slots, int tokens, int before) {
   const int cap = cap_of(tokens);
+  if (!mem_fits(slots * slot_bytes(layer, layers, cap)))
+    return fail(GRPO_ENOMEM, "decoder: no memory for a key/value cache of %d sequences", slots);
   *c = (Cache){.layers = layers,
                .slots = slots,
                .reals = (size_t)slots * slot_reals(layer, layers, cap, before)};

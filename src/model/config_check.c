@@ -1,5 +1,9 @@
 #include "model/config_check.h"
 
+#include <math.h>
+
+#include "base/mem.h"
+#include "kern/real.h"
 #include "model/config_fields.h"
 
 /* These are for configurations made in code; files were checked while they were read. */
@@ -91,7 +95,9 @@ Status config_check(const Config *c, const char *what) {
       config_ffn_size(c, c->num_hidden_layers - 1) + c->num_experts * c->moe_intermediate_size;
   double layer = 4 * h * q + 3 * h * wide + (double)c->vocab_size * c->per_layer_size;
   double all = layer * c->num_hidden_layers + 2 * h * c->vocab_size;
-  if (all > 1e11 || (double)c->max_position_embeddings * h > 1e11)
-    return fail(GRPO_ELIMIT, "%s: about %.3g parameters; this build stops at 1e11", what, all);
+  const double most = fmin(1e11, (double)(MEM_MOST / sizeof(real)));
+  if (all > most || (double)c->max_position_embeddings * h > most)
+    return fail(GRPO_ELIMIT, "%s: about %.3g parameters; this build stops at %.3g", what, all,
+                most);
   return GRPO_OK;
 }

@@ -25,10 +25,18 @@ static int max_rows(const DecoderLimits *l) {
   return max_int(l->max_sequences, prompts < PREFILL_ROWS ? (int)prompts : PREFILL_ROWS);
 }
 
+static bool tables_fit(const Config *c, const DecoderLimits *l) {
+  enum { OF_SEQUENCE = 1024 }; /* bytes in any one table, and of a layer in the cache's */
+  return mem_fits((double)decoder_max_spans(l) * OF_SEQUENCE * c->num_hidden_layers) &&
+         mem_fits((double)l->max_prompts * c->vocab_size * sizeof(real));
+}
+
 static Status check_limits(const Config *c, const DecoderLimits *l) {
   if (l->max_sequences < 1 || l->max_prompts < 1 || l->max_prompt_tokens < 1 ||
       l->max_new_tokens < 1)
     return fail(GRPO_EARG, "decoder: every limit must be at least 1");
+  if (!tables_fit(c, l))
+    return fail(GRPO_ENOMEM, "decoder: no memory for tables of %d sequences", l->max_sequences);
   if (l->max_prompt_tokens > c->max_position_embeddings)
     return fail(GRPO_EARG, "decoder: prompts of %d tokens exceed the model's context of %d",
                 l->max_prompt_tokens, c->max_position_embeddings);

@@ -136,7 +136,7 @@ static Status reserve(GradientTree *t, int room) {
   const size_t bytes = (size_t)room * (size_t)t->numbers * sizeof(real);
   mem_free_aligned(t->memory);
   t->room = 0;
-  t->memory = mem_alloc_aligned(bytes);
+  t->memory = mem_fits((double)room * t->numbers * sizeof(real)) ? mem_alloc_aligned(bytes) : NULL;
   if (!t->memory)
     return fail(GRPO_ENOMEM, "update: no memory for %zu MiB of partial gradients", bytes >> 20);
   t->room = room;

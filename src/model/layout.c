@@ -570,6 +570,18 @@ static void add_rows(Model *m, const Place *at, const ParamRow *r) {
   }
 }
 
+/* An optimizer's moments take twice the memory of the weights. */
+static Status check_size(const Model *m) {
+  double n = 0;
+  for (int i = 0; i < m->nparams; i++) {
+    double numbers = 1;
+    for (int k = 0; k < m->param[i].t.ndim; k++) numbers *= m->param[i].t.dim[k];
+    n += numbers;
+  }
+  if (mem_fits(2 * sizeof(real) * n)) return GRPO_OK;
+  return fail(GRPO_ELIMIT, "model: %.4g parameters are more than this machine can address", n);
+}
+
 int layout_index(const Model *m, const char *name) {
   return param_names_find(m->by_name, m->nparams, name);
 }
@@ -591,6 +603,8 @@ Status layout_params(Model *m) {
   const int layers = c->num_hidden_layers;
   const size_t n = (size_t)(count_rows(c, -1, t->begin) + count_rows(c, -1, t->end)) +
                    (size_t)count_layer_rows(c, t->layer);
+  if (!mem_fits((double)n * (sizeof *m->param + NAME_MAX_BYTES)))
+    return fail(GRPO_ENOMEM, "model: no memory for a table of %zu parameters", n);
   m->param = mem_zalloc(n * sizeof *m->param);
   m->by_name = mem_alloc(n * sizeof *m->by_name);
   m->names = mem_alloc(n * NAME_MAX_BYTES);
@@ -610,6 +624,7 @@ Status layout_params(Model *m) {
     add_rows(m, &(Place){i, prefix, m->layer[i].t}, t->layer);
   }
   add_rows(m, &outside, t->end);
+  try(check_size(m));
   if (!m->t[M_HEAD]) m->t[M_HEAD] = m->t[M_EMBED];
   param_names_sort(m->by_name, m->param, m->nparams);
   return GRPO_OK;

@@ -32,6 +32,11 @@ static PanelWeights weights_of(const Lora *l) {
 
 Status lora_weights_allocate(Lora *l) {
   size_t at = 0;
+  double numbers = 0;
+  for (int i = 0; i < l->nparams; i++)
+    numbers += (double)l->param[i].t.dim[0] * l->param[i].t.dim[1];
+  if (!mem_fits(2 * sizeof(real) * numbers))
+    return fail(GRPO_ENOMEM, "adapter: no memory for %.4g weights", numbers);
   for (int i = 0; i < l->nparams; i++) l->reals += param_padded(l->param[i].t.n);
   l->weights = mem_alloc_aligned(l->reals * sizeof *l->weights);
   if (!l->weights)

@@ -37,7 +37,8 @@ RolloutActivations rollout_activations_of(int slots, int group, int max_prompt, 
 }
 
 size_t rollout_activations_bytes(const RolloutActivations *a) {
-  return mem_aligned_size(a->store.rows * a->store.columns * sizeof(real));
+  const bool fits = mem_fits((double)a->store.rows * a->store.columns * sizeof(real));
+  return mem_aligned_size(fits ? a->store.rows * a->store.columns * sizeof(real) : SIZE_MAX);
 }
 
 Status rollout_activations_allocate(RolloutActivations *a) {

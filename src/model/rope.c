@@ -169,6 +169,7 @@ static void fill_table(const Config *c, RopeTable table, bool is_long, int posit
 static real *make_table(const Config *c, RopeTable table, int positions) {
   const size_t rows = (size_t)rope_rows(c, positions);
   const size_t width = (size_t)config_rotary_dim(c, table == ROPE_LOCAL);
+  if (!mem_fits((double)rows * width * sizeof(real))) return NULL;
   real *cs = mem_alloc_aligned(rows * width * sizeof *cs);
   for (int k = 0; cs && !mem_measuring() && k < rows_of_position(c); k++)
     fill_table(c, table, k, positions, cs);

@@ -13,7 +13,8 @@ Status stop_init(StopText *t, const Tokenizer *tok, int max_new_tokens) {
     tokenizer_piece_bytes(tok, id, &bytes, &n);
     if (n > t->longest_piece) t->longest_piece = n;
   }
-  t->text = mem_alloc((size_t)max_new_tokens * t->longest_piece + 1);
+  if (mem_fits((double)max_new_tokens * t->longest_piece + 1))
+    t->text = mem_alloc((size_t)max_new_tokens * t->longest_piece + 1);
   return t->text
              ? GRPO_OK
              : fail(GRPO_ENOMEM, "decoder: no memory for the text of %d tokens", max_new_tokens);

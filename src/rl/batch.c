@@ -23,8 +23,24 @@ void batch_free(Batch *b) {
   *b = (Batch){.generation = b->generation + 1};
 }
 
+static Status no_memory(int sequences, int max_new) {
+  return fail(GRPO_ENOMEM,
+              "rollout: no memory for %d completions of %d tokens; lower "
+              "sampling.max_new_tokens or train.prompts_per_step",
+              sequences, max_new);
+}
+
+/* Would the arrays of a step fit into memory, whatever is free now?  In each array (also of plan.c
+ * and gae.c) a completion and a token take no more bytes than these. */
+static bool batch_fits(int prompts, int sequences, int max_prompt, int max_new) {
+  enum { OF_COMPLETION = 512, OF_TOKEN = 64 };
+  return mem_fits((double)prompts * max_prompt * OF_TOKEN) &&
+         mem_fits((double)sequences * ((double)max_new * OF_TOKEN + OF_COMPLETION));
+}
+
 static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max_new, int parts) {
   const size_t tokens = (size_t)sequences * (size_t)max_new;
+  if (!batch_fits(prompts, sequences, max_prompt, max_new)) return no_memory(sequences, max_new);
   b->prompt_ids = mem_alloc((size_t)prompts * (size_t)max_prompt * sizeof *b->prompt_ids);
   b->prompt_len = mem_alloc((size_t)prompts * sizeof *b->prompt_len);
   b->target_len = mem_alloc((size_t)prompts * sizeof *b->target_len);
@@ -38,10 +54,7 @@ static Status take(Batch *b, int prompts, int sequences, int max_prompt, int max
   if (!b->prompt_ids || !b->prompt_len || !b->target_len || !b->completion || !b->ids || !b->logp ||
       !b->entropy || !b->target_logp || (parts & BATCH_REF && !b->ref_logp) ||
       (parts & BATCH_TURNS && !b->sampled))
-    return fail(GRPO_ENOMEM,
-                "rollout: no memory for %d completions of %d tokens; lower "
-                "sampling.max_new_tokens or train.prompts_per_step",
-                sequences, max_new);
+    return no_memory(sequences, max_new);
   b->max_prompts = prompts;
   b->max_sequences = sequences;
   b->max_prompt = max_prompt;
@@ -73,7 +86,9 @@ Status batch_reserve_ref_prompts(Batch *b, int max_ref_prompt) {
   if (max_ref_prompt <= b->max_ref_prompt) return GRPO_OK;
   mem_free(b->ref_prompt_ids);
   mem_free(b->ref_prompt_len);
-  b->ref_prompt_ids = mem_alloc(n * (size_t)max_ref_prompt * sizeof *b->ref_prompt_ids);
+  b->ref_prompt_ids = mem_fits((double)n * max_ref_prompt * sizeof *b->ref_prompt_ids)
+                          ? mem_alloc(n * (size_t)max_ref_prompt * sizeof *b->ref_prompt_ids)
+                          : NULL;
   b->ref_prompt_len = mem_zalloc(n * sizeof *b->ref_prompt_len);
   b->max_ref_prompt = b->ref_prompt_ids && b->ref_prompt_len ? max_ref_prompt : 0;
   return b->max_ref_prompt

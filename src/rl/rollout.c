@@ -21,7 +21,9 @@ static Status scratch(Engine *e, int requests, int completions) {
     e->max_requests = requests;
   }
   if (completions > e->max_completions) {
-    Completion *c = mem_realloc(e->completion, (size_t)completions * sizeof *c);
+    Completion *c = mem_fits((double)completions * sizeof *c)
+                        ? mem_realloc(e->completion, (size_t)completions * sizeof *c)
+                        : NULL;
     if (!c) return fail(GRPO_ENOMEM, "rollout: %d completions", completions);
     e->completion = c;
     e->max_completions = completions;

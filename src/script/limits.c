@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/minmax.h"
 #include "base/progress.h"
 #include "script/args.h"
@@ -206,5 +207,5 @@ void check_limits(lua_State *L, int index, Limits *out) {
   field_number(L, index, "limits", "seconds", 1e-3, 1e9, &out->seconds);
   field_bool(L, index, "limits", "signals", &out->signals);
   out->instructions = (uint64_t)instructions;
-  out->memory = (size_t)memory;
+  out->memory = mem_fits(memory) ? (size_t)memory : MEM_MOST;
 }

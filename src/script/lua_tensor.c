@@ -151,13 +151,16 @@ int finish_tensor(lua_State *L, TensorHandle *h, Status s, Value *v) {
 void check_tensor_room(lua_State *L, double elements, const char *what) {
   enum { SMALL = 1 << 22 };
   double bytes = elements * (double)sizeof(real);
-  make_room(L, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX);
+  make_room(L, mem_fits(bytes) ? (size_t)bytes : SIZE_MAX);
   charge_work(L, 8 + (uint64_t)(elements < 1e15 ? elements / 8 : 1e14));
   if (elements < SMALL) return;
   double available = (double)mem_available();
-  if (elements >= 0x1p46 || (available > 0 && bytes > available))
+  if (available > 0 && (bytes > available || !mem_fits(bytes)))
     raise_new(L, GRPO_ENOMEM, "%s: the result takes %.4g MiB, and %.4g MiB are left", what,
               bytes / 0x1p20, available / 0x1p20);
+  if (!mem_fits(bytes))
+    raise_new(L, GRPO_ENOMEM, "%s: the result takes %.4g MiB, more than memory can hold", what,
+              bytes / 0x1p20);
 }
 
 int check_tensor_axis(lua_State *L, int arg, const Tensor *x) {

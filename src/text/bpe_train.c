@@ -50,7 +50,7 @@ static Status grow(void *array, size_t *cap, size_t need, size_t item, const cha
   size_t n = *cap ? *cap + *cap / 2 : 1024;
   void *p;
   memcpy(&p, array, sizeof p);
-  p = n < INT32_MAX ? mem_realloc(p, n * item) : NULL;
+  p = n < INT32_MAX && n <= MEM_MOST / item ? mem_realloc(p, n * item) : NULL;
   if (!p) return fail(GRPO_ENOMEM, "training a tokenizer: %zu %s", n, what);
   memcpy(array, &p, sizeof p);
   *cap = n;

@@ -1,6 +1,6 @@
 // Where the file system of emscripten 3.1.6 differs from what src/os and a run's directory rely on.
 mergeInto(LibraryManager.library, {
-  $Files__deps: ['$FS', '$SYSCALLS'],
+  $Files__deps: ['$FS', '$SYSCALLS', 'emscripten_get_heap_max'],
   $Files__postset: 'Files.mend();',
   $Files: {
     mend: function() {
@@ -19,6 +19,21 @@ mergeInto(LibraryManager.library, {
         if (!node.node_ops.readlink) throw new FS.ErrnoError({{{ cDefine('EINVAL') }}});
         return node.node_ops.readlink(node);
       };
+      // src/base/mem.c asks for what is free.  Freed blocks within the heap are not counted.
+      var device = FS.makedev(90, 1);
+      FS.registerDevice(device, {
+        open: function(stream) { stream.seekable = false; },
+        read: function(stream, buffer, offset, length) {
+          if (stream.told) return 0;
+          stream.told = true;
+          var most = _emscripten_get_heap_max();
+          var text = 'MemTotal: ' + (most >>> 10) + ' kB\nMemAvailable: ' + ((most - HEAP8.length) >>> 10) + ' kB\n';
+          var bytes = intArrayFromString(text, true);
+          buffer.set(bytes, offset);
+          return bytes.length;
+        }
+      });
+      FS.mkdev('/proc/meminfo', 292, device); // 0444
       // Times are whole seconds, so that two edits within one second look like one.
       var doStat = SYSCALLS.doStat;
       SYSCALLS.doStat = function(stat, path, buf) {

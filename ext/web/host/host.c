@@ -3,6 +3,7 @@
  *
  * A failure that grpo.web did not report itself is kept here until web_events is asked. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -99,7 +100,8 @@ static const char *text_of(const char *name, const char *text) {
 int web_open(void) {
   if (script) return 1;
   log_set_sink(print_notice, NULL);
-  Status st = kern_select("portable");
+  setenv("GRPO_CPU", "portable", 1);
+  Status st = kern_select(NULL);
   if (!st) st = script_open(&script, embedded_files, open_core);
   if (!st) return 1;
   snprintf(failure, sizeof failure, "%s", err_message());
