@@ -227,7 +227,7 @@ lua-module: $(LUA_MODULE)
 LIBGRPO_SO := $(BUILD)/libgrpo.so.1
 LIBGRPO_A  := $(BUILD)/libgrpo.a
 LIBGRPO_H  := include/grpo.h
-API_OBJS    = $(call objs_of,api) $(PIC_OBJS)
+API_OBJS    = $(call objs_of,api) $(OBJ)/module.o $(PIC_OBJS)
 $(BUILD)/libgrpo.o: $(API_OBJS) src/api/libgrpo.map $(BUILD)/extensions
 	$(Q)$(CC) -nostdlib -r -o $@ $(API_OBJS) && $(OBJCOPY) --localize-hidden $@
 $(LIBGRPO_A): $(BUILD)/libgrpo.o
@@ -314,8 +314,8 @@ $(HUB_SERVER): tests/hub_server.c $(call libs_upto,formats)
 # tests/api, and tests/api of an extension, see what a host sees: the header and the shared library.
 API_TESTS := $(call test_progs,api)
 API_TEST_NEEDS := $(BUILD)/tests/testing.o $(LIBGRPO_SO) $(LIBGRPO_H) $(wildcard tests/api/*.h)
-API_TEST = $(HOST_C) -D_GNU_SOURCE -Itests -Itests/api -o $@ $< $(BUILD)/tests/testing.o -L$(BUILD) -lgrpo \
-  -Wl,-rpath,'$$ORIGIN/../..' $(LDFLAGS) -lm
+API_TEST = $(HOST_C) -D_GNU_SOURCE -Itests -Itests/api $(PKG_CFLAGS) -o $@ $< $(BUILD)/tests/testing.o -L$(BUILD) -lgrpo \
+  -Wl,-rpath,'$$ORIGIN/../..' -Wl,--as-needed $(LDFLAGS) $(filter -llua%,$(PKG_LIBS)) -lm
 $(BUILD)/tests/api/%: tests/api/%.c $(API_TEST_NEEDS)
 	@mkdir -p $(@D)
 	$(Q)$(API_TEST)

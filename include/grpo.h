@@ -59,7 +59,7 @@ extern "C" {
 /* The first number increases if a program compiled with an older grpo.h would no longer run, the
  * second one with every function, field or constant that is added. */
 #define GRPO_ABI_VERSION   1
-#define GRPO_ABI_ADDITIONS 3
+#define GRPO_ABI_ADDITIONS 4
 GRPO_API uint32_t grpo_abi_version(void); /* GRPO_ABI_VERSION of the library */
 GRPO_API const char *grpo_version(void);  /* "0.1.0" */
 
@@ -591,6 +591,7 @@ GRPO_API grpo_status grpo_trainer_load(grpo_trainer *t, const char *directory);
 
 /* ---- a whole run ------------------------------------------------------------------------- */
 typedef struct grpo_run grpo_run;
+struct lua_State;
 
 typedef struct grpo_run_options {
   size_t size;
@@ -604,6 +605,10 @@ typedef struct grpo_run_options {
   const char *resume;    /* directory of a run to resume, which needs neither path nor script, but
                           * all rewards that grpo_run_add_reward gave it (EARG without them) */
   int64_t max_steps;     /* steps in all, each a rollout with its updates; 0: as the script says */
+  /* A Lua 5.4 state of yours, with its standard libraries, that the run uses; NULL: one of its own.
+   * The script sees your globals, and its print is yours.  The state must not run meanwhile, and
+   * must be closed after grpo_run_free. */
+  struct lua_State *lua;
 } grpo_run_options;
 GRPO_API grpo_status grpo_run_options_init(grpo_run_options *o, size_t size);
 
@@ -614,6 +619,24 @@ GRPO_API void grpo_run_free(grpo_run *r);
  * is rewards/NAME/mean.  If the callback fails, the run ends, or does what reward.on_error says. */
 GRPO_API grpo_status grpo_run_add_reward(grpo_run *r, const char *name, double weight,
                                          grpo_reward_fn fn, void *user);
+/* Adds a reward of all completions of a prompt at once (rewards [count], NaN: does not apply), or of
+ * each token of a completion (rewards [s->length]). */
+typedef grpo_status (*grpo_group_reward_fn)(void *user, const grpo_sample *samples, size_t count,
+                                            double *rewards);
+typedef grpo_status (*grpo_token_reward_fn)(void *user, const grpo_sample *s, double *rewards);
+GRPO_API grpo_status grpo_run_add_group_reward(grpo_run *r, const char *name, double weight,
+                                               grpo_group_reward_fn fn, void *user);
+GRPO_API grpo_status grpo_run_add_token_reward(grpo_run *r, const char *name, double weight,
+                                               grpo_token_reward_fn fn, void *user);
+/* The script calls fn as grpo.host.NAME(...): for rows of a dataset, a schedule, a metric, or what
+ * else it asks you for.  arguments: JSON, the list of those of the call.  Within fn,
+ * grpo_answer_json gives what the call returns, as JSON; without it the call returns nil.  If fn
+ * does not return GRPO_OK, the call raises an error in the script. */
+typedef struct grpo_answer grpo_answer;
+typedef grpo_status (*grpo_call_fn)(void *user, const char *arguments, grpo_answer *answer);
+GRPO_API grpo_status grpo_run_add_function(grpo_run *r, const char *name, grpo_call_fn fn,
+                                           void *user);
+GRPO_API grpo_status grpo_answer_json(grpo_answer *a, const char *json, size_t length);
 /* fn is called after every step.  If it does not return GRPO_OK, the run ends with GRPO_ESCRIPT. */
 typedef grpo_status (*grpo_step_fn)(void *user, int64_t step, const grpo_metrics *metrics);
 GRPO_API grpo_status grpo_run_on_step(grpo_run *r, grpo_step_fn fn, void *user);
@@ -627,6 +650,11 @@ GRPO_API grpo_status grpo_run_stop(grpo_run *r);
  * if the run was stopped, also by max_steps; *directory: for resuming; "" if there is none. */
 GRPO_API grpo_status grpo_run_result(grpo_run *r, int64_t *steps, int32_t *stopped,
                                      const char **directory);
+
+/* The Lua module `grpo`, for a Lua 5.4 state of yours that is linked with the same liblua5.4:
+ * luaL_requiref(L, "grpo", luaopen_grpo, 0).  It is what grpo.so is for a stock lua5.4; its notices
+ * go to stderr. */
+GRPO_API int luaopen_grpo(struct lua_State *L);
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 /* A tensor is float32 with up to 4 dimensions; one with 0 is a number.  A result that needs a

@@ -6,13 +6,12 @@
 #include "base/mem.h"
 #include "script/host_run.h"
 
-typedef struct Reward {
+/* A function of the host's: `own` is what it gave, and `run` stands between that and the script. */
+typedef struct Function {
   grpo_run *run;
-  grpo_reward_fn fn;
-  void *user;
+  HostFunction own;
   char *name;
-  double weight;
-} Reward;
+} Function;
 
 struct grpo_run {
   HANDLE_FIELDS;
@@ -20,8 +19,8 @@ struct grpo_run {
   char **words;
   size_t nwords;
   const char **overrides, **args;
-  Reward **reward; /* [nrewards] */
-  size_t nrewards;
+  Function **function; /* [nfunctions] */
+  size_t nfunctions;
   grpo_step_fn on_step;
   void *step_user;
   atomic_bool stop;
@@ -33,21 +32,24 @@ struct grpo_run {
 
 /* ---- making ---------------------------------------------------------------------- */
 
+/* Its size before hosts lent a Lua state. */
+enum { FIRST_OPTIONS = offsetof(grpo_run_options, lua) };
+
 grpo_status grpo_run_options_init(grpo_run_options *o, size_t size) {
   const grpo_run_options d = {.size = sizeof d};
-  return options_init(o, size, &d, sizeof d);
+  return options_init_grown(o, size, &d, sizeof d, FIRST_OPTIONS);
 }
 
 static void destroy(grpo_run *r) {
   for (size_t i = 0; i < r->nwords; i++) mem_free(r->words[i]);
-  for (size_t i = 0; i < r->nrewards; i++) {
-    mem_free(r->reward[i]->name);
-    mem_free(r->reward[i]);
+  for (size_t i = 0; i < r->nfunctions; i++) {
+    mem_free(r->function[i]->name);
+    mem_free(r->function[i]);
   }
   mem_free(r->words);
   mem_free(r->overrides);
   mem_free(r->args);
-  mem_free(r->reward);
+  mem_free(r->function);
   buf_free(&r->directory);
   mem_free(r);
 }
@@ -118,7 +120,7 @@ static Status make(grpo_context *c, const grpo_run_options *o, grpo_run **out) {
   grpo_run_options own = {.size = sizeof own};
   try(need(o, "options"));
   try(need(out, "out"));
-  try(options_take(&own, sizeof own, o, "grpo_run_options"));
+  try(options_take_grown(&own, sizeof own, FIRST_OPTIONS, o, "grpo_run_options"));
   try(check(&own));
   grpo_run *r = mem_zalloc(sizeof *r);
   if (!r) return fail(GRPO_ENOMEM, "run");
@@ -140,20 +142,38 @@ grpo_status grpo_run_new(grpo_context *c, const grpo_run_options *o, grpo_run **
 
 /* ---- callbacks ------------------------------------------------------------------- */
 
+/* Calls a function of the host in its own locale. */
+#define called(run, call)                                                                          \
+  do {                                                                                             \
+    const LocaleMark ours_ = callback_enter((run)->c);                                             \
+    const grpo_status s_ = call;                                                                   \
+    const grpo_status left_ = (grpo_status)callback_leave((run)->c, ours_);                        \
+    return s_ ? s_ : left_;                                                                        \
+  } while (0)
+
 static grpo_status call_reward(void *user, const grpo_sample *s, double *reward) {
-  const Reward *r = user;
-  const LocaleMark ours = callback_enter(r->run->c);
-  const grpo_status st = r->fn(r->user, s, reward);
-  const grpo_status left = (grpo_status)callback_leave(r->run->c, ours);
-  return st ? st : left;
+  const Function *f = user;
+  called(f->run, f->own.reward(f->own.user, s, reward));
+}
+
+static grpo_status call_group(void *user, const grpo_sample *s, size_t n, double *rewards) {
+  const Function *f = user;
+  called(f->run, f->own.group(f->own.user, s, n, rewards));
+}
+
+static grpo_status call_tokens(void *user, const grpo_sample *s, double *rewards) {
+  const Function *f = user;
+  called(f->run, f->own.tokens(f->own.user, s, rewards));
+}
+
+static grpo_status call_function(void *user, const char *arguments, grpo_answer *answer) {
+  const Function *f = user;
+  called(f->run, f->own.call(f->own.user, arguments, answer));
 }
 
 static grpo_status call_step(void *user, int64_t step, const grpo_metrics *m) {
   grpo_run *r = user;
-  const LocaleMark ours = callback_enter(r->c);
-  const grpo_status st = r->on_step(r->step_user, step, m);
-  const grpo_status left = (grpo_status)callback_leave(r->c, ours);
-  return st ? st : left;
+  called(r, r->on_step(r->step_user, step, m));
 }
 
 static Status not_begun(const grpo_run *r) {
@@ -162,35 +182,59 @@ static Status not_begun(const grpo_run *r) {
              : GRPO_OK;
 }
 
-static Status add_reward(grpo_run *r, const char *name, double weight, grpo_reward_fn fn,
-                         void *user) {
+static Status check_function(const grpo_run *r, const HostFunction *f) {
+  const char *kind = f->call ? "function" : "reward";
   try(not_begun(r));
-  try(need(name, "name"));
-  if (!fn) return fail(GRPO_EARG, "reward '%.60s': the callback is NULL", name);
-  if (!*name || !isfinite(weight))
-    return fail(GRPO_EARG, "reward '%.60s' with weight %g: want a name and a finite weight", name,
-                weight);
-  for (size_t i = 0; i < r->nrewards; i++)
-    if (strcmp(r->reward[i]->name, name) == 0)
-      return fail(GRPO_EARG, "reward '%.60s' was added before", name);
-  Reward **grown = mem_realloc(r->reward, (r->nrewards + 1) * sizeof *grown);
-  if (!grown) return fail(GRPO_ENOMEM, "reward");
-  r->reward = grown;
-  Reward *one = mem_zalloc(sizeof *one);
-  char *copy = mem_strdup(name);
+  try(need(f->name, "name"));
+  if (!f->reward && !f->group && !f->tokens && !f->call)
+    return fail(GRPO_EARG, "'%.60s': the callback is NULL", f->name);
+  if (!*f->name || !isfinite(f->weight))
+    return fail(GRPO_EARG, "%s '%.60s' with weight %g: want a name and a finite weight", kind,
+                f->name, f->weight);
+  for (size_t i = 0; i < r->nfunctions; i++)
+    if (!r->function[i]->own.call == !f->call && strcmp(r->function[i]->name, f->name) == 0)
+      return fail(GRPO_EARG, "%s '%.60s' was added before", kind, f->name);
+  return GRPO_OK;
+}
+
+static Status add(grpo_run *r, const HostFunction *f) {
+  try(check_function(r, f));
+  Function **grown = mem_realloc(r->function, (r->nfunctions + 1) * sizeof *grown);
+  if (!grown) return fail(GRPO_ENOMEM, "run");
+  r->function = grown;
+  Function *one = mem_zalloc(sizeof *one);
+  char *copy = mem_strdup(f->name);
   if (!one || !copy) {
     mem_free(one);
     mem_free(copy);
-    return fail(GRPO_ENOMEM, "reward");
+    return fail(GRPO_ENOMEM, "run");
   }
-  *one = (Reward){r, fn, user, copy, weight};
-  r->reward[r->nrewards++] = one;
+  *one = (Function){r, *f, copy};
+  r->function[r->nfunctions++] = one;
   return GRPO_OK;
 }
 
 grpo_status grpo_run_add_reward(grpo_run *r, const char *name, double weight, grpo_reward_fn fn,
                                 void *user) {
-  in_call(call_begin, r ? r->c : NULL, add_reward(r, name, weight, fn, user));
+  const HostFunction f = {.name = name, .weight = weight, .reward = fn, .user = user};
+  in_call(call_begin, r ? r->c : NULL, add(r, &f));
+}
+
+grpo_status grpo_run_add_group_reward(grpo_run *r, const char *name, double weight,
+                                      grpo_group_reward_fn fn, void *user) {
+  const HostFunction f = {.name = name, .weight = weight, .group = fn, .user = user};
+  in_call(call_begin, r ? r->c : NULL, add(r, &f));
+}
+
+grpo_status grpo_run_add_token_reward(grpo_run *r, const char *name, double weight,
+                                      grpo_token_reward_fn fn, void *user) {
+  const HostFunction f = {.name = name, .weight = weight, .tokens = fn, .user = user};
+  in_call(call_begin, r ? r->c : NULL, add(r, &f));
+}
+
+grpo_status grpo_run_add_function(grpo_run *r, const char *name, grpo_call_fn fn, void *user) {
+  const HostFunction f = {.name = name, .call = fn, .user = user};
+  in_call(call_begin, r ? r->c : NULL, add(r, &f));
 }
 
 static Status set_step(grpo_run *r, grpo_step_fn fn, void *user) {
@@ -208,20 +252,28 @@ grpo_status grpo_run_on_step(grpo_run *r, grpo_step_fn fn, void *user) {
 
 static Status execute(grpo_run *r) {
   try(not_begun(r));
-  HostReward *rewards = mem_zalloc((r->nrewards + 1) * sizeof *rewards);
-  if (!rewards) return fail(GRPO_ENOMEM, "run");
-  for (size_t i = 0; i < r->nrewards; i++)
-    rewards[i] = (HostReward){r->reward[i]->name, r->reward[i]->weight, call_reward, r->reward[i]};
+  HostFunction *functions = mem_zalloc((r->nfunctions + 1) * sizeof *functions);
+  if (!functions) return fail(GRPO_ENOMEM, "run");
+  for (size_t i = 0; i < r->nfunctions; i++) {
+    const Function *f = r->function[i];
+    functions[i] = (HostFunction){.name = f->name,
+                                  .weight = f->own.weight,
+                                  .reward = f->own.reward ? call_reward : NULL,
+                                  .group = f->own.group ? call_group : NULL,
+                                  .tokens = f->own.tokens ? call_tokens : NULL,
+                                  .call = f->own.call ? call_function : NULL,
+                                  .user = r->function[i]};
+  }
   Hosted h = {.o = &r->o,
               .threads = r->c->threads,
-              .nrewards = r->nrewards,
-              .rewards = rewards,
+              .nfunctions = r->nfunctions,
+              .functions = functions,
               .on_step = r->on_step ? call_step : NULL,
               .step_user = r,
               .stop = &r->stop};
   r->begun = true;
   const Status s = hosted_run(&h);
-  mem_free(rewards);
+  mem_free(functions);
   r->steps = h.steps;
   r->stopped = h.stopped;
   r->directory = h.directory;

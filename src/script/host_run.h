@@ -13,18 +13,26 @@
 #include "base/err.h"
 #include "grpo.h"
 
-typedef struct HostReward {
+/* A function of the host's, under a name; exactly one of the four is not NULL. */
+typedef struct HostFunction {
   const char *name;
-  double weight;
-  grpo_reward_fn fn;
+  double weight; /* of a reward */
+  grpo_reward_fn reward;
+  grpo_group_reward_fn group;
+  grpo_token_reward_fn tokens;
+  grpo_call_fn call; /* grpo.host.NAME of the script */
   void *user;
-} HostReward;
+} HostFunction;
+
+struct grpo_answer {
+  Buf json;
+};
 
 typedef struct Hosted {
   const grpo_run_options *o;
   int threads; /* 0: all cores */
-  size_t nrewards;
-  const HostReward *rewards;
+  size_t nfunctions;
+  const HostFunction *functions;
   grpo_step_fn on_step; /* may be NULL */
   void *step_user;
   const atomic_bool *stop;

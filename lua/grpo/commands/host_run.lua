@@ -63,11 +63,12 @@ local function check_overrides(words)
 end
 
 -- host: { path=, script=, overrides=, args=, directory=, resume=, max_steps=, threads=, rewards=,
---         log = f(text), step = f(number, metrics), stopping = f() -> boolean,
---         reached = f(steps, stopped, directory) }
+--         functions = grpo.host of the script, log = f(text), step = f(number, metrics),
+--         stopping = f() -> boolean, reached = f(steps, stopped, directory) }
 -- `reached` is called when the run has ended, also by an error, which is raised then.
 function host_run.run(host)
-  host_run.tame(host)
+  if not core.is_guest() then host_run.tame(host) end -- else the globals are the host's own
+  require("grpo").host = host.functions
   check_overrides(host.overrides)
   if host.threads > 0 then core.set_threads(host.threads) end
   local tr, directory = start.trainer { script = host.path, text = host.script, words = true,

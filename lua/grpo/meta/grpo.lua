@@ -3,6 +3,7 @@
 
 ---@class grpo
 ---@field args table<string, string> the values of --arg on the command line
+---@field host table<string, fun(...): any>|nil functions of the program around this run (grpo_run_add_function of grpo.h)
 ---@field none userdata "does not apply here", for lists of rewards
 local grpo = {}
 
