@@ -540,9 +540,9 @@ GRPO_API grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examp
 GRPO_API grpo_status grpo_trainer_evaluate(grpo_trainer *t, const grpo_example *examples,
                                            size_t count, double *mean, int64_t *tokens);
 
-/* A whole step in parts, for a program that keeps a frame rate: rollout, rewards, reference (if the
- * loss has a kl), advantages, update.  What the struct points to must stay as it is until the step
- * is done.  The bits are those of the calls above. */
+/* A whole step in parts, for a program that keeps a frame rate: rollout, rewards, reference (if
+ * the loss has a kl), advantages, update.  What the struct points to must stay as it is until the
+ * step is done.  The bits are those of the calls above. */
 typedef struct grpo_step {
   size_t size;
   const grpo_prompt *prompts;
@@ -619,8 +619,8 @@ GRPO_API void grpo_run_free(grpo_run *r);
  * is rewards/NAME/mean.  If the callback fails, the run ends, or does what reward.on_error says. */
 GRPO_API grpo_status grpo_run_add_reward(grpo_run *r, const char *name, double weight,
                                          grpo_reward_fn fn, void *user);
-/* Adds a reward of all completions of a prompt at once (rewards [count], NaN: does not apply), or of
- * each token of a completion (rewards [s->length]). */
+/* Adds a reward of all completions of a prompt at once (rewards [count], NaN: does not apply), or
+ * of each token of a completion (rewards [s->length]). */
 typedef grpo_status (*grpo_group_reward_fn)(void *user, const grpo_sample *samples, size_t count,
                                             double *rewards);
 typedef grpo_status (*grpo_token_reward_fn)(void *user, const grpo_sample *s, double *rewards);
