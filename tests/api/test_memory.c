@@ -16,7 +16,8 @@ static const char script[] =
     "} },\n"
     "    max_prompt_tokens = 4 },\n"
     "  sampling = { group_size = 2, max_new_tokens = 3, stop_regex = 'aa+' },\n"
-    "  rewards = { right = function(text) return #text / 4 end },\n"
+    "  rewards = { right = { fn = function(text) return #text / 4 end, weight = "
+    "grpo.host.weight(1) } },\n"
     "  train = { steps = 1, prompts_per_step = 1, kl = 0.02 }, checkpoint = { every = 1 },\n"
     "}\n";
 
@@ -98,6 +99,83 @@ static grpo_status train(Host *h) {
   return GRPO_OK;
 }
 
+static grpo_status every_token(void *user, const grpo_sample *s) {
+  (void)user;
+  return s->length ? GRPO_OK : GRPO_EIO;
+}
+
+/* Samples made elsewhere, gradients, the optimizer's state, a step in parts. */
+static grpo_status parts(Host *h, char *state, size_t capacity) {
+  static const int32_t ids[] = {0, 1, 2, 3};
+  const grpo_prompt prompt = {ids, 3, 0, 0};
+  grpo_sample samples[2];
+  const double rewards[] = {0, 1};
+  grpo_update_options u;
+  grpo_step whole;
+  float g[16];
+  size_t n;
+  int32_t done = 0;
+  grpo_update_options_init(&u, sizeof u);
+  grpo_step_init(&whole, sizeof whole);
+  for (int i = 0; i < 2; i++)
+    samples[i] = (grpo_sample){.size = sizeof samples[i], .ids = ids + i, .length = 2};
+  u.accumulate = 1;
+  TRY(grpo_trainer_put(h->trainer, &prompt, 1, samples, 2, 1));
+  TRY(grpo_trainer_set_rewards(h->trainer, rewards, 2));
+  TRY(grpo_trainer_advantages(h->trainer, NULL, NULL, 0));
+  TRY(grpo_trainer_update(h->trainer, &u, NULL));
+  TRY(grpo_trainer_gradient_get(h->trainer, "model.norm.weight", g, 16));
+  TRY(grpo_trainer_apply(h->trainer, &u, NULL));
+  TRY(grpo_trainer_state_get(h->trainer, state, capacity, &n));
+  TRY(grpo_trainer_state_set(h->trainer, state, n));
+  whole.prompts = &prompt, whole.count = 1, whole.reward = host_reward;
+  TRY(grpo_trainer_begin(h->trainer, &whole));
+  while (!done) TRY(grpo_trainer_advance(h->trainer, 100, &done, NULL));
+  return GRPO_OK;
+}
+
+/* Chat templates, tokens as they come, exports, and what a host brings to a trainer. */
+static grpo_status use(Host *h) {
+  static char text[4096], state[1 << 16];
+  static const int32_t ids[] = {0, 1};
+  const grpo_prompt prompt = {ids, 2, 0, 0};
+  grpo_context_options co;
+  grpo_trainer_options o;
+  grpo_export_options e;
+  grpo_sampling s;
+  grpo_samples *list = NULL;
+  size_t n;
+  grpo_context_options_init(&co, sizeof co);
+  grpo_trainer_options_init(&o, sizeof o);
+  grpo_export_options_init(&e, sizeof e);
+  grpo_sampling_init(&s, sizeof s);
+  co.threads = 1;
+  o.prompts_per_step = 1, o.group_size = 2, o.max_prompt_tokens = 8, o.max_new_tokens = HOST_NEW;
+  s.on_token = every_token, s.max_new_tokens = 4;
+  e.dtype = "nf4";
+  TRY(grpo_context_new(&co, &h->c));
+  TRY(grpo_tokenizer_chars(h->c, "abcdefgh", 8, &h->tok));
+  TRY(grpo_tokenizer_chat(h->tok, "[{\"role\": \"user\", \"content\": \"a\"}]",
+                          "{\"chat_template\": \"chatml\"}", text, sizeof text, &n));
+  TRY(grpo_model_new(h->c, tiny_config, h->tok, NULL, &h->model));
+  TRY(grpo_generate(h->model, h->tok, &prompt, 1, &s, &list));
+  grpo_samples_free(list);
+  TRY(grpo_model_export(h->model, test_path("%s/model", test_tmp()), &e));
+  TRY(grpo_trainer_new(h->model, NULL, h->tok, &o, &h->trainer));
+  return parts(h, state, sizeof state);
+}
+
+static grpo_status group_lengths(void *user, const grpo_sample *s, size_t n, double *rewards) {
+  (void)user;
+  for (size_t i = 0; i < n; i++) rewards[i] = (double)s[i].length;
+  return GRPO_OK;
+}
+
+static grpo_status answer_one(void *user, const char *arguments, grpo_answer *answer) {
+  (void)user, (void)arguments;
+  return grpo_answer_json(answer, "0.5", 3);
+}
+
 /* A whole run of a script, with its directory. */
 static grpo_status run(Host *h) {
   grpo_context_options co;
@@ -110,7 +188,9 @@ static grpo_status run(Host *h) {
   o.script = script;
   o.directory = test_path("%s/run", test_tmp());
   TRY(grpo_run_new(h->c, &o, &r));
-  const grpo_status s = grpo_run_execute(r);
+  grpo_status s = grpo_run_add_group_reward(r, "group", 1, group_lengths, NULL);
+  if (s == GRPO_OK) s = grpo_run_add_function(r, "weight", answer_one, NULL);
+  if (s == GRPO_OK) s = grpo_run_execute(r);
   grpo_run_free(r);
   return s;
 }
@@ -152,5 +232,7 @@ static void trials(grpo_status (*work)(Host *), bool from) {
 
 TEST(one_failed_allocation_in_training_is_a_status) { trials(train, false); }
 TEST(no_memory_from_some_point_on_in_training_is_a_status) { trials(train, true); }
+TEST(one_failed_allocation_in_what_a_host_uses_is_a_status) { trials(use, false); }
+TEST(no_memory_from_some_point_on_in_what_a_host_uses_is_a_status) { trials(use, true); }
 TEST(one_failed_allocation_in_a_run_is_a_status) { trials(run, false); }
 TEST(no_memory_from_some_point_on_in_a_run_is_a_status) { trials(run, true); }

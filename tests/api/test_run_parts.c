@@ -197,6 +197,25 @@ TEST(an_answer_that_is_no_json_is_an_error_of_the_script) {
   grpo_context_free(c);
 }
 
+static grpo_status stop_at_ten(void *user, const char *what, int64_t done, int64_t of) {
+  CHECK(what && done <= of);
+  return ++*(int *)user == 10 ? GRPO_EIO : GRPO_OK;
+}
+
+TEST(progress_ends_a_run_too) {
+  grpo_context *c = NULL;
+  grpo_context_options o;
+  int calls = 0;
+  OK(NULL, grpo_context_options_init(&o, sizeof o));
+  o.progress = stop_at_ten, o.progress_user = &calls;
+  OK(NULL, grpo_context_new(&o, &c));
+  grpo_run *r = open_run(c, rewarded, NULL, NULL);
+  REFUSED(c, GRPO_ECANCELED, "the progress callback returned EIO", grpo_run_execute(r));
+  CHECK(calls == 10);
+  grpo_run_free(r);
+  grpo_context_free(c);
+}
+
 /* ---- a state of the host ------------------------------------------------------------------ */
 
 TEST(a_run_uses_a_state_that_the_host_lends) {
