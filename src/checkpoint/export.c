@@ -1,5 +1,6 @@
 #include "checkpoint/export.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -27,21 +28,17 @@ static const char *dtype_of(const ExportOptions *o) { return o->dtype ? o->dtype
 
 /* *file: the extension's format; NULL: hf or adapter */
 static Status find_format(const ExportOptions *o, const char *what, const ModelFormat **file) {
-  char names[256] = "hf or adapter";
-  size_t n = strlen("hf");
+  char names[200] = "";
   *file = NULL;
   if (is(o, "hf") || is(o, "adapter")) return GRPO_OK;
   *file = model_format_named(o->format);
   if (*file) return GRPO_OK;
-  for (const ModelFormat *f = model_format_first(); f && n + strlen(f->name) + 20 < sizeof names;
-       f = f->next) {
-    memcpy(names + n, ", ", 2);
-    strcpy(names + n + 2, f->name);
-    n += 2 + strlen(f->name);
-    strcpy(names + n, " or adapter");
+  for (const ModelFormat *f = model_format_first(); f; f = f->next) {
+    const size_t n = strlen(names);
+    snprintf(names + n, sizeof names - n, ", %s", f->name);
   }
-  return fail(GRPO_EARG, "%s.format: '%.40s' is not a format of this build, want %s", what,
-              o->format, names);
+  return fail(GRPO_EARG, "%s.format: '%.40s' is not a format of this build, want hf%s or adapter",
+              what, o->format, names);
 }
 
 Status export_check(const Model *m, const char *path, const ExportOptions *o, const char *what) {

@@ -134,7 +134,8 @@ static const char asking[] =
     "  rewards = { function(text) return #text end },\n"
     "  train = { steps = 3, prompts_per_step = 2,\n"
     "    lr = function(step) return grpo.host.rate(step) end },\n"
-    "  hooks = { on_step = function(m) grpo.host.step(m.step, m.learning_rate) end } }\n";
+    "  hooks = { on_step = function(m) m.mine = grpo.host.rate(0); grpo.host.step(m.step, "
+    "m.learning_rate) end } }\n";
 
 static grpo_status give_rows(void *user, const char *arguments, grpo_answer *answer) {
   (void)user;
@@ -165,6 +166,12 @@ static grpo_status hear_step(void *user, const char *arguments, grpo_answer *ans
   return *(int *)user == 3 ? GRPO_EIO : GRPO_OK;
 }
 
+static grpo_status see_mine(void *user, int64_t step, const grpo_metrics *m) {
+  (void)user, (void)step;
+  CHECK(grpo_metric_get(m, "mine") == 0.125);
+  return GRPO_OK;
+}
+
 TEST(a_script_asks_its_host_for_rows_rates_and_whatever_it_likes) {
   grpo_context *c = open_context();
   int steps = 0;
@@ -173,6 +180,7 @@ TEST(a_script_asks_its_host_for_rows_rates_and_whatever_it_likes) {
   OK(c, grpo_run_add_function(r, "nothing", give_nothing, NULL));
   OK(c, grpo_run_add_function(r, "rate", give_rate, NULL));
   OK(c, grpo_run_add_function(r, "step", hear_step, &steps));
+  OK(c, grpo_run_on_step(r, see_mine, NULL));
   REFUSED(c, GRPO_EARG, "function 'rate' was added before",
           grpo_run_add_function(r, "rate", give_rate, NULL));
   REFUSED(c, GRPO_EARG, "callback is NULL", grpo_run_add_function(r, "none", NULL, NULL));
