@@ -194,7 +194,9 @@ DOC_INDEX := $(BUILD)/gen/docs.index
 $(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)tools/doc-index src/rl/metrics.def $(DOC_PAGES) > $@.tmp && mv $@.tmp $@
-EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json $(patsubst %,ext/%/configs/*/*,$(EXT))) $(DOC_INDEX)
+# ext/NAME/embedded: further files that the program has inside, such as pages
+EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json $(patsubst %,ext/%/configs/*/*,$(EXT))) $(DOC_INDEX) \
+  $(foreach e,$(EXT),$(if $(wildcard ext/$(e)/embedded),$(shell cat ext/$(e)/embedded)))
 $(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED) $(BUILD)/extensions
 	@mkdir -p $(@D)
 	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.tmp && mv $@.tmp $@

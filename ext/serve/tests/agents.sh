@@ -58,7 +58,7 @@ wait $run; status=$?
 result "the run trains on them and ends" "$(want 0 $status; cat run.err; want 8 "$(wc -l <runs/r/completions.jsonl)")"
 result "with the rewards that were posted" "$(want "0.25 1 3 1 0 1 0" "$(grep -oE '"reward": [^,]*, "rewards"' runs/r/completions.jsonl | sed -E 's/"reward": //; s/,.*//' | paste -sd' ')")"
 result "and with turns, of which the model said its own" "$(head -n 1 runs/r/completions.jsonl >one; has one '"role": "assistant"' '"role": "environment"' '"turns": 2')"
-result "the ratio of every sampled token is exactly 1" "$(grep -h 'ratio' runs/r/run.log; has runs/r/metrics.jsonl '"completions/mean_turns": 1.25')"
+result "the ratio of every sampled token is exactly 1" "$(want 2 "$(grep -c '"ratio_max_deviation": 0[,.]' runs/r/metrics.jsonl)"; grep -h 'ratio' runs/r/run.log; has runs/r/metrics.jsonl '"completions/mean_turns": 1.25')"
 
 # ---- a program that goes away, and one that comes late ------------------------------------------
 begin lost --arg seconds=1
