@@ -59,7 +59,7 @@ extern "C" {
 /* The first number increases if a program compiled with an older grpo.h would no longer run, the
  * second one with every function, field or constant that is added. */
 #define GRPO_ABI_VERSION   1
-#define GRPO_ABI_ADDITIONS 4
+#define GRPO_ABI_ADDITIONS 5
 GRPO_API uint32_t grpo_abi_version(void); /* GRPO_ABI_VERSION of the library */
 GRPO_API const char *grpo_version(void);  /* "0.1.0" */
 
@@ -552,6 +552,9 @@ typedef struct grpo_step {
   void *user;                               /* of the reward */
   const grpo_advantage_options *advantages; /* NULL: the defaults */
   const grpo_update_options *update;        /* NULL: the defaults */
+  /* In place of prompts, sampling, reward and advantages: the step of grpo_trainer_sft. */
+  const grpo_example *examples; /* NULL: none */
+  size_t example_count;
 } grpo_step;
 GRPO_API grpo_status grpo_step_init(grpo_step *s, size_t size);
 /* Begins a step.  One that is not done yet is given up, and its update is not made.  step NULL: no

@@ -105,6 +105,7 @@ static Status work_on(Slices *s) {
   const grpo_step *p = &s->step;
   if (s->phase == SAMPLE) return trainer_rollout(s->t, p->prompts, p->count, p->sampling);
   if (s->phase == REFERENCE) return trainer_reference(s->t);
+  if (p->examples) return trainer_sft(s->t, p->examples, p->example_count, p->update, &s->metrics);
   return trainer_update(s->t, p->update, &s->metrics);
 }
 
@@ -177,7 +178,13 @@ static Status start(grpo_trainer *t) {
   return GRPO_OK;
 }
 
+/* Its size before steps could be supervised. */
+enum { FIRST_STEP = offsetof(grpo_step, examples) };
+
 static Status check_step(const grpo_step *p) {
+  if (p->examples && (p->prompts || p->reward))
+    return fail(GRPO_EARG, "grpo_step: set prompts and reward, or examples, not both");
+  if (p->examples) return GRPO_OK;
   if (!p->reward) return fail(GRPO_EARG, "grpo_step: the reward callback is NULL");
   try(prompts_check(p->prompts, p->count));
   if (p->sampling && p->sampling->size > offsetof(grpo_sampling, on_token) && p->sampling->on_token)
@@ -193,12 +200,12 @@ static Status begin(grpo_trainer *t, const grpo_step *step) {
                            "grpo_trainer_advance until it is done");
   if (t->slices) abandon(t->slices);
   if (!step) return GRPO_OK;
-  try(options_take(&own, sizeof own, step, "grpo_step"));
+  try(options_take_grown(&own, sizeof own, FIRST_STEP, step, "grpo_step"));
   try(check_step(&own));
   if (!t->slices) try(start(t));
   Slices *s = t->slices;
   s->step = own;
-  s->phase = SAMPLE;
+  s->phase = own.examples ? UPDATE : SAMPLE;
   s->working = false;
   s->scored = 0;
   s->metrics = NULL;
@@ -208,7 +215,7 @@ static Status begin(grpo_trainer *t, const grpo_step *step) {
 
 grpo_status grpo_step_init(grpo_step *p, size_t size) {
   const grpo_step d = {.size = sizeof d};
-  return options_init(p, size, &d, sizeof d);
+  return options_init_grown(p, size, &d, sizeof d, FIRST_STEP);
 }
 
 grpo_status grpo_trainer_begin(grpo_trainer *t, const grpo_step *step) {

@@ -465,8 +465,8 @@ static Status take_examples(const grpo_trainer *t, const grpo_example *x, size_t
   return GRPO_OK;
 }
 
-static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
-                  const grpo_update_options *o, const grpo_metrics **metrics) {
+Status trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t n,
+                   const grpo_update_options *o, const grpo_metrics **metrics) {
   grpo_update_options own;
   UpdateOptions u;
   StepMetrics m;
@@ -486,7 +486,7 @@ static Status sft(grpo_trainer *t, const grpo_example *examples, size_t n,
 
 grpo_status grpo_trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t count,
                              const grpo_update_options *o, const grpo_metrics **metrics) {
-  in_call(call_begin, t ? t->c : NULL, sft(t, examples, count, o, metrics));
+  in_call(call_begin, t ? t->c : NULL, trainer_sft(t, examples, count, o, metrics));
 }
 
 static Status evaluate(grpo_trainer *t, const grpo_example *examples, size_t n, double *mean,

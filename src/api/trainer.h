@@ -42,6 +42,8 @@ Status trainer_advantages(grpo_trainer *t, const grpo_advantage_options *o, doub
                           size_t capacity);
 Status trainer_reference(grpo_trainer *t);
 Status trainer_update(grpo_trainer *t, const grpo_update_options *o, const grpo_metrics **metrics);
+Status trainer_sft(grpo_trainer *t, const grpo_example *examples, size_t n,
+                   const grpo_update_options *o, const grpo_metrics **metrics);
 
 /* Reads a host's options: *own are all of them, *out those of the engine. */
 Status trainer_take_update(const grpo_update_options *o, grpo_update_options *own,

@@ -81,6 +81,27 @@ TEST(steps_in_parts_have_the_bits_of_whole_steps) {
   host_close(&whole);
 }
 
+TEST(a_supervised_step_in_parts_has_the_bits_of_a_whole_one) {
+  static const int32_t target[] = {3, 4, 5};
+  const grpo_example x[] = {{prompt_a, 3, target, 3}, {prompt_b, 1, target, 2}};
+  Host whole, h;
+  Parts p;
+  double norm = 0;
+  const grpo_metrics *m = NULL;
+  host_open(&whole, 1);
+  host_open(&h, 1);
+  fill(&h, &p, 0);
+  OK(whole.c, grpo_trainer_sft(whole.trainer, x, 2, &p.update, &m));
+  p.step.examples = x, p.step.example_count = 2;
+  REFUSED(h.c, GRPO_EARG, "not both", grpo_trainer_begin(h.trainer, &p.step));
+  p.step.prompts = NULL, p.step.reward = NULL;
+  OK(h.c, grpo_trainer_begin(h.trainer, &p.step));
+  CHECK(advance_to_end(&h, 1, &norm) > 20 && norm == grpo_metric_get(m, "grad_norm"));
+  CHECK(host_hash(h.model) == host_hash(whole.model));
+  host_close(&h);
+  host_close(&whole);
+}
+
 TEST(other_calls_wait_until_the_step_is_done) {
   Host h;
   Parts p;
