@@ -3,8 +3,7 @@
 WEB       := build/web
 WEB_TREE  := build/wasm
 WEB_EXT   ?= bigram denoise names preferences verl web
-WEB_SJLJ  ?= wasm
-WEB_FLAGS := -msimd128 -sSUPPORT_LONGJMP=$(WEB_SJLJ)
+WEB_FLAGS := -msimd128 -sSUPPORT_LONGJMP=wasm
 
 # ---- in the tree that `make web-module` makes by the second make below ----
 ifeq ($(BUILD),$(WEB_TREE))
@@ -14,7 +13,7 @@ WEB_CALLS := $(foreach f,open start advance events line save stop close,_web_$(f
 empty :=
 comma := ,
 comma_list = $(subst $(empty) $(empty),$(comma),$(strip $(1)))
-# one thread; the stack lies first, so that what runs over it is stopped by the end of memory
+# A recursion of Lua ends at its own limit, in a fifth of the stack that browsers give.
 WEB_LINK := -sMODULARIZE -sEXPORT_NAME=Grpo -sENVIRONMENT=web,worker,node -sFORCE_FILESYSTEM -sDYNAMIC_EXECUTION=0 \
   -sALLOW_MEMORY_GROWTH -sMAXIMUM_MEMORY=4GB -sTOTAL_STACK=4MB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0 \
   -sEXPORTED_RUNTIME_METHODS=FS,cwrap -sEXPORTED_FUNCTIONS=$(call comma_list,$(WEB_CALLS))
