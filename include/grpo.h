@@ -140,8 +140,9 @@ GRPO_API const char *grpo_message(const grpo_context *c);
 /* A tokenizer never changes. */
 typedef struct grpo_tokenizer grpo_tokenizer;
 
-/* path: a directory in Hugging Face layout, a tokenizer.json, a tiktoken rank file, or a GGUF
- * file if the library was built with the extension gguf. */
+/* path: a directory in Hugging Face layout, a tokenizer.json, a tiktoken rank file, a GGUF file if
+ * the library was built with the extension gguf, or what grpo_model_load takes; an adapter without
+ * a tokenizer has that of its base. */
 GRPO_API grpo_status grpo_tokenizer_load(grpo_context *c, const char *path, grpo_tokenizer **out);
 /* Ids 0..255 stand for the bytes, 256 is <|endoftext|>, 257 is <|pad|>. */
 GRPO_API grpo_status grpo_tokenizer_bytes(grpo_context *c, grpo_tokenizer **out);

@@ -3,8 +3,10 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "checkpoint/peft_base.h"
 #include "checkpoint/run_checkpoint.h"
 #include "formats/named_place.h"
+#include "os/file.h"
 #include "script/host_call.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_make.h"
@@ -21,13 +23,34 @@ static Status wrap(grpo_context *c, Tokenizer *t, grpo_tokenizer **out) {
   return GRPO_OK;
 }
 
+/* Where the tokenizer lies that a path stands for: a run's newest checkpoint, for a run. */
+static Status find(const char *path, Buf *place) {
+  char version[NAMED_PLACE_VERSION];
+  buf_printf(place, "%s/run.json", path);
+  try(buf_status(place));
+  const bool run = file_exists(place->data);
+  buf_clear(place);
+  return run ? run_checkpoint_newest(path, place) : named_place_find(path, false, place, version);
+}
+
+/* An adapter without a tokenizer has that of its base. */
+static Status find_of_base(Buf *place) {
+  Buf base = {0};
+  if (tokenizer_is_in(place->data) || !peft_is_adapter(place->data)) return GRPO_OK;
+  Status s = peft_base(place->data, &base);
+  buf_clear(place);
+  if (s == GRPO_OK) s = find(base.data, place);
+  buf_free(&base);
+  return s;
+}
+
 static Status load(grpo_context *c, const char *path, grpo_tokenizer **out) {
   Tokenizer *t = NULL;
   Buf place = {0};
-  char version[NAMED_PLACE_VERSION];
   try(need(path, "path"));
   try(need(out, "out"));
-  Status s = named_place_find(path, false, &place, version);
+  Status s = find(path, &place);
+  if (s == GRPO_OK) s = find_of_base(&place);
   if (s == GRPO_OK) s = run_checkpoint_check(place.data, CHECKPOINT_TOKENIZER);
   if (s == GRPO_OK) s = tokenizer_load(&t, place.data);
   buf_free(&place);

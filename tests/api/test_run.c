@@ -1,6 +1,7 @@
 /* Whole runs: scripts as text or file, rewards of the host, the step callback, stop, resume. */
 #include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "host.h"
 
@@ -89,6 +90,15 @@ static uint64_t hash_of(grpo_context *c, const char *directory) {
   const uint64_t hash = m ? host_hash(m) : 0;
   grpo_model_free(m);
   return hash;
+}
+
+static int32_t tokens_of(grpo_context *c, const char *path) {
+  grpo_tokenizer *t = NULL;
+  int32_t size = 0;
+  OK(c, grpo_tokenizer_load(c, path, &t));
+  OK(c, grpo_tokenizer_size(t, &size));
+  grpo_tokenizer_free(t);
+  return size;
 }
 
 static const char *no_reward[] = {"own=no"};
@@ -249,6 +259,9 @@ TEST(the_directory_of_a_lora_run_is_a_model) {
   CHECK(hash_of(h.c, test_path("%s/checkpoints/step-000002", directory)) == host_hash(m));
   CHECK(hash_of(h.c, test_path("%s/latest", directory)) == host_hash(m));
   CHECK(hash_of(h.c, base) != host_hash(m));
+  CHECK(tokens_of(h.c, directory) == tokens_of(h.c, base));
+  CHECK(unlink(test_path("%s/checkpoints/step-000002/tokenizer.json", directory)) == 0);
+  CHECK(tokens_of(h.c, test_path("%s/checkpoints/step-000002", directory)) == tokens_of(h.c, base));
   grpo_model_free(m);
   grpo_run_free(run);
   host_close(&h);
