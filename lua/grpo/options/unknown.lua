@@ -113,7 +113,7 @@ end
 -- ---- one name --------------------------------------------------------------------------------
 
 -- May the option that a path names have this value?
-local function fits(path, value)
+function unknown.fits(path, value)
   local node = option_tree.find(path)
   if not node or not node.row then return false end
   local taken, why = option_tree.value(node.row, value)
@@ -164,14 +164,14 @@ function unknown.text(one, all, words)
     return ("%s: got %s, want a table; write %s = { %s = %s }"):format(section,
       option_tree.shown(one.value), section, field, literal.of(one.value) or "...")
   end
-  local advice = other_programs.ask("advice", one, all, fits, words and as_word or as_it_is)
+  local advice = other_programs.ask("advice", one, all, unknown.fits, words and as_word or as_it_is)
   return advice or ("%s: unknown option%s"):format(one.path, by_spelling(one.path, one.parent))
 end
 
 -- The line about an unknown option that a hook assigns; node: the one that has no such child.
 function unknown.assigned(path, value, node)
   local one = { path = path, value = value }
-  local advice = other_programs.ask("advice", one, nil, fits, function(code)
+  local advice = other_programs.ask("advice", one, nil, unknown.fits, function(code)
     return "tr.config." .. code
   end)
   return advice or ("there is no option '%s'%s"):format(path, by_spelling(path, node))
@@ -195,7 +195,7 @@ function unknown.block(found, all, syntax)
   local function spelling(one)
     return ("unknown option%s"):format(by_spelling(one.path, one.parent))
   end
-  local line, block = other_programs.ask("block", found, all, { fits = fits,
+  local line, block = other_programs.ask("block", found, all, { fits = unknown.fits,
     spelling = spelling, syntax = syntax, as_word = as_word })
   if line then return line, block end
   return list(found, spelling)

@@ -380,7 +380,7 @@ local function is_set(row, beside)
 end
 
 -- Returns how a name is written here, or nil; second, where it is not written, the end of a
--- sentence that begins with "X is Y here".
+-- sentence that begins with "X is Y here"; third, true where leaving the name out changes nothing.
 --   beside(name, true)    the value of another name in the same place, or nil; true: of an option
 --   form.fits(option, value)   may an option here have this value?  Second result: why not
 --   form.file      true: as a file of settings has it
@@ -388,11 +388,11 @@ end
 function foreign.translation(row, value, beside, form)
   if not row[2] then return nil, "" end
   beside = with_itself(row, value, beside)
-  if is_set(row, beside) then return nil, ", which is set already; remove it" end
+  if is_set(row, beside) then return nil, ", which is set already; remove it", true end
   local switch, off = switched_off(row, beside)
   if switch then
     return nil, (", and counts for nothing with %s = %s; remove it"):format(switch,
-      source(off) or "...")
+      source(off) or "..."), true
   end
   local code
   if value ~= nil then
@@ -404,7 +404,7 @@ function foreign.translation(row, value, beside, form)
     return nil, (", which has no equivalent of %s; see 'grpo help %s'"):format(source(value),
       row[2])
   elseif code == "" then
-    return nil, (", and %s is what happens without it; remove it"):format(source(value))
+    return nil, (", and %s is what happens without it; remove it"):format(source(value)), true
   end
   if not code and value ~= nil and not row.part then return nil, refused(row, value, form) end
   return code, ""

@@ -112,13 +112,13 @@ local function add(set, left, path, source, value, one)
   set[path] = kept
 end
 
--- The code of an unknown option, or what else there is to say of it.
+-- The code of an unknown option, or what else there is to say of it, and whether it may be left out.
 local function translated(one, row, beside, how)
   if row then
-    local code, said = foreign.translation(row, one.value, beside, how)
+    local code, said, idle = foreign.translation(row, one.value, beside, how)
     if code then return code end
-    if not row[2] then return nil, "no equivalent, because " .. row[3] end
-    return nil, ("it is %s%s here%s"):format(row.part and "a part of " or "", row[2], said)
+    if not row[2] then return nil, "no equivalent, because " .. row[3], one.value == false end
+    return nil, ("it is %s%s here%s"):format(row.part and "a part of " or "", row[2], said), idle
   end
   local own, source = one.meant or foreign_block.own_option(one.path), literal.of(one.value)
   if not own then return nil, how.spelling(one) end
@@ -129,7 +129,8 @@ end
 -- Adds one name to the options or to the lines about names without a code.
 local function add_name(set, left, one, beside, how)
   local row = not one.meant and foreign.row(one.path) or nil
-  local code, said = translated(one, row, beside, how)
+  local code, said, idle = translated(one, row, beside, how)
+  if idle and how.without_idle then return end
   local path, source = (code or ""):match("^([%l%d_.]+) = (.*)$")
   local fine, value = false, nil
   if path then fine, value = value_of(source) end
@@ -164,8 +165,9 @@ local function without_adapter(set, left, beside)
   end
 end
 
--- Returns { [option] = { source =, value =, names = } } and lines about names without a code.
-local function translate(found, beside, how)
+-- Returns { [option] = { source =, value =, names = } } and lines about names without a code;
+-- how.without_idle: without lines about names that change nothing.
+function foreign_block.translate(found, beside, how)
   local set, left = {}, {}
   for _, one in ipairs(found) do add_name(set, left, one, beside, how) end
   without_adapter(set, left, beside)
@@ -283,7 +285,7 @@ function foreign_block.text(found, all, how)
   local known = 0
   for _, one in ipairs(found) do known = known + (foreign.row(one.path) and 1 or 0) end
   how.file, how.together = how.syntax == "yaml" or how.syntax == "json", known > 1
-  local set, left = translate(found, foreign_block.beside(all, found), how)
+  local set, left = foreign_block.translate(found, foreign_block.beside(all, found), how)
   local lines = {}
   if how.syntax == "words" and next(set) then
     lines[1] = as_words(set, how)
