@@ -383,9 +383,9 @@ check:
 	tools/check-tensorboard
 	tools/check-neon
 	tools/check-musl
-	tools/check-web
 	tools/check-portable
 	tools/check-web
+	tools/check-page
 	tools/check-fuzz
 
 ## make check-portable  four runs whose sums are in the repository, by other kernels, compilers, libraries and machines

@@ -1,4 +1,4 @@
-// The page in a real browser: page_test.js SITE GRPO CHROMIUM [SHOTS], which tools/check-web calls.
+// The page in a real browser: page_test.js SITE GRPO CHROMIUM [SHOTS], which tools/check-page calls.
 // SITE: build/web; GRPO: the program; SHOTS: a folder for pictures.  TAP on stdout.
 import { execFile } from "node:child_process";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
