@@ -112,7 +112,8 @@ local function add(set, left, path, source, value, one)
   set[path] = kept
 end
 
--- The code of an unknown option, or what else there is to say of it, and whether it may be left out.
+-- The code of an unknown option, or what else there is to say of it, and whether it may be left
+-- out.
 local function translated(one, row, beside, how)
   if row then
     local code, said, idle = foreign.translation(row, one.value, beside, how)

@@ -29,7 +29,8 @@ function foreign_settings.options(given)
   local found, options = {}, {}
   for name, value in sorted_pairs(given) do found[#found + 1] = { path = name, value = value } end
   local set, left = foreign_block.translate(found, foreign_block.beside({}, found), {
-    fits = unknown.fits, spelling = spelling, syntax = "lua", together = true, without_idle = true })
+    fits = unknown.fits, spelling = spelling, syntax = "lua", together = true,
+    without_idle = true })
   if #left > 0 then error("these settings are refused: " .. table.concat(left, "; "), 0) end
   for path, one in sorted_pairs(set) do put(options, path, one.value) end
   return options
