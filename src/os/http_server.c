@@ -20,7 +20,8 @@
 enum {
   MOST_CLIENTS = 256,
   HEADER_BYTES = 16 << 10, /* of a request */
-  UNREAD_BYTES = 8 << 20   /* of an answer that its client does not take */
+  UNREAD_BYTES = 8 << 20,  /* of an answer that its client does not take */
+  LONG_SECONDS = 2         /* between two calls of http_server_wait: the caller was away */
 };
 
 /* ---- the library -------------------------------------------------------------------------- */
@@ -107,6 +108,7 @@ struct HttpServer {
   size_t body;
   char *token;
   long numbers; /* given so far */
+  double left;  /* when http_server_wait returned; 0: it has not */
   Client *client[MOST_CLIENTS];
 };
 
@@ -480,9 +482,19 @@ static void look_at_clients(HttpServer *s) {
   }
 }
 
+/* What clients could not say while the caller was away does not make them late. */
+static void forgive_absence(HttpServer *s) {
+  const double away = s->left > 0 ? clock_seconds() - s->left : 0;
+  if (away < LONG_SECONDS) return;
+  for (int i = 0; i < MOST_CLIENTS; i++)
+    if (s->client[i] && s->client[i]->until > 0) s->client[i]->until += away;
+}
+
 void http_server_wait(HttpServer *s, double seconds) {
+  forgive_absence(s);
   look_at_clients(s);
   lib.run_wait(s->daemon, (int32_t)(seconds * 1000));
+  s->left = clock_seconds();
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */

@@ -164,7 +164,7 @@ TEST(what_is_not_served_is_refused_without_the_caller) {
   http_server_close(s);
 }
 
-TEST(bytes_that_are_no_request_are_no_harm) {
+TEST(bytes_that_are_not_a_request_change_nothing) {
   static const char *const texts[] = {"\x16\x03\x01\x02",       "\r\n\r\n\r\n", "GET\r\n\r\n",
                                       "GET / HTTP/9.9\r\n\r\n", " / \r\n\r\n",  "\n: \n:\n\n"};
   HttpServer *s = server();
@@ -307,7 +307,7 @@ TEST(silent_clients_make_room_for_one_that_asks) {
   http_server_close(s);
 }
 
-TEST(a_client_that_is_gone_is_no_harm) {
+TEST(a_client_that_is_gone_changes_nothing) {
   HttpServer *s = server();
   HttpAsk r;
   if (!s) return;
