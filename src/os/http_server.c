@@ -482,7 +482,7 @@ static void look_at_clients(HttpServer *s) {
   }
 }
 
-/* What clients could not say while the caller was away does not make them late. */
+/* Clients are not late for the time in which the caller was away. */
 static void forgive_absence(HttpServer *s) {
   const double away = s->left > 0 ? clock_seconds() - s->left : 0;
   if (away < LONG_SECONDS) return;
