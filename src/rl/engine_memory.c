@@ -69,7 +69,7 @@ static Status add_replay(Engine *e, Pack *p) {
 
 /* The largest pack that a reference with prompts of its own runs. */
 static Texts ref_texts(const EngineOptions *o) {
-  const int one = o->ref_prompt_tokens + o->max_new_tokens - 1;
+  const int one = max_int(1, o->ref_prompt_tokens + o->max_new_tokens - 1);
   const int groups = max_int(1, min_int(o->group_size, UNIT_ROWS / one));
   return (Texts){groups, o->ref_prompt_tokens, 1, o->max_new_tokens, one, false};
 }

@@ -306,6 +306,7 @@ static void read_sampled(lua_State *L, int options, GivenText *text, int n) {
       lua_pop(L, 1);
     }
     text[i].sampled = sampled;
+    lua_replace(L, tokens); /* one value of the stack for each text */
   }
 }
 

@@ -52,6 +52,20 @@ describe("engine:given", function()
     assert.same(sampled, contents(engine:given(tiny.with(given, { logprobs = logprobs })), 6))
   end)
 
+  it("takes masks of very many texts", function()
+    local n = 4000
+    local engine = make { prompts_per_step = n, group_size = 1, max_prompt_tokens = 1,
+      max_new_tokens = 1, turns = true }
+    local o = { prompts = {}, completions = {}, sampled = {}, logprobs = {}, n = 1 }
+    for i = 1, n do
+      o.prompts[i], o.completions[i], o.sampled[i], o.logprobs[i] = { 1 }, { 2 }, { i % 2 == 0 },
+        { -1.0 }
+    end
+    local batch = engine:given(o)
+    assert.same({ false }, batch:sampled(n - 1))
+    assert.same({ true }, batch:sampled(n))
+  end)
+
   it("refuses lists that do not fit", function()
     local engine = make {}
     local given = { prompts = prompts, completions = { { 1 }, { 2 } }, n = 1 }

@@ -10,7 +10,7 @@ local command = {
   flags = {
     { name = "skill", type = "dir", doc = "write the guide for assistants, SKILL.md and the page "
       .. "that it names, into DIR, and end" },
-    flags.with(flags.dir, { doc = "look for runs in RUNS, as the tools see it" }),
+    flags.dir,
   },
   about = {
     "Speaks JSON-RPC by lines on standard input and output: an assistant starts it with this "
