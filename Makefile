@@ -242,6 +242,15 @@ $(LIBGRPO_SO): $(BUILD)/libgrpo.o src/api/libgrpo.map
 .PHONY: lib
 lib: $(LIBGRPO_SO) $(LIBGRPO_A)
 
+## make wheel           a Python wheel with program and library in build/wheel (needs python3); CROSS=aarch64-linux-gnu- for that machine
+.PHONY: wheel
+wheel:
+	@CROSS=$(CROSS) tools/build-wheel $(VERSION) $(if $(CROSS),,$(OBJ))
+## make check-wheel     the wheel in an environment of its own: installed, trained, measured
+.PHONY: check-wheel
+check-wheel:
+	@tools/check-wheel $(VERSION) $(OBJ)
+
 # Hosts see the public header and nothing else.
 HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CPPFLAGS) $(CFLAGS)
 HOST_CXX = $(CXX) -std=c++17 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CPPFLAGS) $(CXXFLAGS)
@@ -386,6 +395,7 @@ check:
 	tools/check-portable
 	tools/check-web
 	tools/check-page
+	$(MAKE) check-wheel
 	tools/check-fuzz
 
 ## make check-portable  four runs whose sums are in the repository, by other kernels, compilers, libraries and machines

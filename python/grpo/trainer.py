@@ -1,0 +1,217 @@
+"""GRPO with rewards in Python, in the manner of TRL's GRPOTrainer."""
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import pkgutil
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from . import _abi
+from ._library import Context, lib, options
+from .config import Config, LoraConfig
+from .model import Completion, Model, Prompt, text_of
+
+# prompts, completions and the columns of the rows by name; None: the reward does not apply
+Reward = Callable[..., Sequence[Optional[float]]]
+Metrics = Dict[str, float]
+
+
+class State(NamedTuple):
+    log_history: List[Metrics]  # the metrics of every step
+    directory: List[str]  # of the run, when it has one
+
+
+class TrainOutput(NamedTuple):
+    global_step: int
+    training_loss: float
+    metrics: Metrics
+
+
+def _refuse(given: Mapping[str, Any], instead: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"Trainer: {name} is refused, because {instead.get(name, 'grpo has no such argument; remove it')}")
+
+
+def _check_groups(settings: Mapping[str, Any]) -> None:
+    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "generation_batch_size")
+    if not any(name in settings for name in names):
+        return
+    completions = settings.get(names[2]) or settings.get(names[0], 8) * settings.get(names[1], 1)
+    group = settings.get("num_generations", 8)
+    if completions % group:
+        raise ValueError(f"Trainer: {completions} completions of a step are not whole groups of num_generations = {group}, "
+                         f"because each prompt has one group; change num_generations or {names[0]} x {names[1]}")
+
+
+class Trainer:
+    """model: a path, as of Model.  train_dataset: rows with `prompt`, text or messages; the other columns are the rewards'."""
+
+    def __init__(self, model: str | os.PathLike[str], reward_funcs: Reward | str | Sequence[Reward],
+                 args: Config | None = None, train_dataset: Iterable[Mapping[str, Any]] | None = None,
+                 eval_dataset: Iterable[Mapping[str, Any]] | None = None,
+                 processing_class: str | os.PathLike[str] | None = None,
+                 peft_config: LoraConfig | None = None, **others: Any) -> None:
+        _refuse(others, {
+            "callbacks": "hooks are not called from Python; read trainer.state.log_history after train()",
+            "optimizers": "the optimizer is a setting; give optim, learning_rate and lr_scheduler_type in args",
+            "rollout_func": "an environment is a script's here; see docs/tools.md",
+            "environment_factory": "an environment is a script's here; see docs/tools.md",
+            "tools": "tools are a script's here; see docs/tools.md",
+        })
+        for name, value in (("model", model), ("processing_class", processing_class)):
+            if value is not None and not isinstance(value, (str, os.PathLike)):
+                raise TypeError(f"Trainer: {name} is a {type(value).__name__}, because no object of another library can be "
+                                "trained here; give the path of its directory")
+        if train_dataset is None:
+            raise ValueError("Trainer: there is no train_dataset, because none was given; give rows with a column prompt")
+        self.args = args or Config()
+        _check_groups(self.args.settings)
+        self.model_path, self._tokenizer_path = os.fspath(model), processing_class and os.fspath(processing_class)
+        self.reward_funcs: List[Reward] = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)  # type: ignore
+        for reward in self.reward_funcs:
+            if not callable(reward):
+                raise TypeError(f"Trainer: the reward {reward!r} is no function, because reward models are a script's "
+                                "entry here; give a function of prompts, completions and columns")
+        self._rows = {"train": self._read(train_dataset, "train_dataset"),
+                      "eval": self._read(eval_dataset or [], "eval_dataset")}
+        self._lora = peft_config
+        self._model: Optional[Model] = None
+        self.state = State([], [])
+
+    @staticmethod
+    def _read(dataset: Iterable[Mapping[str, Any]], name: str) -> List[Mapping[str, Any]]:
+        rows = list(dataset)
+        for i, row in enumerate(rows):
+            if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), (str, list)):
+                raise ValueError(f"Trainer: row {i} of {name} has no prompt, because a row is a dict whose prompt is text or "
+                                 "a list of messages; map the dataset first")
+        return rows
+
+    # ---- what the run asks for ------------------------------------------------------------------
+
+    def _settings(self) -> Dict[str, Any]:
+        settings = dict(self.args.settings)
+        if self._lora is not None:
+            settings.update(self._lora.settings)
+        told = {"settings": settings, "model": self.model_path, "eval": bool(self._rows["eval"])}
+        return {**told, "tokenizer": self._tokenizer_path} if self._tokenizer_path else told
+
+    def _answer(self, make: Callable[..., Any]) -> Callable[..., None]:
+        def answer(_: Any, arguments: bytes, answer: Any) -> None:
+            text = json.dumps(make(*json.loads(arguments))).encode()
+            status = lib.grpo_answer_json(answer, text, len(text))
+            if status != _abi.GRPO_OK:
+                raise MemoryError("the library cannot hold the rows")
+
+        return answer
+
+    def _rows_of(self, name: str) -> List[Dict[str, Any]]:
+        return [{"prompt": row["prompt"], "set": name, "row": i} for i, row in enumerate(self._rows[name])]
+
+    def _judge(self, reward: Reward, name: str) -> Callable[..., None]:
+        """A reward of the run: the completions of one prompt at once."""
+
+        def judge(_: Any, samples: Any, count: int, rewards: Any) -> None:
+            first = ctypes.byref(samples[0])
+            row = self._rows[lib.grpo_sample_field(first, b"set").decode()][int(float(lib.grpo_sample_field(first, b"row")))]
+            texts: List[Any] = [text_of(samples[i]) for i in range(count)]
+            if not isinstance(row["prompt"], str):
+                texts = [[{"role": "assistant", "content": text}] for text in texts]
+            ids = [samples[i].ids[: samples[i].length] for i in range(count)]
+            columns = {key: [value] * count for key, value in row.items() if key not in ("prompt", "completion")}
+            values = reward(prompts=[row["prompt"]] * count, completions=texts,
+                            **{"completion_ids": ids, "trainer_state": self.state, **columns})
+            if len(values) != count:
+                raise ValueError(f"the reward {name} returned {len(values)} numbers for {count} completions, because each "
+                                 "completion needs one; return None for those that it does not judge")
+            for i, value in enumerate(values):
+                rewards[i] = math.nan if value is None else float(value)
+
+        return judge
+
+    def _step(self, _: Any, step: int, metrics: Any) -> None:
+        items = metrics.contents
+        log = {items.items[i].name.decode(): items.items[i].value for i in range(items.count)}
+        log["step"] = step
+        self.state.log_history.append(log)
+        every = int(self.args.settings.get("logging_steps", 10))
+        if every > 0 and step % every == 0 and self.args.settings.get("logging_strategy") != "no":
+            names = ("reward", "reward_std", "loss", "kl", "completions/mean_length", "learning_rate")
+            print({name: float(f"{log[name]:.4g}") for name in ("step",) + names if name in log}, flush=True)
+
+    # ---- training -------------------------------------------------------------------------------
+
+    def train(self, resume_from_checkpoint: str | os.PathLike[str] | None = None) -> TrainOutput:
+        """Trains; resume_from_checkpoint: the directory of a run of this trainer's, which is continued."""
+        context = Context(self.args.threads)
+        o = options(_abi.grpo_run_options)
+        o.script = pkgutil.get_data(__package__, "experiment.lua")
+        o.path, o.directory = b"grpo.Trainer", os.fsencode(self.args.output_dir)
+        words = [f"{name}={value if isinstance(value, str) else json.dumps(value)}".encode()
+                 for name, value in self.args.options.items()]
+        o.overrides, o.override_count = (ctypes.c_char_p * len(words))(*words), len(words)
+        if resume_from_checkpoint is not None:
+            o.path, o.script, o.resume = None, None, os.fsencode(resume_from_checkpoint)
+        run = context.make(lib.grpo_run_new, context.handle, ctypes.byref(o))
+        try:
+            kept = self._prepare(context, run)
+            try:
+                context.call(lib.grpo_run_execute, run)
+            finally:
+                self._finish(run)
+            del kept
+        finally:
+            lib.grpo_run_free(run)
+        losses = [log["loss"] for log in self.state.log_history if "loss" in log]
+        last = self.state.log_history[-1] if self.state.log_history else {}
+        return TrainOutput(int(last.get("step", 0)), sum(losses) / len(losses) if losses else math.nan, last)
+
+    def _prepare(self, context: Context, run: ctypes.c_void_p) -> List[Any]:
+        """Gives the run what it asks for; the result must live as long as it."""
+        kept: List[Any] = []
+
+        def callback(kind: Any, function: Callable[..., Any]) -> Any:
+            kept.append(context.callback(kind, function, _abi.GRPO_ESCRIPT))
+            return kept[-1]
+
+        for name, make in (("settings", self._settings), ("rows", self._rows_of)):
+            context.check(lib.grpo_run_add_function(run, name.encode(), callback(_abi.grpo_call_fn, self._answer(make)), None))
+        weights = self.args.reward_weights or [1.0] * len(self.reward_funcs)
+        if len(weights) != len(self.reward_funcs):
+            raise ValueError(f"Trainer: there are {len(weights)} reward_weights for {len(self.reward_funcs)} rewards, because "
+                             "each reward has one; give as many")
+        for reward, weight in zip(self.reward_funcs, weights):
+            name = getattr(reward, "__name__", type(reward).__name__)
+            judge = callback(_abi.grpo_group_reward_fn, self._judge(reward, name))
+            context.check(lib.grpo_run_add_group_reward(run, name.encode(), weight, judge, None))
+        context.check(lib.grpo_run_on_step(run, callback(_abi.grpo_step_fn, self._step), None))
+        return kept
+
+    def _finish(self, run: ctypes.c_void_p) -> None:
+        steps, stopped, directory = ctypes.c_int64(), ctypes.c_int32(), ctypes.c_char_p()
+        lib.grpo_run_result(run, ctypes.byref(steps), ctypes.byref(stopped), ctypes.byref(directory))
+        if directory.value:
+            self.state.directory[:] = [os.fsdecode(directory.value)]
+            self._model = None
+
+    # ---- afterwards -----------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """The model as the run left it, or before one as it was given."""
+        if self._model is None:
+            path = self.state.directory[0] if self.state.directory else self.model_path
+            self._model = Model(path, threads=self.args.threads)
+        return self._model
+
+    def generate(self, prompts: str | Sequence[Prompt], **sampling: Any) -> List[Completion]:
+        return self.model.generate(prompts, **sampling)
+
+    def score(self, prompts: Sequence[Prompt], completions: Sequence[str]) -> List[List[float]]:
+        return self.model.score(prompts, completions)
+
+    def save_model(self, output_dir: str | os.PathLike[str] | None = None, **export: Any) -> None:
+        self.model.save_pretrained(output_dir or os.path.join(self.args.output_dir, "model"), **export)

@@ -1,0 +1,202 @@
+"""The package of the wheel, as it is installed: tools/check-wheel runs this."""
+import ctypes
+import inspect
+import os
+import signal
+import tempfile
+import threading
+import unittest
+
+os.chdir(tempfile.mkdtemp())  # before grpo is found, so that it is the installed one
+
+import grpo
+from grpo import _abi
+from grpo._library import lib
+
+CONFIG = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.1}
+LETTERS = [{"prompt": letter, "wanted": {"letter": letter}} for letter in "abcd"]
+
+
+def small(**settings):
+    given = {"output_dir": "runs", "max_steps": 2, "num_generations": 4, "per_device_train_batch_size": 8,
+             "max_prompt_length": 1, "max_completion_length": 6, "learning_rate": 1e-2, "logging_strategy": "no"}
+    return grpo.Config(**{**given, **settings})
+
+
+def repeats(prompts, completions, wanted, **kwargs):
+    return [text.count(w["letter"]) / 6 for text, w in zip(completions, wanted)]
+
+
+def trainer(reward=repeats, args=None, rows=LETTERS, **others):
+    return grpo.Trainer("tiny", reward, args or small(), rows, **others)
+
+
+class Declarations(unittest.TestCase):
+    """That sizes and offsets are those of grpo.h is checked where the declarations are written."""
+
+    def test_every_function_of_the_library_is_declared(self):
+        self.assertGreater(len(_abi.FUNCTIONS), 100)
+        for name, (result, arguments) in _abi.FUNCTIONS.items():
+            self.assertEqual(getattr(lib, name).argtypes, arguments)
+
+    def test_the_library_knows_the_structs_by_their_sizes(self):
+        self.assertEqual(lib.grpo_abi_version(), 1)
+        for name in _abi.FUNCTIONS:
+            if name.endswith("_init"):
+                kind = getattr(_abi, name[:-5])
+                o = kind()
+                self.assertEqual(getattr(lib, name)(ctypes.byref(o), ctypes.sizeof(o)), _abi.GRPO_OK, name)
+                self.assertEqual(o.size, ctypes.sizeof(kind), name)
+
+    def test_the_package_is_the_installed_one(self):
+        self.assertIn("site-packages", grpo.__file__)
+
+
+class Training(unittest.TestCase):
+    def test_columns_reach_the_reward_and_the_model_learns(self):
+        t = trainer(args=small(max_steps=40))
+        end = t.train()
+        log = t.state.log_history
+        self.assertEqual(end.global_step, 40)
+        self.assertGreater(log[-1]["reward"], log[0]["reward"] + 0.3)
+        self.assertEqual(t.generate("b", max_new_tokens=3, temperature=0)[0].text, "bbb")
+
+    def test_a_reward_gets_lists_of_one_length(self):
+        seen = []
+
+        def reward(prompts, completions, completion_ids, wanted, **kwargs):
+            seen.append((len(prompts), len(completions), len(completion_ids), len(wanted), set(prompts)))
+            return [None] + [1.0] * (len(prompts) - 1)
+
+        trainer(reward).train()
+        self.assertEqual({s[:4] for s in seen}, {(4, 4, 4, 4)})
+        self.assertTrue(all(len(s[4]) == 1 for s in seen))
+
+    def test_several_rewards_have_weights_and_metrics_of_their_own(self):
+        def longest(completions, **kwargs):
+            return [len(c) for c in completions]
+
+        t = trainer([repeats, longest], small(reward_weights=[1.0, 0.5]))
+        t.train()
+        log = t.state.log_history[0]
+        self.assertAlmostEqual(log["reward"], log["rewards/repeats/mean"] + 0.5 * log["rewards/longest/mean"], places=5)
+
+    def test_an_exception_of_a_reward_is_raised(self):
+        def broken(**kwargs):
+            raise KeyError("mine")
+
+        with self.assertRaisesRegex(KeyError, "mine"):
+            trainer(broken).train()
+        t = trainer(broken, small(options={"reward.on_error": "zero"}))
+        self.assertEqual(t.train().global_step, 2)
+
+    def test_too_few_rewards_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "returned 1 numbers for 4 completions"):
+            trainer(lambda **kwargs: [1.0]).train()
+
+    def test_a_run_is_continued_with_the_same_bits(self):
+        whole, part = trainer(args=small(max_steps=4, save_steps=2)), trainer(args=small(max_steps=4, save_steps=2))
+        whole.train()
+        calls = []
+
+        def stops(**columns):
+            calls.append(1)
+            if len(calls) > 2 * 2:  # two prompts a step
+                raise InterruptedError
+            return repeats(**columns)
+
+        stops.__name__ = "repeats"
+        broken = trainer(stops, small(max_steps=4, save_steps=2))
+        with self.assertRaises(InterruptedError):
+            broken.train()
+        part.train(resume_from_checkpoint=broken.state.directory[0])
+        self.assertEqual(part.score(["a"], ["abcd"]), whole.score(["a"], ["abcd"]))
+
+    def test_an_adapter_is_trained_and_saved(self):
+        t = trainer(peft_config=grpo.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"]))
+        t.train()
+        t.save_model("adapter")
+        self.assertIn("adapter_model.safetensors", os.listdir("adapter"))
+        t.save_model("merged", merge=True)
+        self.assertEqual(grpo.Model("adapter").generate("a", temperature=0, max_new_tokens=4)[0].ids,
+                         grpo.Model("merged").generate("a", temperature=0, max_new_tokens=4)[0].ids)
+
+    def test_a_conversation_and_an_evaluation(self):
+        rows, seen = [{"prompt": [{"role": "user", "content": "a"}], "n": 1}], []
+
+        def reward(prompts, completions, n, **kwargs):
+            seen.append((prompts[0], completions[0][0]["role"], n[0]))
+            return [len(c[0]["content"]) for c in completions]
+
+        args = small(max_prompt_length=64, options={"model.chat_template": "chatml"})
+        grpo.Trainer("bytes", reward, args, rows, eval_dataset=rows).train()
+        self.assertEqual(seen[0], (rows[0]["prompt"], "assistant", 1))
+
+    def test_ctrl_c_ends_the_run(self):
+        t = trainer(args=small(max_steps=100000))
+        timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            t.train()
+
+
+class Refusals(unittest.TestCase):
+    def test_settings_without_an_equivalent_are_refused_by_name(self):
+        with self.assertRaises(grpo.Error) as caught:
+            trainer(args=small(fp16=True, use_vllm=True, num_generation=3)).train()
+        for name in ("fp16: no equivalent", "use_vllm: no equivalent", "num_generation: "):
+            self.assertIn(name, str(caught.exception))
+
+    def test_switches_that_are_off_are_not(self):
+        trainer(args=small(use_vllm=False, push_to_hub=False, report_to="none", bf16=False)).train()
+
+    def test_arguments(self):
+        for others, name in (({"callbacks": [1]}, "callbacks"), ({"compute": 1}, "compute")):
+            with self.assertRaisesRegex(ValueError, name):
+                trainer(**others)
+        with self.assertRaisesRegex(ValueError, "12 completions of a step are not whole groups"):
+            trainer(args=small(per_device_train_batch_size=6, gradient_accumulation_steps=2, num_generations=8))
+        with self.assertRaisesRegex(TypeError, "the path of its directory"):
+            grpo.Trainer(object(), repeats, small(), LETTERS)
+        with self.assertRaisesRegex(ValueError, "row 0 of train_dataset"):
+            trainer(rows=[{"question": "a"}])
+        with self.assertRaisesRegex(TypeError, "reward models"):
+            trainer(["org/reward-model"])
+
+    def test_a_model_that_is_not_there(self):
+        with self.assertRaises(grpo.Error) as caught:
+            grpo.Model("no/such/model")
+        self.assertEqual(caught.exception.status, "ENOENT")
+
+
+class Models(unittest.TestCase):
+    def test_scores_are_what_was_sampled_with(self):
+        m, compared = grpo.Model("tiny"), 0
+        for c in m.generate(["a", "b"], max_new_tokens=5, num_return_sequences=8, seed=3):
+            if len(c.text) == len(c.ids):  # without special tokens, which the text leaves out
+                again = m.score(["ab"[c.prompt]], [c.text])[0]
+                for x, y in zip(again, c.logprobs):
+                    self.assertAlmostEqual(x, y, places=4)
+                compared += len(again)
+        self.assertGreater(compared, 10)
+
+    def test_text_and_ids(self):
+        m = grpo.Model("bytes")
+        self.assertEqual(m.encode("aé"), list("aé".encode()))
+        self.assertEqual(m.decode(m.encode("a\0é")), "a\0é")
+        self.assertIn("hi", m.chat([{"role": "user", "content": "hi"}], chat_template="chatml"))
+
+    def test_a_conversation_with_one_prompt_is_in_a_list(self):
+        m = grpo.Model("bytes")
+        with self.assertRaisesRegex(grpo.Error, "chat template"):
+            m.generate([[{"role": "user", "content": "hi"}]])
+
+    def test_settings_are_typed(self):
+        self.assertTrue(os.path.exists(os.path.join(os.path.dirname(grpo.__file__), "py.typed")))
+        self.assertIn("num_generations", inspect.signature(grpo.Config).parameters)
+
+
+grpo.Model.from_config(CONFIG, characters="abcd").save_pretrained("tiny")
+grpo.Model.from_config(CONFIG).save_pretrained("bytes")
+unittest.main()
