@@ -245,11 +245,11 @@ lib: $(LIBGRPO_SO) $(LIBGRPO_A)
 ## make wheel           a Python wheel with program and library in build/wheel (needs python3); CROSS=aarch64-linux-gnu- for that machine
 .PHONY: wheel
 wheel:
-	+@CROSS=$(CROSS) tools/build-wheel $(VERSION) $(if $(CROSS),,$(OBJ))
+	@CROSS=$(CROSS) tools/build-wheel $(VERSION) $(if $(CROSS),,$(OBJ))
 ## make check-wheel     the wheel in an environment of its own: installed, trained, measured
 .PHONY: check-wheel
 check-wheel:
-	+@tools/check-wheel $(VERSION) $(OBJ)
+	@tools/check-wheel $(VERSION) $(OBJ)
 
 # Hosts see the public header and nothing else.
 HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CPPFLAGS) $(CFLAGS)
