@@ -49,6 +49,10 @@ result "run.json and env.json have the numbers" "$(grep -q '"numbers": "portable
 GRPO_CPU=generic "$GRPO" run exp.lua --quiet --as half --steps 4 </dev/null >out 2>err || show err
 "$GRPO" run --resume=runs/half --quiet </dev/null >out 2>err || show err
 result "a resume keeps them, also without GRPO_CPU" "$([ "$(weights p)" = "$(weights half)" ] && [ -z "$(events half)" ] || show err)"
+experiment native.lua 'numbers = "native", train = { steps = 8, prompts_per_step = 2 }, checkpoint = { every = 2, keep = 9 }'
+GRPO_CPU=generic "$GRPO" run native.lua --quiet --as asked --steps 4 </dev/null >out 2>err || show err
+"$GRPO" run --resume=runs/asked --quiet </dev/null >out 2>err || show err
+result "so does one whose script asks for native ones" "$([ "$(weights p)" = "$(weights asked)" ] && [ -z "$(events asked)" ] || show err)"
 "$GRPO" run portable.lua --quiet --as other --steps 4 </dev/null >out 2>err || show err
 refused() { # NAME TEXT COMMAND...
   "${@:3}" </dev/null >out 2>err; status=$?
@@ -56,6 +60,11 @@ refused() { # NAME TEXT COMMAND...
 }
 refused "a resume with other numbers" "numbers=native: the run computes with numbers=portable; --force resumes all the same" \
   "$GRPO" run --resume=runs/other --quiet numbers=native
+sed -i 's/numbers = "portable"/numbers = "native"/' portable.lua
+"$GRPO" run portable.lua --resume=runs/other --force --steps 6 --quiet </dev/null >out 2>err || show err
+"$GRPO" run --resume=runs/other --quiet </dev/null >out 2>err; status=$?
+result "what --force has changed holds for later resumes" "$([ $status = 0 ] && grep -q '"numbers": "native"' runs/other/run.json || show err)"
+sed -i 's/numbers = "native"/numbers = "portable"/' portable.lua
 refused "kernels that have others" "GRPO_CPU=$native: numbers = \"portable\" was asked for, and these kernels have others; unset GRPO_CPU" \
   env GRPO_CPU="$native" "$GRPO" run portable.lua --quiet --as no
 finish
