@@ -147,7 +147,8 @@ local function begin(request)
       name = e.config.name, as = request.as, script = request.script, text = request.text,
       args = request.args, overrides = overrides_of(e, request.overrides),
       compute = tr.model.compute, numbers = numbers_of(e), steps = tr:total_steps(),
-      config = start.described(e), env = environment(e), inputs = inputs_of(e), host_rewards = names_of(request.rewards) })
+      config = start.described(e), env = environment(e), inputs = inputs_of(e),
+      host_rewards = names_of(request.rewards) })
   end
 end
 
