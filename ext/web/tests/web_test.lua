@@ -145,7 +145,7 @@ describe("a run that a host drives", function()
   end)
 
   it("is continued with another script after an error", function()
-    with(script "return c_is_missing", function(dir, path)
+    with(script "return row.missing.field", function(dir, path)
       start { script = path, root = dir }
       assert.equal(-1, to_the_end())
       assert(fs.write(path, script "return 7"))

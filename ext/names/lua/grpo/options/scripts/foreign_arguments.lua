@@ -72,8 +72,8 @@ function foreign_arguments.block(text)
     end
   end
   all.args = nil
-  local found = unknown.names { arguments = all }
-  for _, one in ipairs(found) do one.path = one.path:gsub("^arguments%.", "") end
+  local found = unknown.names { of_calls = all } -- a section that none of ours is spelt like
+  for _, one in ipairs(found) do one.path = one.path:gsub("^of_calls%.", "") end
   if #found < 2 then return nil end
   local line, block = unknown.block(found, {}, "lua")
   return "The arguments here: " .. line .. "\n" .. block
