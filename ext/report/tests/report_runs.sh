@@ -62,7 +62,7 @@ for log in metrics completions; do
   result "and so is its last row" "$([ "$status $(wc -l <err)" = '3 1' ] &&
     grep -q "^grpo: lost/$log.jsonl: it ends with row .*, which run.json counts" err || show err)"
 done
-for pair in tensorbord:report "serve:report RUN --serve"; do
+for pair in tensorbord:report "dashboard:report RUN --serve"; do
   "$GRPO" "${pair%:*}" >out 2>err
   result "grpo ${pair%:*} leads to it" \
     "$(echo "grpo: unknown command '${pair%:*}', did you mean '${pair#*:}'?; see 'grpo help'" | diff - err)"

@@ -6,7 +6,7 @@
 --     the module grpo.commands.NAME as a command; it stands before another in `grpo help` (nil:
 --     last);
 --     also: other words that somebody may try for it: a list; a key has a text that is told in the
---     place of the command's name, as in { serve = "report RUN --serve" }
+--     place of the command's name, as in { dashboard = "report RUN --serve" }
 --
 --   text_formats = { { name = "yaml", endings = { "yaml" }, decode = function(text, what) }, ... }
 --     texts that hold one value, as a file of settings does (base/text_formats.lua)

@@ -1,4 +1,4 @@
 return {
   commands = { { name = "report", before = "replay",
-    also = { "tensorboard", "plot", serve = "report RUN --serve" } } },
+    also = { "tensorboard", "plot", dashboard = "report RUN --serve" } } },
 }
