@@ -292,8 +292,9 @@ for wait in 0.05 0.15 0.3 0.5; do
   result "killed after $wait s: the next pull completes it" "$(whole org/large $commit $commit)"
 done
 fresh; faults "slow 99 5 org/large"
+asked=$(grep -c org/large "$hub/log")
 "$GRPO" pull org/large >out1 2>err1 & pid=$!
-sleep 0.2
+for _ in {1..200}; do [ "$(grep -c org/large "$hub/log")" = "$asked" ] || break; sleep 0.05; done # it has begun
 timeout 60 "$GRPO" pull org/large >out2 2>err2
 wait $pid
 result "two at once: both succeed" "$(whole org/large $commit $commit; cmp out1 out2 2>&1; [ -s out1 ] || cat err1)"
