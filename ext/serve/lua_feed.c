@@ -2,7 +2,7 @@
  * (model/decode_feed.h).
  *
  *   feed(model, { sequences =, max_prompt_tokens =, max_new_tokens = }) -> feed
- *   feed:     add(ids, options) -> job | nil: there is no place for now
+ *   feed:     add(ids, options) -> job | nil: all places are taken
  *             step() -> whether something is left   drop(job)   close()
  *   options:  n, seed, step, prompt, sample (of the random numbers), top_logprobs, and those of
  *             sampling without a grammar

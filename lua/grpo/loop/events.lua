@@ -276,18 +276,16 @@ function events.take_inputs(directory, step, stage, changed)
   directory:note(("changed at step %d: inputs %s (--force)"):format(step, events.about(e)))
 end
 
--- The facts of core.version that decide about the bits of a run; portable kernels need neither a
--- BLAS nor a C library.
-local facts = { "version", "commit", "kernels", "lua", "pcre2" }
-local native_facts = { "blas", "libc" }
+-- The facts of core.version that decide about the bits of a run.
+local facts = { "version", "commit", "kernels", "blas", "libc", "lua", "pcre2" }
+local native_only = { blas = true, libc = true } -- portable kernels use neither
 
 -- Returns the facts that are others now than in `before`, and sentences about them.
 local function other_facts(before)
   local now, changed, list = core.version(), {}, {}
-  local names = table.move(facts, 1, #facts, 1, {})
-  if now.kernels ~= "portable" then table.move(native_facts, 1, 2, #names + 1, names) end
-  for _, name in ipairs(names) do
-    if before[name] and now[name] ~= before[name] then
+  for _, name in ipairs(facts) do
+    local decides = now.kernels ~= "portable" or not native_only[name]
+    if decides and before[name] and now[name] ~= before[name] then
       changed[name] = now[name]
       list[#list + 1] = ("%s %s (before: %s)"):format(name, now[name], before[name])
     end

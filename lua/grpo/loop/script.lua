@@ -269,8 +269,13 @@ function script.of_run(dir, info, more)
   local e = script.load(more.script or dir .. "/source/main.lua", { args = info.args,
     overrides = overrides, saved = not more.script and dir .. "/source" or nil,
     home = info.script, rewards = more.rewards })
-  if e.origins.compute == "default" then e.config.compute = info.compute or "f32" end
-  if e.origins.numbers == "default" then e.config.numbers = info.numbers or "native" end
+  -- run.json knows what GRPO_CPU, or a script that --force took, has made of the saved script's
+  for name, default in pairs { compute = "f32", numbers = "native" } do
+    local origin = e.origins[name]
+    if origin == "default" or not more.script and origin ~= "command line" then
+      e.config[name] = info[name] or default
+    end
+  end
   local lost = not more.may_lose_rewards and script.lost_rewards(info, more.rewards)
   if lost then core.notice(("note: %s: %s, and what the script has is taken"):format(dir, lost)) end
   return e

@@ -130,14 +130,6 @@ local function numbers_of(e)
   return core.version().kernels == "portable" and "portable" or e.config.numbers
 end
 
--- The options of a new run: a script that asks for native numbers would ask again at a resume.
-local function overrides_of(e, overrides)
-  if e.origins.numbers == "default" or numbers_of(e) == e.config.numbers then return overrides end
-  local words = table.move(overrides or {}, 1, #(overrides or {}), 1, {})
-  words[#words + 1] = "numbers=" .. numbers_of(e)
-  return words
-end
-
 -- The experiment of a new run, and a function that makes its directory for a trainer.
 local function begin(request)
   if request.as then rundir.check_new(request.root, request.as) end
@@ -145,7 +137,7 @@ local function begin(request)
   return e, request.root and function(tr, rows)
     return rundir.create(request.root, { rows = rows,
       name = e.config.name, as = request.as, script = request.script, text = request.text,
-      args = request.args, overrides = overrides_of(e, request.overrides),
+      args = request.args, overrides = request.overrides,
       compute = tr.model.compute, numbers = numbers_of(e), steps = tr:total_steps(),
       config = start.described(e), env = environment(e), inputs = inputs_of(e),
       host_rewards = names_of(request.rewards) })
@@ -196,22 +188,16 @@ local function open_directory(request)
   return directory
 end
 
--- With others it would be another run.  Returns options that --force changes by the script: the
--- saved script, which a later resume takes, asks for what was before.
+-- With others it would be another run.
 local function keep_arithmetic(e, info, force)
-  local words = {}
   for name, default in sorted_pairs { compute = "f32", numbers = "native" } do
     local was, now = info[name] or default, e.config[name]
     if now ~= was and not force then
       error(core.error("EARG", ("%s=%s: the run computes with %s=%s; --force resumes all the same")
         :format(name, now, name, was)), 0)
     end
-    if now ~= was and e.origins[name] ~= "command line" then
-      words[#words + 1] = ("%s=%s"):format(name, now)
-    end
     info[name] = now
   end
-  return words
 end
 
 -- Returns the script, modules and files on disk that are not as the run saved them last, as a list
@@ -300,7 +286,7 @@ local function resume(request, directory)
     rewards = request.rewards, may_lose_rewards = true })
   e.config.name = info.name
   check_rows(directory, e, request.force)
-  local words = keep_arithmetic(e, info, request.force)
+  keep_arithmetic(e, info, request.force)
   return e, function(tr)
     local at, saved = tr.step_count, tr.counters
     directory:set_state("running") -- run.json counts rows no more
@@ -316,8 +302,7 @@ local function resume(request, directory)
       note_edited(directory)
       keep_files(directory)
     end
-    local stage, asked = saved and saved.stage or 1, request.overrides or {}
-    table.move(asked, 1, #asked, #words + 1, words)
+    local stage, words = saved and saved.stage or 1, request.overrides or {}
     events.take_environment(directory, at, stage)
     if forced then take_edited(directory, forced, at, stage) end
     if #directory.forced > 0 then events.take_inputs(directory, at, stage, directory.forced) end
