@@ -164,7 +164,7 @@ $(OBJ)/%.o: src/%.c | need
 	$(Q)$(CC) $(BASE_CFLAGS) $(PKG_CFLAGS) $(KERNFLAGS) $(DEFS) -c $< -o $@
 
 # whatever EXT names, because builds of the core alone share this object
-$(OBJ)/os/libcurl.o: DEFS = $(shell $(call loaded,CURL=libcurl))
+$(OBJ)/os/libcurl.o $(OBJ)/os/http_client.o: DEFS = $(shell $(call loaded,CURL=libcurl))
 $(OBJ)/os/http_server.o: DEFS = $(shell $(call loaded,MICROHTTPD=libmicrohttpd))
 $(OBJ)/base/version.o: DEFS = -DGRPO_VERSION='"$(VERSION)"' -DGRPO_COMMIT='"$(COMMIT)"'
 # a file that changes when the commit does: runs write the commit down

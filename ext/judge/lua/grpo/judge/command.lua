@@ -25,7 +25,7 @@ end
 
 -- Sends question i.
 function Command:send(question, i)
-  if not self.program then self.program, self.stray = core.judge_program(self.words), 0 end
+  if not self.program then self.program, self.stray = core.line_program(self.words), 0 end
   self.last_id = self.last_id + 1
   local line = question.fields
   line.id = self.last_id

@@ -62,7 +62,7 @@ end
 -- Answers questions { prompt = }: { logprobs = }, { answer = } or { problem = } for each.
 function Endpoint:ask(questions)
   local queue, places, busy = Queue.new(#questions, self.o), {}, 0
-  local http = self.http or core.judge_http()
+  local http = self.http or core.http_client "a judge behind an address cannot be asked"
   self.http = nil -- an error leaves requests under way, which are not ours any more
   while queue.left > 0 do
     Queue.check_signal()

@@ -25,7 +25,7 @@ local spec = {
   max_new_tokens = { type = "integer", default = 256, min = 1, max = 1048576 },
   dtype = { type = "string" }, quantize = { type = "string" }, compute = { type = "string" },
   tokenizer = { type = "any" }, key_env = { type = "string" }, request = { type = "table" },
-  in_flight = { type = "integer", default = 8, min = 1, max = core.judge_places },
+  in_flight = { type = "integer", default = 8, min = 1, max = core.http_places },
   timeout = { type = "number", default = 60, above = 0, max = 86400 },
   retries = { type = "integer", default = 2, min = 0, max = 100 },
   backoff = { type = "number", default = 1, min = 0, max = 3600 },

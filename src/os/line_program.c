@@ -1,4 +1,4 @@
-#include "judge/judge_program.h"
+#include "os/line_program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-struct JudgeProgram {
+struct LineProgram {
   pid_t pid;
   int in, out; /* ours: a socket that is its standard input, a pipe from its output */
   Buf to, from;
@@ -47,18 +47,18 @@ static _Noreturn void become(char *const argv[], int in, int out, pid_t parent) 
 
 static Status make_pipes(int in[2], int out[2]) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in))
-    return fail(GRPO_EIO, "a judge's input: %s", strerror(errno));
+    return fail(GRPO_EIO, "a program's input: %s", strerror(errno));
   if (pipe2(out, O_CLOEXEC) == 0) return GRPO_OK;
   close(in[0]);
   close(in[1]);
-  return fail(GRPO_EIO, "a judge's output: %s", strerror(errno));
+  return fail(GRPO_EIO, "a program's output: %s", strerror(errno));
 }
 
-Status judge_program_start(JudgeProgram **made, char *const argv[]) {
+Status line_program_start(LineProgram **made, char *const argv[]) {
   int in[2], out[2];
   sigset_t all, before;
-  JudgeProgram *p = mem_zalloc(sizeof *p);
-  if (!p) return fail(GRPO_ENOMEM, "a judge");
+  LineProgram *p = mem_zalloc(sizeof *p);
+  if (!p) return fail(GRPO_ENOMEM, "a program");
   const Status s = make_pipes(in, out);
   if (s) return mem_free(p), s;
   sigfillset(&all);
@@ -69,24 +69,24 @@ Status judge_program_start(JudgeProgram **made, char *const argv[]) {
   close(in[1]);
   close(out[1]);
   fcntl(out[0], F_SETFL, O_NONBLOCK);
-  *p = (JudgeProgram){.pid = pid, .in = in[0], .out = out[0]};
+  *p = (LineProgram){.pid = pid, .in = in[0], .out = out[0]};
   *made = p;
   if (pid > 0) return GRPO_OK;
   *made = NULL;
-  judge_program_end(p);
+  line_program_end(p);
   return fail(GRPO_EIO, "%s: no process can be made: %s", argv[0], strerror(errno));
 }
 
 /* ---- lines ---------------------------------------------------------------------------- */
 
-Status judge_program_send(JudgeProgram *p, const char *text, size_t n) {
+Status line_program_send(LineProgram *p, const char *text, size_t n) {
   if (p->sent == p->to.len) buf_clear(&p->to), p->sent = 0;
   buf_put(&p->to, text, n);
   buf_putc(&p->to, '\n');
   return buf_status(&p->to);
 }
 
-static void send_some(JudgeProgram *p) {
+static void send_some(LineProgram *p) {
   const ssize_t n =
       send(p->in, p->to.data + p->sent, p->to.len - p->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n > 0) p->sent += (size_t)n;
@@ -94,14 +94,14 @@ static void send_some(JudgeProgram *p) {
 }
 
 /* Forgets the line that was taken last. */
-static void forget(JudgeProgram *p) {
+static void forget(LineProgram *p) {
   if (!p->taken) return;
   p->from.len -= p->taken;
   memmove(p->from.data, p->from.data + p->taken, p->from.len);
   p->taken = 0;
 }
 
-static void receive_some(JudgeProgram *p) {
+static void receive_some(LineProgram *p) {
   char piece[1 << 16];
   const ssize_t n = read(p->out, piece, sizeof piece);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -109,7 +109,7 @@ static void receive_some(JudgeProgram *p) {
   if (n <= 0) p->problem = "it has ended";
 }
 
-static const char *line_end(const JudgeProgram *p) {
+static const char *line_end(const LineProgram *p) {
   const size_t n = p->from.len - p->taken;
   return n ? memchr(p->from.data + p->taken, '\n', n) : NULL;
 }
@@ -117,11 +117,11 @@ static const char *line_end(const JudgeProgram *p) {
 /* A tenth of a second at most, so that a signal is seen soon. */
 static int wait_ms(double left) { return left <= 0 ? 0 : left < 0.1 ? (int)(left * 1e3) + 1 : 100; }
 
-Status judge_program_step(JudgeProgram *p, double seconds, const volatile int *stop) {
+Status line_program_step(LineProgram *p, double seconds, const volatile int *stop) {
   const double end = clock_seconds() + seconds;
   forget(p);
   while (!line_end(p) && !p->problem && !(stop && *stop)) {
-    if (p->from.len > JUDGE_LINE) {
+    if (p->from.len > LINE_PROGRAM_LINE) {
       p->problem = "it wrote a line of more than a mebibyte";
       break;
     }
@@ -139,7 +139,7 @@ Status judge_program_step(JudgeProgram *p, double seconds, const volatile int *s
   return GRPO_OK;
 }
 
-bool judge_program_line(JudgeProgram *p, const char **line, size_t *n) {
+bool line_program_line(LineProgram *p, const char **line, size_t *n) {
   forget(p);
   const char *end = line_end(p);
   if (!end) return false;
@@ -149,7 +149,7 @@ bool judge_program_line(JudgeProgram *p, const char **line, size_t *n) {
   return true;
 }
 
-const char *judge_program_problem(const JudgeProgram *p) { return line_end(p) ? NULL : p->problem; }
+const char *line_program_problem(const LineProgram *p) { return line_end(p) ? NULL : p->problem; }
 
 /* ---- the end -------------------------------------------------------------------------- */
 
@@ -170,7 +170,7 @@ static void reap(pid_t pid) {
   while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-void judge_program_end(JudgeProgram *p) {
+void line_program_end(LineProgram *p) {
   if (!p) return;
   close(p->in);
   close(p->out);

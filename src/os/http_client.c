@@ -1,6 +1,4 @@
-#include "judge/judge_http.h"
-
-#define PURPOSE "a judge behind an address cannot be asked"
+#include "os/http_client.h"
 
 #ifdef GRPO_HAVE_CURL
 
@@ -13,20 +11,20 @@ static const Libcurl *lib;
 typedef struct Place {
   CURL *easy; /* NULL: it was never used */
   struct curl_slist *headers;
-  JudgeAnswer answer;
+  HttpAnswer answer;
   bool running, done;
   char error[CURL_ERROR_SIZE];
 } Place;
 
-struct JudgeHttp {
+struct HttpClient {
   CURLM *multi;
-  Place place[JUDGE_PLACES];
+  Place place[HTTP_PLACES];
 };
 
-Status judge_http_open(JudgeHttp **out) {
-  try(libcurl_open(&lib, PURPOSE));
-  JudgeHttp *h = mem_zalloc(sizeof *h);
-  if (!h) return fail(GRPO_ENOMEM, "requests to a judge");
+Status http_client_open(HttpClient **out, const char *purpose) {
+  try(libcurl_open(&lib, purpose));
+  HttpClient *h = mem_zalloc(sizeof *h);
+  if (!h) return fail(GRPO_ENOMEM, "requests");
   h->multi = lib->multi_init();
   if (!h->multi) return mem_free(h), fail(GRPO_ENOMEM, "libcurl: requests");
   *out = h;
@@ -36,7 +34,7 @@ Status judge_http_open(JudgeHttp **out) {
 static size_t take_body(char *data, size_t one, size_t n, void *user) {
   Place *p = user;
   (void)one;
-  if (p->answer.body.len + n > JUDGE_BODY) {
+  if (p->answer.body.len + n > HTTP_CLIENT_BODY) {
     buf_puts(&p->answer.problem, "its answer is larger than a mebibyte");
     return 0;
   }
@@ -44,25 +42,36 @@ static size_t take_body(char *data, size_t one, size_t n, void *user) {
   return n;
 }
 
-static Status set_options(Place *p, const JudgePost *post) {
+/* Lines of the header that are too many are left out: nobody needs them. */
+static size_t take_header(char *data, size_t one, size_t n, void *user) {
+  Place *p = user;
+  (void)one;
+  if (p->answer.header.len + n <= HTTP_CLIENT_HEADER) buf_put(&p->answer.header, data, n);
+  return n;
+}
+
+static Status set_options(Place *p, const HttpPost *post) {
   CURL *e = p->easy;
   try(libcurl_prepare(e, post->url, p->headers, p->error));
   lib->setopt(e, CURLOPT_POST, 1L);
   lib->setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)post->size);
   if (lib->setopt(e, CURLOPT_COPYPOSTFIELDS, post->body) != CURLE_OK)
-    return fail(GRPO_ENOMEM, "a request to a judge");
+    return fail(GRPO_ENOMEM, "a request");
   lib->setopt(e, CURLOPT_TIMEOUT_MS, (long)(post->seconds * 1e3) + 1);
   lib->setopt(e, CURLOPT_WRITEFUNCTION, take_body);
   lib->setopt(e, CURLOPT_WRITEDATA, p);
+  lib->setopt(e, CURLOPT_HEADERFUNCTION, take_header);
+  lib->setopt(e, CURLOPT_HEADERDATA, p);
   lib->setopt(e, CURLOPT_PRIVATE, p);
   return GRPO_OK;
 }
 
-Status judge_http_post(JudgeHttp *h, int place, const JudgePost *post) {
+Status http_client_post(HttpClient *h, int place, const HttpPost *post) {
   Place *p = &h->place[place];
   if (!p->easy && !(p->easy = lib->init())) return fail(GRPO_ENOMEM, "libcurl: a request");
   lib->free_all(p->headers);
   p->headers = NULL;
+  buf_clear(&p->answer.header);
   buf_clear(&p->answer.body);
   buf_clear(&p->answer.problem);
   p->answer.status = 0;
@@ -78,7 +87,7 @@ Status judge_http_post(JudgeHttp *h, int place, const JudgePost *post) {
   return GRPO_OK;
 }
 
-static void take_result(JudgeHttp *h, CURL *easy, CURLcode code) {
+static void take_result(HttpClient *h, CURL *easy, CURLcode code) {
   char *user = NULL;
   long status = 0;
   lib->getinfo(easy, CURLINFO_PRIVATE, &user);
@@ -93,7 +102,7 @@ static void take_result(JudgeHttp *h, CURL *easy, CURLcode code) {
 }
 
 /* Returns whether a request has been done. */
-static bool take_results(JudgeHttp *h) {
+static bool take_results(HttpClient *h) {
   bool any = false;
   int left = 0;
   for (CURLMsg *m; (m = lib->multi_info(h->multi, &left)) != NULL;) {
@@ -104,7 +113,7 @@ static bool take_results(JudgeHttp *h) {
   return any;
 }
 
-Status judge_http_step(JudgeHttp *h, double seconds, const volatile int *stop) {
+Status http_client_step(HttpClient *h, double seconds, const volatile int *stop) {
   const double end = clock_seconds() + seconds;
   int running = 0;
   lib->multi_perform(h->multi, &running);
@@ -117,18 +126,19 @@ Status judge_http_step(JudgeHttp *h, double seconds, const volatile int *stop) {
   return GRPO_OK;
 }
 
-const JudgeAnswer *judge_http_answer(JudgeHttp *h, int place) {
+const HttpAnswer *http_client_answer(HttpClient *h, int place) {
   const Place *p = &h->place[place];
   return p->done ? &p->answer : NULL;
 }
 
-void judge_http_close(JudgeHttp *h) {
+void http_client_close(HttpClient *h) {
   if (!h) return;
-  for (int i = 0; i < JUDGE_PLACES; i++) {
+  for (int i = 0; i < HTTP_PLACES; i++) {
     Place *p = &h->place[i];
     if (p->running) lib->multi_remove(h->multi, p->easy);
     if (p->easy) lib->cleanup(p->easy);
     lib->free_all(p->headers);
+    buf_free(&p->answer.header);
     buf_free(&p->answer.body);
     buf_free(&p->answer.problem);
   }
@@ -140,26 +150,26 @@ void judge_http_close(JudgeHttp *h) {
 
 #include "os/libcurl.h"
 
-Status judge_http_open(JudgeHttp **out) {
+Status http_client_open(HttpClient **out, const char *purpose) {
   (void)out;
-  return libcurl_missing(PURPOSE);
+  return libcurl_missing(purpose);
 }
 
-Status judge_http_post(JudgeHttp *h, int place, const JudgePost *post) {
+Status http_client_post(HttpClient *h, int place, const HttpPost *post) {
   (void)h, (void)place, (void)post;
   return fail(GRPO_EINTERNAL, "no requests");
 }
 
-Status judge_http_step(JudgeHttp *h, double seconds, const volatile int *stop) {
+Status http_client_step(HttpClient *h, double seconds, const volatile int *stop) {
   (void)h, (void)seconds, (void)stop;
   return fail(GRPO_EINTERNAL, "no requests");
 }
 
-const JudgeAnswer *judge_http_answer(JudgeHttp *h, int place) {
+const HttpAnswer *http_client_answer(HttpClient *h, int place) {
   (void)h, (void)place;
   return NULL;
 }
 
-void judge_http_close(JudgeHttp *h) { (void)h; }
+void http_client_close(HttpClient *h) { (void)h; }
 
 #endif
