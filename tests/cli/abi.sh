@@ -23,6 +23,7 @@ changed "a struct that grew needs a new number" 's/^} grpo_sampling;/  int64_t m
 changed "fields that changed places are found" 's/double top_p, min_p;/double min_p, top_p;/' "GRPO_ABI_VERSION must increase"
 changed "another type of the same size is found" 's/  uint64_t seed;  /  int64_t seed;  /' "grpo_model_options.seed"
 changed "another argument is found" 's/grpo_context_free(grpo_context \*c)/grpo_context_free(void *c)/' "grpo_context_free(grpo_context"
+changed "a function after a #define of two lines, too" 's/uint32_t grpo_abi_version(void)/int grpo_abi_version(void)/' "function uint32_t grpo_abi_version"
 changed "another value of a constant is found" 's/GRPO_ELIMIT = 7,/GRPO_ELIMIT = 17,/' "GRPO_ELIMIT 7"
 changed "a new number needs a row" 's/\(define GRPO_ABI_ADDITIONS\) .*/\1 1000/' "has the number 1.1000"
 sed -i 's/^} grpo_sampling;/  int64_t more;\n&/; s/\(define GRPO_ABI_ADDITIONS\) .*/\1 1000/' "$tmp/tree/include/grpo.h"
