@@ -238,9 +238,14 @@ $(LIBGRPO_A): $(BUILD)/libgrpo.o
 $(LIBGRPO_SO): $(BUILD)/libgrpo.o src/api/libgrpo.map
 	$(Q)$(LINK) -shared -Wl,-soname,libgrpo.so.1 -Wl,-Bsymbolic -Wl,--version-script=src/api/libgrpo.map -o $@ $< $(LIBS)
 	@ln -sf libgrpo.so.1 $(BUILD)/libgrpo.so
-## make lib             libgrpo.so and libgrpo.a in build/release, for programs that include grpo.h
+# ---- grpo/ffi.lua: libgrpo for LuaJIT, with the declarations of grpo.h inside
+LUAJIT_MODULE := $(BUILD)/luajit/grpo/ffi.lua
+$(LUAJIT_MODULE): luajit/ffi.lua tools/abi $(LIBGRPO_H)
+	@mkdir -p $(@D)
+	$(Q)tools/abi --cdef | sed -e '/^@DECLARATIONS@$$/ { r /dev/stdin' -e 'd }' $< > $@.tmp && mv $@.tmp $@
+## make lib             libgrpo.so and libgrpo.a in build/release, for programs that include grpo.h; luajit/grpo/ffi.lua for LuaJIT
 .PHONY: lib
-lib: $(LIBGRPO_SO) $(LIBGRPO_A)
+lib: $(LIBGRPO_SO) $(LIBGRPO_A) $(LUAJIT_MODULE)
 
 ## make wheel           a Python wheel with program and library in build/wheel (needs python3); CROSS=aarch64-linux-gnu- for that machine
 .PHONY: wheel
@@ -354,7 +359,7 @@ endif
 
 ## make test            build and run all tests (SHARED=DIR: with the oracles in DIR; default ../shared when there)
 .PHONY: test
-test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
+test: grpo $(HUB_SERVER) $(LUA_MODULE) $(LUAJIT_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) $(HOSTS) $(LUA_PARTS) $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check $(BENCH_PROGRAM) $(BUILD)/bench/grpo-profile $(BUILD)/bench/kernels $(BUILD)/bench/step
 	@EXTENSIONS="$(EXT)" tools/run-tests "$(BUILD)" $(C_TESTS) $(EXT_TESTS) $(API_TESTS) $(DBL)/check
 
 ## make test-alone      with EXT= and a BUILD of its own: of the core's tests, those that a program without extensions could fail
@@ -436,7 +441,7 @@ check-demo: grpo
 ## make deps            install what the build needs (apt-get); elsewhere say what to install
 .PHONY: deps
 deps:
-	@tools/deps $(DEBIAN) -- libopenblas-dev scdoc libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 \
+	@tools/deps $(DEBIAN) -- libopenblas-dev scdoc libopenmpi-dev openmpi-bin libmpich-dev mpich lua5.4 luajit \
 	  $(foreach w,$(EXT_LIBRARIES),$(if $(findstring =,$(w)),,$(w)))
 
 ## make bench-kernels   this machine's speed in products, attention and rows against OpenBLAS
@@ -508,15 +513,16 @@ SHAREDIR     := $(DATADIR)/grpo
 DOCDIR       ?= $(DATADIR)/doc/grpo
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 LUA_CMOD     ?= $(LIBDIR)/lua/5.4
-PLACES = $(foreach v,BUILD STRIP DESTDIR PREFIX VERSION EXT BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD,$(v)='$($(v))')
+LUAJIT_LMOD  ?= $(DATADIR)/lua/5.1
+PLACES = $(foreach v,BUILD STRIP DESTDIR PREFIX VERSION EXT BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR SHAREDIR DOCDIR PKGCONFIGDIR LUA_CMOD LUAJIT_LMOD,$(v)='$($(v))')
 MANIFEST := $(SHAREDIR)/installed
 PCFILE   := $(BUILD)/grpo.pc
-INSTALLED_LIBRARY = LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
+INSTALLED_LIBRARY = LUAJIT_MODULE=$(LUAJIT_MODULE) LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
 ## make install         program, library, Lua module, pages, completions, examples below PREFIX=/usr/local (and DESTDIR);
 ##                      without debug information, unless STRIP= is given
 ## make uninstall       takes them away again
 .PHONY: install uninstall install-lua
-install: $(PROGRAM) $(EXT_PRODUCTS) $(LUA_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) man completions
+install: $(PROGRAM) $(EXT_PRODUCTS) $(LUA_MODULE) $(LUAJIT_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) man completions
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 	  tools/grpo.pc.in > $(PCFILE)
 	@env $(PLACES) $(INSTALLED_LIBRARY) tools/install-list $(PROGRAM) $(LUA_MODULE) | env $(PLACES) tools/install $(MANIFEST)

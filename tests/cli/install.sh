@@ -9,7 +9,7 @@ if [ -n "${RUN:-}" ]; then
   exit 0
 fi
 build=$(dirname "$(readlink -f "$GRPO")")
-unset MAKEFLAGS MFLAGS MAKELEVEL MODE PREFIX DESTDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDIR LUA_CMOD
+unset MAKEFLAGS MFLAGS MAKELEVEL MODE PREFIX DESTDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR DOCDIR PKGCONFIGDIR LUA_CMOD LUAJIT_LMOD LUA_PATH
 mode=$(basename "$build")
 case $mode in debug | asan | tsan | cov) ;; *) mode=release ;; esac
 run_make() { make -s -C "$root" MODE=$mode BUILD="${build#"$root"/}" EXT="$(cat "$build/extensions")" "$@"; }
@@ -105,6 +105,10 @@ C
   result "which runs with the installed library" "$([ $? = 0 ] || show ../out)"
   # shellcheck disable=SC2046
   ${CC:-cc} -std=c11 host.c -o static-host $(pkg-config --cflags grpo) "$prefix/lib/libgrpo.a" $(pkg-config --libs lua5.4 libpcre2-8 libcjson) -lm -ldl -pthread >../out 2>&1
+  if command -v luajit >/dev/null; then
+    LUA_PATH="$prefix/share/lua/5.1/?.lua" hidden luajit -e 'print(require("grpo.ffi").version)' >../out 2>&1
+    result "LuaJIT's module finds it" "$(grep -q '^[0-9.]*$' ../out || show ../out)"
+  fi
   result "the static library, too" "$(./static-host || show ../out)"
 else
   number=$((number + 1))
