@@ -2,6 +2,8 @@
 # grpo mcp: the protocol by lines, the tools on a run, what is refused.  TAP on stdout.
 # shellcheck source=tests/cli/lib/tiny.bash
 . "$(dirname "$0")/../../../tests/cli/lib/tiny.bash"
+# shellcheck source=tests/cli/lib/resume.bash
+. "$root/tests/cli/lib/resume.bash"
 # has FILE TEXT... : the file has each text
 has() { local file=$1 text; shift; for text; do grep -qF -- "$text" "$file" || { echo "$file has no: $text"; head -c 900 "$file"; }; done; }
 # ask LINE... : the answers, one a line, in the file `out`
@@ -54,6 +56,30 @@ ask '{' "$deep" '[]' '5' '{"id":1,"method":"ping"}' '{"jsonrpc":"2.0","id":{},"m
   '{"jsonrpc":"2.0","method":"nothing"}' '{"jsonrpc":"2.0","id":1,"result":{}}' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}' '{"jsonrpc":"2.0","id":9,"method":"ping"}'
 codes=$(grep -oE '"code": -[0-9]+' out | sed 's/.*: //' | tr '\n' ' ')
 result "messages that are none have their codes, and the server stays" "$([ "$codes" = "-32700 -32700 -32600 -32600 -32600 -32600 -32600 -32601 -32602 -32602 -32602 -32602 " ] || echo "$codes"; has out '"id": 9'; cat err)"
+# ---- the tools of a server in a rollout ---------------------------------------------------------------
+# tooled FILE MODE : an experiment whose model calls a tool of ext/mcp/tests/cases/tools.sh wherever it writes "="
+tooled() {
+  experiment "$1" "tools = { theirs = grpo.mcp { command = { \"sh\", \"$root/ext/mcp/tests/cases/tools.sh\", \"$2\", \"$work/log\" } } },
+  turns = { max = 3, format = { stop = { \"=\" }, write = function(result) return result end,
+    read = function(text) return text:find(\"=$\") and { { name = \"add\", arguments = { a = 1, b = 2 } } } or nil end } },
+  checkpoint = { every = 1 }, stages = { { kind = \"grpo\", train = { steps = 4, prompts_per_step = 2 } } },
+  hooks = { on_checkpoint = function(_, tr) if tonumber(os.getenv \"KILL\") == tr.step_count then os.execute(\"kill -9 \$PPID\") end end }"
+}
+run() { timeout 60 "$GRPO" run "$@" --quiet </dev/null >out 2>err; }
+tooled tools.lua good
+run tools.lua --dir whole; status=$?
+result "a run calls the tools of a server, which is started once" "$([ $status = 0 ] || show err; has whole/tools-001/completions.jsonl '"name": "add", "result": "3"'
+  [ "$(grep -c '"initialize"' log)" = 1 ] || cat log; has whole/tools-001/mcp.json 'get-time'; has whole/tools-001/config.json '"description": "adds"')"
+KILL=2 run tools.lua --dir cut; sed -i 's/adds/& it up/' cut/tools-001/mcp.json; run --resume=cut/tools-001 --dir cut; status=$?
+result "a killed run continues with the same bytes, and says that the server's words have changed" "$([ $status = 0 ] || show err
+  different whole/tools-001 cut/tools-001; has err 'in other words than when the run began')"
+tooled dying.lua dies
+run dying.lua --dir dying; status=$?
+result "a server that dies costs a few lines, and no run" "$([ $status = 0 ] && [ "$(wc -l <err)" -lt 8 ] && grep -q 'note: mcp: .*it has ended' err || show err; has dying/dying-001/completions.jsonl '"failed": true')"
+tooled gone.lua gone
+run gone.lua --dir gone; status=$?
+result "a server without tools is one line" "$([ $status = 2 ] && grep -q 'gives no tools, because: it has ended' err || show err)"
+
 head -c 5000000 /dev/zero | tr '\0' 'a' | "$GRPO" mcp >out 2>err
 result "a message of any length is refused" "$(has out '"code": -32700' 'too long')"
 finish

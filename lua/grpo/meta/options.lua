@@ -16,7 +16,7 @@
 ---@field rewards? table<string|integer, grpo.RewardFunction|grpo.RewardEntry> function(text, row, c) -> number, boolean or nil (does not apply), or entries { name=, weight=, fn= }; as a list or by name
 ---@field reward? grpo.Options.reward
 ---@field limits? grpo.Options.limits
----@field tools? table<string, grpo.Tool|function> tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
+---@field tools? table<string, grpo.Tool|function|table<string, grpo.Tool>> tools that a model may call while it answers: name = { description=, parameters=, fn= }; docs/tools.md
 ---@field environment? grpo.Environment|fun(row: table, rng: fun(): number): number|boolean|nil a function that answers the model turn by turn with observations, or { reset=, step= }; docs/tools.md
 ---@field turns? grpo.Options.turns
 ---@field train? grpo.Options.train

@@ -41,36 +41,60 @@ local function schema_of(parameters, path, complain)
   return schema
 end
 
--- Checks the option `tools` and returns it as a list in the order of names, with items
--- { name=, description=, schema=, fn=, only = the parameter's name if there is exactly one }.
--- complain(path, format, ...) raises.
+-- Checks a tool and returns it: { name=, description=, schema=, fn=, only = the parameter's name if
+-- there is exactly one }.
+local function checked(name, tool, path, complain)
+  if type(name) ~= "string" or not name:find("^[%a_][%w_./-]*$") then
+    complain("tools", "'%s' is not a name; use letters, digits, _, -, . and /, and begin with a "
+      .. "letter", tostring(name))
+  end
+  if type(tool) == "function" then tool = { fn = tool } end
+  if type(tool) ~= "table" then
+    complain(path, "got %s, want { description=, parameters=, fn= }", type(tool))
+  end
+  options.check_names(tool, fields, path, complain)
+  if type(tool.fn) ~= "function" then
+    complain(path .. ".fn", "got %s, want a function", type(tool.fn))
+  end
+  if tool.description ~= nil and type(tool.description) ~= "string" then
+    complain(path .. ".description", "got %s, want a string", type(tool.description))
+  end
+  if tool.parameters ~= nil and type(tool.parameters) ~= "table" then
+    complain(path .. ".parameters", "got %s, want a table", type(tool.parameters))
+  end
+  local schema = schema_of(tool.parameters or {}, path .. ".parameters", complain)
+  local first = next(schema.properties)
+  return { name = name, description = tool.description or "", schema = schema, fn = tool.fn,
+    only = first and next(schema.properties, first) == nil and first or nil }
+end
+
+-- Is it a table of tools by name, as grpo.mcp returns one?
+local function is_group(tool)
+  if type(tool) ~= "table" or tool.fn ~= nil then return false end
+  for _, one in pairs(tool) do
+    if type(one) ~= "table" or type(one.fn) ~= "function" then return false end
+  end
+  return next(tool) ~= nil
+end
+
+-- Checks the option `tools` and returns it as a list in the order of names; the tools of a group
+-- have their own names.  complain(path, format, ...) raises.
 function tools.list(option, complain)
-  local list = {}
+  local list, seen = {}, {}
+  local function add(name, tool, path)
+    if seen[name] then complain(path, "there are two tools of the name '%s'", tostring(name)) end
+    seen[name] = true
+    list[#list + 1] = checked(name, tool, path, complain)
+  end
   for name, tool in sorted_pairs(option or {}) do
     local path = "tools." .. tostring(name)
-    if type(name) ~= "string" or not name:find("^[%a_][%w_]*$") then
-      complain("tools", "'%s' is not a name; use letters, digits and _, and no digit first",
-        tostring(name))
+    if is_group(tool) then
+      for own, one in sorted_pairs(tool) do add(own, one, path .. "." .. tostring(own)) end
+    else
+      add(name, tool, path)
     end
-    if type(tool) == "function" then tool = { fn = tool } end
-    if type(tool) ~= "table" then
-      complain(path, "got %s, want { description=, parameters=, fn= }", type(tool))
-    end
-    options.check_names(tool, fields, path, complain)
-    if type(tool.fn) ~= "function" then
-      complain(path .. ".fn", "got %s, want a function", type(tool.fn))
-    end
-    if tool.description ~= nil and type(tool.description) ~= "string" then
-      complain(path .. ".description", "got %s, want a string", type(tool.description))
-    end
-    if tool.parameters ~= nil and type(tool.parameters) ~= "table" then
-      complain(path .. ".parameters", "got %s, want a table", type(tool.parameters))
-    end
-    local schema = schema_of(tool.parameters or {}, path .. ".parameters", complain)
-    local first = next(schema.properties)
-    list[#list + 1] = { name = name, description = tool.description or "", schema = schema,
-      fn = tool.fn, only = first and next(schema.properties, first) == nil and first or nil }
   end
+  table.sort(list, function(a, b) return a.name < b.name end)
   return list
 end
 
@@ -178,6 +202,10 @@ function tools.check_form(format, list, complain)
     end
   elseif format == "compact" then
     for _, tool in ipairs(list) do
+      if tool.name:find("[^%w_]") then
+        complain("turns.format", "\"compact\" has room for names of letters, digits and _, and "
+          .. "'%s' has others; take another format", tool.name)
+      end
       if not tool.only and next(tool.schema.properties) then
         complain("turns.format", "\"compact\" has room for one argument, but tools.%s has more",
           tool.name)
