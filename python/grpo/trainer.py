@@ -30,9 +30,10 @@ class TrainOutput(NamedTuple):
 
 
 def _refuse(given: Mapping[str, Any], instead: Mapping[str, str]) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"Trainer: {name} is refused, because {instead.get(name, 'grpo has no such argument; remove it')}")
+    refused = [f"{name}: {instead.get(name, 'grpo has no such argument; remove it')}"
+               for name, value in given.items() if value is not None]
+    if refused:
+        raise ValueError("Trainer: these arguments are refused: " + "; ".join(refused))
 
 
 def _check_groups(settings: Mapping[str, Any]) -> None:
@@ -65,6 +66,10 @@ class Trainer:
             if value is not None and not isinstance(value, (str, os.PathLike)):
                 raise TypeError(f"Trainer: {name} is a {type(value).__name__}, because no object of another library can be "
                                 "trained here; give the path of its directory")
+        for name, value, kind in (("args", args, Config), ("peft_config", peft_config, LoraConfig)):
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"Trainer: {name} is a {type(value).__module__}.{type(value).__name__}, because that of "
+                                f"another library cannot be read; write: from grpo import {'GRPOConfig' if kind is Config else 'LoraConfig'}")
         if train_dataset is None:
             raise ValueError("Trainer: there is no train_dataset, because none was given; give rows with a column prompt")
         self.args = args or Config()

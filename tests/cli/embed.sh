@@ -53,6 +53,16 @@ is "C, C++ and Python train the same bits" "$(last_line "$hosts/train_cpp" 30)" 
 if command -v python3 >/dev/null && [ "${build##*/}" = release ]; then
   is "the Python host" "$(last_line python3 examples/embed/train.py 30 "$build/libgrpo.so.1")" "$ran"
 fi
+# The cells of the notebook over this library: tools/check-wheel runs it in Jupyter.
+if command -v python3 >/dev/null && [ "${build##*/}" = release ]; then
+  mkdir "$tmp/package" && cp -r python/grpo "$tmp/package/" && cp "$build/libgrpo.so.1" "$tmp/package/grpo/"
+  python3 python/signatures.py include/grpo.abi >"$tmp/package/grpo/_abi.py"
+  (cd "$tmp" && PYTHONPATH=package timeout 300 python3 -c 'import json, sys
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    if cell["cell_type"] == "code":
+        exec("".join(cell["source"]))' "$OLDPWD/examples/python/letters.ipynb") >"$tmp/out" 2>&1
+  result "the notebook learns" "$(grep -qx 'a -> aaaaaaaa' "$tmp/out" || show "$tmp/out")"
+fi
 result "what they train is learned" "$(awk '{ if (!NF || $NF < 0.8) print "got: " $0 }' <<<"$ran")"
 is "samples made elsewhere" "$(last_line "$hosts/outside" 60 | cut -d';' -f1)" "3 of 3 answers win"
 is "steps in parts between frames" "$(timeout 300 "$hosts/game" 30 2>"$tmp/err" | tail -n 1)" "$ran"

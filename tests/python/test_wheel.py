@@ -152,13 +152,18 @@ class Refusals(unittest.TestCase):
         trainer(args=small(use_vllm=False, push_to_hub=False, report_to="none", bf16=False)).train()
 
     def test_arguments(self):
-        for others, name in (({"callbacks": [1]}, "callbacks"), ({"compute": 1}, "compute")):
-            with self.assertRaisesRegex(ValueError, name):
-                trainer(**others)
+        with self.assertRaises(ValueError) as caught:
+            trainer(callbacks=[1], compute=1, optimizers=None)
+        self.assertRegex(str(caught.exception), "refused: callbacks: .*; compute: grpo has no such argument")
+        self.assertNotIn("optimizers", str(caught.exception))
         with self.assertRaisesRegex(ValueError, "12 completions of a step are not whole groups"):
             trainer(args=small(per_device_train_batch_size=6, gradient_accumulation_steps=2, num_generations=8))
         with self.assertRaisesRegex(TypeError, "the path of its directory"):
             grpo.Trainer(object(), repeats, small(), LETTERS)
+        for others, line in (({"args": object()}, "from grpo import GRPOConfig"),
+                             ({"peft_config": object()}, "from grpo import LoraConfig")):
+            with self.assertRaisesRegex(TypeError, line):
+                trainer(**others)
         with self.assertRaisesRegex(ValueError, "row 0 of train_dataset"):
             trainer(rows=[{"question": "a"}])
         with self.assertRaisesRegex(TypeError, "reward models"):
