@@ -113,6 +113,20 @@ describe("diff", function()
     end)
   end)
 
+  it("compares the numbers that runs used, by the option or by GRPO_CPU", function()
+    with_two(function(a, b)
+      local config, info = described(), { format = 1, state = "finished", script = "a.lua" }
+      info.args, info.numbers = core.json_object {}, "portable"
+      write(a, "run.json", info)
+      local rows = settings(a, b)
+      assert.same({ { name = "numbers", a = "portable", b = "native" } }, rows)
+      for _, stage in ipairs(config.stages) do stage.options.numbers.value = "portable" end
+      write(b, "config.json", config)
+      write(b, "run.json", info)
+      assert.same({}, settings(a, b))
+    end)
+  end)
+
   it("does not look at what stands above the stages", function()
     with_two(function(a, b)
       local config = described()

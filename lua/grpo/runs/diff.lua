@@ -48,6 +48,11 @@ local function from_anywhere(run, text)
   end)
 end
 
+-- A run's value of an option, as text: of numbers those that it used, which GRPO_CPU may have said.
+local function value_of(run, name, option)
+  return name == "numbers" and run.info.numbers or stage_options.text(option)
+end
+
 -- { { name=, a=, b= }, ... }: options of stages, arguments, files that are read, and facts of the
 -- environment, that are not the same.
 function run_diff.settings(a, b)
@@ -63,7 +68,7 @@ function run_diff.settings(a, b)
   end
   add("stages", stage_options.kinds(a), stage_options.kinds(b))
   for _, row in ipairs(stage_options.rows { a, b }) do
-    local x, y = stage_options.text(row[1]), stage_options.text(row[2])
+    local x, y = value_of(a, row.name, row[1]), value_of(b, row.name, row[2])
     if from_anywhere(a, x) ~= from_anywhere(b, y) then add(row.name, x, y) end
   end
   add_all("--arg %s", a.info.args or {}, b.info.args or {})
