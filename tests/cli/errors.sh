@@ -197,6 +197,9 @@ table 'a reference that is not there' 3 "${at}reference: nomodel: no such model 
 refused 'a model configuration that is not there' 3 'model\.config: cannot open nomodel\.json: No such file or directory' run good.lua model.config=nomodel.json
 refused 'an extends file that is not there' 3 '.*extends: cannot open nothing\.json: No such file or directory' run good.lua extends=nothing.json
 echo '{ "train": { "stpes": 1 } }' >more.json
+table 'a script as an extends file' 2 "${at}extends: good\.lua is refused, because it is a script and not a file of settings; write it as JSON, or require it as a module" \
+  'extends = "good.lua",'
+refused 'a script as a model configuration' 2 '.*model\.config: good\.lua is refused, because it is a script.*' run good.lua model.config=good.lua
 refused 'an extends file with a misspelt option' 2 ".*more\.json: train\.stpes: unknown option, did you mean 'steps'\?" \
   run good.lua extends=more.json
 echo '{ "train": ' >more.json

@@ -18,6 +18,8 @@ end
 -- Reads the file of a model's shape, JSON if its name says no other format: the file itself, else
 -- the copy inside the program.
 local function read_config(path)
+  local problem = text_formats.problem(path)
+  if problem then errors.raise("EARG", "model.config: %s", problem) end
   local text, message, code = core.fs.read(path)
   text = text or core.embedded(path)
   if not text then errors.raise(code or "ENOENT", "model.config: %s", message) end

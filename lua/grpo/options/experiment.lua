@@ -11,6 +11,7 @@ local reward_entries = require "grpo.options.reward_entries"
 local script_files = require "grpo.options.scripts.script_files"
 local settings = require "grpo.options.settings"
 local steps = require "grpo.options.stage_kinds"
+local text_formats = require "grpo.base.text_formats"
 
 local experiment = {}
 
@@ -46,6 +47,8 @@ local function read_extends(path, where)
   if type(path) ~= "string" then
     layers.complain({ where = where }, "extends", "got %s, want a string", option_tree.shown(path))
   end
+  local problem = text_formats.problem(path)
+  if problem then layers.complain({ where = where }, "extends", "%s", problem) end
   local text, message = script_files.read(path)
   if not text then
     error(errors.new("ENOENT", "extends: " .. message, where), 0)
