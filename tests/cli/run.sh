@@ -91,6 +91,15 @@ result "under the same kernels it has nothing to say about them" "$(grep 'kernel
 GRPO_CPU=generic "$GRPO" run exp.lua --quiet --dir kernels --resume >/dev/null 2>err; status=$?
 result "--resume under other kernels goes on and says so" \
   "$([ $status = 0 ] && grep -q 'changed at step 7: environment kernels portable (before: .*); values stay close' kernels/exp-001/run.log || show err kernels/exp-001/run.log)"
+"$GRPO" run exp.lua --quiet --dir edits --steps 5 >/dev/null 2>&1
+cp exp.lua exp.kept && sed -i 's/kl = 0.05/kl = 0.1/' exp.lua
+"$GRPO" run exp.lua --quiet --resume=edits/exp-001 --force --steps 6 >/dev/null 2>&1
+"$GRPO" run exp.lua --quiet --resume=edits/exp-001 --steps 7 >/dev/null 2>err; status=$?
+result "the script that --force took is the run's from then on" "$([ $status = 0 ] && [ "$(readlink edits/exp-001/latest)" = checkpoints/step-000007 ] || show err)"
+cp exp.kept exp.lua
+"$GRPO" run exp.lua --quiet --resume=edits/exp-001 --steps 8 >/dev/null 2>err; status=$?
+result "and the one that it began with is another" \
+  "$([ $status = 2 ] && grep -q 'exp.lua differs from edits/exp-001/source/reload-001/main.lua, the copy that the run saved; --force resumes all the same$' err || show err)"
 "$GRPO" run --quiet --resume=steps/exp-001 >out 2>err; status=$?
 result "resuming a finished run says so" "$([ $status = 0 ] && grep -q 'finished already' err && [ "$(cat out)" = steps/exp-001 ] || show err)"
 "$GRPO" run --resume=steps/exp-001 train.steps=99 >out 2>err </dev/null; status=$?

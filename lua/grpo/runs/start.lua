@@ -178,8 +178,9 @@ local function open_directory(request)
   for i, file in ipairs(files) do
     changed[i], directory.forced[i] = inputs.told(file), inputs.told(file, true)
   end
-  if path and core.fs.read(path) ~= core.fs.read(dir .. "/source/main.lua") then
-    changed[#changed + 1] = path .. " differs from the run's saved source"
+  local saved = ("%s/%s/main.lua"):format(dir, events.last_source(directory))
+  if path and core.fs.read(path) ~= core.fs.read(saved) then
+    changed[#changed + 1] = ("%s differs from %s, the copy that the run saved"):format(path, saved)
   end
   if #changed > 0 and not request.force then
     error(core.error("EARG",
