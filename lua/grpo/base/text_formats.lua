@@ -21,10 +21,10 @@ function text_formats.of(path)
   end
 end
 
--- What is wrong with the path of a file of settings: it may be that of a script.  nil: nothing.
+-- Returns why a path is not that of a file of settings: it is that of a script.
 function text_formats.problem(path)
-  return path:find "%.lua$" and ("%s is refused, because it is a script and not a file of settings; "
-    .. "write it as JSON, or require it as a module"):format(path) or nil
+  return path:find "%.lua$" and ("%s is refused, because it is a script and not a file of "
+    .. "settings; write it as JSON, or require it as a module"):format(path) or nil
 end
 
 -- The value of a text in the format `name`; what: whose text it is, for errors.
