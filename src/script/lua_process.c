@@ -2,7 +2,7 @@
  *
  *   detach() -> true, ready      in the child:  ready(log, line) -> true | nil, message, code
  *   detach() -> false, wait      in the parent: wait() -> line, or nil, exit status of the child
- *   sleep(seconds)               ends early if a signal comes
+ *   sleep(seconds)               ends early if a signal comes; does not count for the limited call
  *   kill(pid, "TERM" | "KILL", path) -> true | nil, message, code
  *                                if the process has the file `path` open; ENOENT: it has not
  *   start(words, output, shared) -> child | nil, message, code
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "os/child.h"
 #include "os/detach.h"
 #include "os/holder.h"
@@ -60,7 +61,9 @@ static int l_sleep(lua_State *L) {
   if (!(seconds >= 0 && seconds <= 3600)) arg_error(L, 1, "want 0 to 3600 seconds");
   const time_t whole = (time_t)seconds;
   const struct timespec t = {whole, (long)(1e9 * (seconds - (double)whole))};
+  const double started = clock_seconds();
   nanosleep(&t, NULL);
+  excuse_time(L, clock_seconds() - started);
   return 0;
 }
 

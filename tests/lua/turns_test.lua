@@ -436,6 +436,30 @@ describe("an environment", function()
     assert.is_truthy(next(different) and next(different, (next(different))))
   end)
 
+  it("lets go of every state once", function()
+    local open, most = {}, 0
+    local function leaving(step) return {
+      reset = function()
+        local state = { left = 3, secret = 5 }
+        open[state] = 1
+        most = most + 1
+        return state, "?"
+      end,
+      step = step, close = function(state) open[state] = open[state] - 1 end,
+    } end
+    run(playing(leaving(as_functions.step)))
+    run(playing(leaving(function() return "?" end), function(t) t.turns.max = 2 end))
+    run(playing(leaving(function() error "broken" end),
+      function(t) t.reward = { on_error = "skip" } end))
+    assert.is_true(most > 20)
+    for _, left in pairs(open) do assert.equal(0, left) end
+    assert.matches("environment.close: .*stuck", message_of(run, playing {
+      reset = as_functions.reset, step = as_functions.step,
+      close = function() error "stuck" end }))
+    assert.matches("environment.close: got boolean, want a function", message_of(run, playing {
+      reset = as_functions.reset, step = as_functions.step, close = true }))
+  end)
+
   it("that is not the same twice is refused", function()
     local count = 0
     assert.matches("two different first observations", message_of(run, playing({

@@ -86,6 +86,7 @@
 ---@class grpo.Environment
 ---@field reset fun(row: table, rng: fun(): number): any, string?, string|number|nil the state, the first observation, and a key that names the state
 ---@field step fun(state: any, action: string, c: grpo.TurnContext): string?, number|boolean|nil, string|number|nil the observation, nil at the end; a reward; the key of the state that follows
+---@field close? fun(state: any) called once for each reset, when the episode is over, whichever way
 
 ---A form of calls of your own.
 ---@class grpo.CallForm

@@ -1,7 +1,8 @@
 -- An environment answers the model turn by turn.  There are two equivalent ways to write one:
 --
 --   { reset = function(row, rng) return state, observation [, key] end,
---     step  = function(state, action, c) return observation or nil, reward [, key] end }
+--     step  = function(state, action, c) return observation or nil, reward [, key] end,
+--     close = function(state) end }       -- may be left out; called once for each reset
 --
 --   function(row, rng)
 --     local action, c = coroutine.yield(observation [, reward [, key]])   -- as often as it likes
@@ -21,14 +22,14 @@ local options = require "grpo.options"
 
 local environment = {}
 
-local fields = { "reset", "step" }
+local fields = { "reset", "step", "close" }
 
 -- Checks the option `environment`.  complain(path, format, ...) raises.
 function environment.check(option, complain)
   if option == nil or type(option) == "function" then return end
   options.check_names(option, fields, "environment", complain)
   for _, name in ipairs(fields) do
-    if type(option[name]) ~= "function" then
+    if type(option[name]) ~= "function" and (name ~= "close" or option.close ~= nil) then
       complain("environment." .. name, "got %s, want a function", type(option[name]))
     end
   end
@@ -71,7 +72,8 @@ function environment.open(config)
   local is_function = type(option) == "function"
   return setmetatable({ config = config, calls = is_function and from_coroutine(option) or option,
     names = is_function and { reset = "environment", step = "environment" }
-      or { reset = "environment.reset", step = "environment.step" } }, Environment)
+      or { reset = "environment.reset", step = "environment.step", close = "environment.close" } },
+    Environment)
 end
 
 function Environment:call(name, rng, ...)
@@ -105,9 +107,26 @@ function Environment:reset(row, number, held_out)
   return state, observation, name
 end
 
+-- Lets go of a state.
+function Environment:close(state)
+  if not self.calls.close then return end
+  local ok, problem = self:call("close", nil, state)
+  if not ok then error(errors.naming(self.names.close, problem), 0) end
+end
+
+-- An episode has ended, by whatever.
+function Environment:leave(episode)
+  if episode.begun and not episode.left then
+    episode.left = true
+    self:close(episode.state)
+  end
+end
+
 -- Returns the first observation that follows a prompt, and the key of its state.
 function environment.opening(config, row, number, held_out)
-  local _, observation, key = environment.open(config):reset(row, number or 0, held_out)
+  local self = environment.open(config)
+  local state, observation, key = self:reset(row, number or 0, held_out)
+  self:close(state)
   return observation, key
 end
 
@@ -145,8 +164,8 @@ end
 function Environment:step(prompt, episode, action, c, context)
   if not episode.begun then
     local observation
-    episode.begun = true
     episode.state, observation = self:reset(prompt.row, prompt.number, context.held_out)
+    episode.begun = true
     if observation ~= prompt.observation then
       errors.raise_plain("ESCRIPT", "%s: gave two different first observations for one row; take "
         .. "random numbers from its second argument", self.names.reset)

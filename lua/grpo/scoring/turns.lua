@@ -100,7 +100,7 @@ local function begin(config, list, n, context)
     prompt.episodes = {}
     for k = 1, n do
       prompt.episodes[k] = { parts = {}, turns = 0, calls = 0, failures = 0, reward = 0.0,
-        done = false, played = t.environment ~= nil, key = keyed and (prompt.key or "") or nil }
+        done = false, played = t.environment, key = keyed and (prompt.key or "") or nil }
     end
   end
   return t
@@ -324,6 +324,7 @@ function turns.attach(c, batch, i, prompt, k, tokenizer)
   c.parts, c.turns = parts, episode.turns
   c.tool_calls, c.tool_failures = episode.calls, episode.failures
   if episode.played then
+    episode.played:leave(episode)
     c.environment = { reward = episode.reward, done = episode.done, turns = episode.turns }
   end
   if episode.error then c.errors = { environment = episode.error } end

@@ -39,7 +39,7 @@ end
 
 -- Waits for the next question's time, which does not count for the limited call around.
 function Queue:rest()
-  core.judge_timed(core.process.sleep, self:pause(0.1, 0))
+  core.process.sleep(self:pause(0.1, 0))
 end
 
 function Queue:done(i, result)
