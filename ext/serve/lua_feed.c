@@ -5,7 +5,7 @@
  *   feed:     add(ids, options) -> job | nil: all places are taken
  *             step() -> whether something is left   drop(job)   close()
  *   options:  n, seed, step, prompt, sample (of the random numbers), top_logprobs, and those of
- *             sampling without a grammar
+ *             sampling; a completion whose grammar cannot be continued ends by "length"
  *   job:      length(k)   finish(k) -> nil while it grows, "eos", "stop" or "length"
  *             token(k, i) -> id, log-probability
  *             top(k, i) -> ids, log-probabilities: the likeliest, best first
@@ -119,8 +119,9 @@ static void read_key(lua_State *L, RngKey *key) {
 
 /* Pushes a job for the prompt and the options at 2 and 3. */
 static Job *push_job(lua_State *L) {
-  static const char *const others[] = {
-      "n", "seed", "step", "prompt", "sample", "top_logprobs", "stop", "stop_regex", NULL};
+  static const char *const others[] = {"n",       "seed",         "step", "prompt",
+                                       "sample",  "top_logprobs", "stop", "stop_regex",
+                                       "grammar", "regex",        NULL};
   static const OptionSet *const sets[] = {&sampling_option_set, NULL};
   int top = 0;
   check_option_fields(L, 3, "feed", sets, others);

@@ -119,6 +119,8 @@ void decoder_free(Decoder *d) {
   if (!d) return;
   mem_free(d->unnamed);
   mem_free(d->scratch);
+  for (int i = 0; d->resident && i < d->limits.max_prompts; i++)
+    matcher_free(d->resident[i].matcher);
   mem_free(d->resident);
   mem_free(d->active);
   mem_free(d->job);

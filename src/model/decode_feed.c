@@ -1,5 +1,6 @@
 #include "model/decode_feed.h"
 
+#include "model/decode_grammar.h"
 #include "model/decode_steps.h"
 
 void decoder_feed_open(Decoder *d) {
@@ -18,13 +19,14 @@ Status decoder_feed_add(Decoder *d, const Request *r, const Sampling *s, Complet
   *taken = false;
   try(sampling_check(s));
   try(stop_check(&d->stop, s));
-  if (s->grammar) return fail(GRPO_EARG, "decoder: a feed has no grammars");
   if (s->max_new_tokens > d->limits.max_new_tokens)
     return fail(GRPO_EARG, "decoder: max_new_tokens = %d, but the decoder was made for %d",
                 s->max_new_tokens, d->limits.max_new_tokens);
   try(decoder_check_request(d, r, 1));
   if (r->n < 1) return fail(GRPO_EARG, "decoder: a request has at least one completion");
-  if (!decoder_unused_resident(d)) return GRPO_OK;
+  Resident *place = decoder_unused_resident(d);
+  if (!place) return GRPO_OK;
+  if (s->grammar) try(decoder_grammar_open(d, &place->matcher, s));
   for (int i = 0; i < r->n; i++) out[i].len = 0, out[i].over = false;
   decoder_admit(d, &(Resident){.request = r, .sampling = s, .out = out});
   *taken = true;

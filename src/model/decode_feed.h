@@ -13,8 +13,8 @@
 /* Drops all that was being decoded. */
 void decoder_feed_open(Decoder *d);
 /* Gives a request a place.  It is borrowed, with *s and out[r->n], until all its completions are
- * over or it is dropped.  *taken: false, every place for a prompt is taken.  A grammar is refused,
- * and a sampling_mask is not recorded. */
+ * over or it is dropped.  *taken: false, every place for a prompt is taken.  A completion whose
+ * grammar cannot be continued ends with FINISH_LENGTH.  A sampling_mask is not recorded. */
 Status decoder_feed_add(Decoder *d, const Request *r, const Sampling *s, Completion *out,
                         bool *taken);
 /* One forward of waiting prompts and one of all sequences.  *busy: something is left to decode.

@@ -3,52 +3,59 @@
 #include "base/mem.h"
 #include "model/model_struct.h"
 
-static const char *name_of(const Decoder *d) {
-  return d->sampling->grammar->regex ? "sampling.regex" : "sampling.grammar";
+static const char *name_of(const Sampling *s) {
+  return s->grammar->regex ? "sampling.regex" : "sampling.grammar";
 }
 
 /* ---- the tokens that end a turn ------------------------------------------------------------ */
 
-static bool is_end(const Decoder *d, int32_t id) {
+static bool is_end(const Decoder *d, const Sampling *s, int32_t id) {
   const Tokenizer *tok = d->stop.tok;
   if (id == d->tokenizer_eos || config_is_eos(&d->m->config, id)) return true;
   if (!tokenizer_is_special(tok, id)) return false;
-  for (int i = 0; i < d->sampling->num_stop; i++)
-    if (tokenizer_id(tok, d->sampling->stop[i]) == id) return true;
+  for (int i = 0; i < s->num_stop; i++)
+    if (tokenizer_id(tok, s->stop[i]) == id) return true;
   return false;
 }
 
-/* Keeps the matcher of the run before where it is the same one. */
-static Status open_with(Decoder *d, int32_t *ends) {
+static Status open_with(const Decoder *d, Matcher **m, const Sampling *s, int32_t *ends) {
   const int vocab = d->m->config.vocab_size;
   const uint32_t *allowed;
   int n = 0;
   for (int32_t id = 0; id < vocab; id++)
-    if (is_end(d, id)) ends[n++] = id;
-  if (!matcher_fits(d->matcher, d->sampling->grammar, ends, n)) {
-    matcher_free(d->matcher);
-    d->matcher = NULL;
-    try(matcher_new(&d->matcher, d->sampling->grammar, d->stop.tok, vocab, ends, n));
+    if (is_end(d, s, id)) ends[n++] = id;
+  if (!matcher_fits(*m, s->grammar, ends, n)) {
+    matcher_free(*m);
+    *m = NULL;
+    try(matcher_new(m, s->grammar, d->stop.tok, vocab, ends, n));
   }
-  try(matcher_allowed(d->matcher, 0, &allowed, &n));
+  try(matcher_allowed(*m, 0, &allowed, &n));
   return n ? GRPO_OK : fail(GRPO_EARG, "no token of the vocabulary can begin a text of it");
 }
 
-static Status open(Decoder *d) {
+static Status open(const Decoder *d, Matcher **m, const Sampling *s) {
   if (!d->stop.tok) return fail(GRPO_EARG, "it needs a tokenizer");
   int32_t *ends = mem_alloc((size_t)d->m->config.vocab_size * sizeof *ends);
   if (!ends) return fail(GRPO_ENOMEM, "no memory for its end tokens");
-  const Status s = open_with(d, ends);
+  const Status status = open_with(d, m, s, ends);
   mem_free(ends);
-  return s;
+  return status;
+}
+
+Status decoder_grammar_open(Decoder *d, Matcher **m, const Sampling *s) {
+  const Status status = open(d, m, s);
+  return status == GRPO_OK ? status : err_context(status, "%s", name_of(s));
 }
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
 Status decoder_grammar_begin(Decoder *d) {
-  if (!d->sampling->grammar) return GRPO_OK;
-  const Status s = open(d);
-  return s == GRPO_OK ? s : err_context(s, "%s", name_of(d));
+  return d->sampling->grammar ? decoder_grammar_open(d, &d->matcher, d->sampling) : GRPO_OK;
+}
+
+static Matcher *matcher_of(const Decoder *d, const ActiveSequence *s) {
+  if (!s->prompt->sampling->grammar) return NULL;
+  return d->sampling ? d->matcher : s->prompt->matcher;
 }
 
 /* Takes the state of a sequence to its newest token. */
@@ -64,12 +71,12 @@ static Status follow(Matcher *m, ActiveSequence *s) {
   return GRPO_OK;
 }
 
-static Status allow(Decoder *d, SampleJob *j) {
+static Status allow(Matcher *m, SampleJob *j) {
   int n;
-  try(follow(d->matcher, j->seq));
+  try(follow(m, j->seq));
   if (j->seq->state == MATCHER_DEAD)
     return fail(GRPO_EINTERNAL, "a sampled token does not follow it");
-  try(matcher_allowed(d->matcher, j->seq->state, &j->allowed, &n));
+  try(matcher_allowed(m, j->seq->state, &j->allowed, &n));
   return n ? GRPO_OK
            : fail(GRPO_EARG,
                   "no token of the vocabulary can follow after %d tokens of a completion; "
@@ -77,9 +84,20 @@ static Status allow(Decoder *d, SampleJob *j) {
                   j->seq->out->len - j->seq->turn);
 }
 
+/* Other requests of a feed have nothing to do with the grammar of this one. */
+static Status allow_one(const Decoder *d, SampleJob *j) {
+  Matcher *m = matcher_of(d, j->seq);
+  const Status s = m ? allow(m, j) : GRPO_OK;
+  j->barred = !d->sampling && (s == GRPO_EARG || s == GRPO_ELIMIT);
+  if (s == GRPO_OK || j->barred) return GRPO_OK;
+  return err_context(s, "%s", name_of(j->seq->prompt->sampling));
+}
+
 Status decoder_grammar_jobs(Decoder *d) {
-  if (!d->sampling || !d->sampling->grammar || !d->njobs) return GRPO_OK;
-  Status s = matcher_trim(d->matcher);
-  for (int i = 0; i < d->njobs && s == GRPO_OK; i++) s = allow(d, &d->job[i]);
-  return s == GRPO_OK ? s : err_context(s, "%s", name_of(d));
+  for (int i = 0; i < d->njobs; i++) {
+    Matcher *m = matcher_of(d, d->job[i].seq);
+    if (m) try(matcher_trim(m));
+  }
+  for (int i = 0; i < d->njobs; i++) try(allow_one(d, &d->job[i]));
+  return GRPO_OK;
 }

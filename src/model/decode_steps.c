@@ -178,7 +178,9 @@ Resident *decoder_unused_resident(Decoder *d) {
 void decoder_admit(Decoder *d, const Resident *r) {
   Resident *p = decoder_unused_resident(d);
   real *logits = p->logits;
+  Matcher *matcher = p->matcher;
   *p = *r;
+  p->matcher = matcher;
   p->slot = cache_take(&d->prompts);
   p->logits = logits;
 }
@@ -293,12 +295,28 @@ void decoder_leave(Decoder *d, ActiveSequence *s) {
   p->request = NULL;
 }
 
+/* The jobs of sequences that cannot continue are over. */
+static void leave_barred(Decoder *d) {
+  int n = 0;
+  for (int i = 0; i < d->njobs; i++) {
+    ActiveSequence *s = d->job[i].seq;
+    if (!d->job[i].barred) {
+      d->job[n++] = d->job[i];
+      continue;
+    }
+    s->out->finish = FINISH_LENGTH;
+    decoder_leave(d, s);
+  }
+  d->njobs = n;
+}
+
 /* Samples the tokens of all jobs, then appends them in order.  Sequences that end get slot -1. */
 static Status sample_tokens(Decoder *d) {
   const int run = jobs_a_chunk(d);
   for (int i = 0; i < d->njobs; i++)
     if (d->job[i].seq->out->sampling_mask) try(decoder_reserve_mask(d, d->job[i].seq->out));
   try(decoder_grammar_jobs(d));
+  leave_barred(d);
   pool_run(d->tape.cx.pool, (d->njobs + run - 1) / run, sample_chunk, d);
   for (int i = 0; i < d->njobs; i++) {
     bool over;

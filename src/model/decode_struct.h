@@ -22,6 +22,7 @@ typedef struct Resident {
   int started, finished; /* of its n completions */
   real *logits;          /* [vocab] after its last token */
   LogitsRow row;         /* maximum, log-sum-exp and entropy of these logits */
+  Matcher *matcher;      /* in a feed, of the last request here that had a grammar; may be NULL */
 } Resident;
 
 typedef struct ActiveSequence {
@@ -49,6 +50,7 @@ typedef struct SampleJob {
   LogitsRow row;
   bool fresh;              /* row is not computed yet */
   const uint32_t *allowed; /* a bit for each token that the grammar allows; NULL: all */
+  bool barred;             /* in a feed: the grammar cannot be continued */
   int32_t token;           /* the sampled one, and its log-probability */
   real logp, target_logp;
 } SampleJob;
