@@ -42,6 +42,8 @@ say "$question,"'{"role":"assistant","content":"words in its mouth"},{"role":"us
 result "so are words that the model has not said" "$(want does_not_continue "$(code said)")"
 say "$question,"'{"role":"assistant","content":'"$first"'},{"role":"user","content":"'"$(printf 'a%.0s' $(seq 60))"'"}'
 result "and nothing is remembered of what was refused" "$(want does_not_continue "$(code said)")"
+post "/sessions/$id/v1/chat/completions" '{"messages":['"$question"'],"response_format":{"type":"json_object"}}' >bad
+result "a session is bound to no grammar" "$(want invalid_value "$(code bad)"; has bad 'samples as its run does')"
 for text in '{' '{"reward":"much"}' '{"reward":1e300}' '{}' '[]' '{"reward":[1]}'; do post "/sessions/$id/reward" "$text" >bad; want invalid_value "$(code bad)"; done >bads
 result "a reward is a number" "$(cat bads)"
 post "/sessions/$id/reward" '{"reward":0.25}' >ended

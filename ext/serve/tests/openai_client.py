@@ -1,5 +1,6 @@
 """The official client against a server: python openai_client.py BASE_URL.  TAP on stdout."""
 import asyncio
+import json
 import sys
 
 import openai
@@ -63,6 +64,52 @@ def log_probabilities():
     for t in c.logprobs.content:
         assert t.logprob <= 0 and len(t.top_logprobs) == 3 and isinstance(t.bytes, list)
         assert t.top_logprobs[0].logprob == t.logprob  # the likeliest was taken
+
+
+@test
+def a_schema_binds_the_answer():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}},
+              "required": ["n", "ok"], "additionalProperties": False}
+    r = chat(max_tokens=200, n=4, response_format={"type": "json_schema", "json_schema": {
+        "name": "answer", "schema": schema, "strict": True}})
+    for c in r.choices:
+        value = json.loads(c.message.content)
+        assert isinstance(value["n"], int) and isinstance(value["ok"], bool) and len(value) == 2
+    c = chat(max_tokens=200, response_format={"type": "json_object"}).choices[0]
+    assert c.message.content.startswith("{")
+
+
+@test
+def a_call_can_be_forced():
+    other = {"type": "function", "function": {"name": "stop"}}
+    for choice, names in (("required", ("add", "stop")),
+                          ({"type": "function", "function": {"name": "add"}}, ("add",))):
+        c = chat(max_tokens=200, tools=[tool, other], tool_choice=choice, seed=4).choices[0]
+        call = c.message.tool_calls[0].function
+        assert call.name in names and c.finish_reason == "tool_calls"
+        if call.name == "add":
+            assert isinstance(json.loads(call.arguments)["a"], int)
+
+
+@test
+def a_grammar_binds_a_text():
+    r = client.completions.create(model="model", prompt="a", max_tokens=20, extra_body={"grammar": 'root ::= "yes" | "no"'})
+    assert r.choices[0].text in ("yes", "no")
+
+
+@test
+def what_no_grammar_holds_to_is_refused_by_name():
+    for more, param, words in (
+            ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {
+                "type": "string", "pattern": "a"}}}}, "response_format", "'pattern' is not supported"),
+            ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+            ({"extra_body": {"grammar": "root ::= root"}}, "grammar", "root")):
+        try:
+            chat(**more)
+        except openai.BadRequestError as e:
+            assert e.body["param"] == param and words in e.body["message"], e.body
+        else:
+            raise AssertionError(more)
 
 
 @test

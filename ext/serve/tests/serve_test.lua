@@ -7,6 +7,8 @@ local fields = require "grpo.serve.fields"
 local grpo = require "grpo"
 local prompt = require "grpo.serve.prompt"
 local refusal = require "grpo.serve.refusal"
+local schema = require "grpo.serve.schema"
+local tiny = require "tests.lua.tiny"
 
 local limits = { max_new_tokens = 64, max_prompt_tokens = 100 }
 
@@ -39,12 +41,113 @@ describe("a request", function()
     assert.equal("unknown_field", refused("text", '{"messages":[]}').code)
     assert.matches("did you mean 'temperature'", refused("chat", '{"temprature":1}').message)
     assert.matches("does not have it", refused("chat", '{"presence_penalty":1}').message)
-    assert.matches("does not have it",
-      refused("chat", '{"response_format":{"type":"json_object"}}').message)
+    assert.equal("response_format",
+      refused("chat", '{"response_format":{"type":"json_schema"}}').param)
+    assert.equal("tool_choice", refused("chat", '{"tool_choice":"any"}').param)
+    assert.equal("grammar", refused("text", '{"grammar":1}').param)
   end)
 
   it("may have no field beyond those", function()
     for _, body in ipairs { "1", '"a"', "[1]", "null", "true" } do refused("text", body) end
+  end)
+end)
+
+-- Random texts of a grammar that a feed has sampled to their ends.
+local function sampled(grammar, n)
+  local tok = grpo.tokenizer.bytes()
+  local model = grpo.model.new(tiny.llama { max_position_embeddings = 500 },
+    { tokenizer = tok, seed = 1 })
+  local feed <close> = core.feed(model, { sequences = 8, max_prompt_tokens = 4,
+    max_new_tokens = 400 })
+  local texts, o = {}, { max_new_tokens = 400, n = n, seed = 5, grammar = grammar }
+  local job = feed:add({ 1 }, o)
+  while feed:step() do end
+  for k = 1, n do
+    if job:finish(k) == "eos" then
+      local ids = {}
+      for i = 1, job:length(k) do ids[i] = job:token(k, i) end
+      texts[#texts + 1] = tok:decode(ids, { skip_special = true })
+    end
+  end
+  return texts
+end
+
+local function grammar_of(text)
+  return assert(schema.grammar { schema = core.json_decode(text) })
+end
+
+describe("a schema", function()
+  it("binds what is sampled", function()
+    local texts = sampled(grammar_of [[{"type": "object", "title": "T", "required": ["z", "kind"],
+      "properties": {"z": {"type": "integer"}, "a": {"type": ["boolean", "null"]},
+        "kind": {"enum": ["x\"y", "\\", 3]}, "list": {"type": "array", "minItems": 1, "maxItems": 2,
+        "items": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/word"}]}}},
+      "$defs": {"word": {"type": "string", "minLength": 1, "maxLength": 3}}}]], 60)
+    assert.is_true(#texts > 20, #texts .. " ended")
+    local lists, without = 0, 0
+    for _, text in ipairs(texts) do
+      local value = core.json_decode(text)
+      assert.equal("integer", math.type(value.z), text)
+      assert.is_true(value.kind == 'x"y' or value.kind == "\\" or value.kind == 3, text)
+      if value.list then
+        lists = lists + 1
+        assert.is_true(#value.list == 1 or #value.list == 2, text)
+      else
+        without = without + 1
+      end
+    end
+    assert.is_true(lists > 0 and without > 0)
+  end)
+
+  it("may be any object, and lead to itself", function()
+    for _, text in ipairs(sampled(assert(schema.grammar { object = true }), 40)) do
+      assert.equal("{", text:sub(1, 1))
+      core.json_decode(text)
+    end
+    for _, text in ipairs(sampled(grammar_of [[{"$ref": "#/$defs/n", "$defs": {"n": {
+      "type": "object",
+      "properties": {"next": {"$ref": "#/$defs/n"}}, "additionalProperties": false}}}]], 40)) do
+      assert.is_nil((text:gsub("[%s{}:]", ""):gsub('"next"', ""):find "."), text)
+    end
+  end)
+
+  it("is refused by the word that a grammar cannot hold to", function()
+    for text, pattern in pairs {
+      ['{"type": "string", "pattern": "a"}'] = "schema: 'pattern' is not supported",
+      ['{"properties": {"a": {"minimum": 1}}}'] = "schema%.a: 'minimum' is not supported",
+      ['{"type": "text"}'] = "type: 'text' is not a type of JSON",
+      ['{"$ref": "#/x"}'] = "'#/x' is not a definition",
+      ['{"anyOf": [{}], "type": "object"}'] = "'type' stands beside 'anyOf'",
+      ['{"enum": []}'] = "enum: want a list", ['{"allOf": [{}, {}]}'] = "allOf: want one schema",
+      ['{"required": ["a"]}'] = "'a' is none of its properties",
+      ['{"type": "array", "minItems": -1}'] = "minItems: want an integer",
+      ['{"type": "array", "minItems": 2, "maxItems": 1}'] = "maxItems is below minItems",
+      ['{"type": "string", "maxLength": "a"}'] = "maxLength: want an integer",
+      ['{"items": 3}'] = "schema%.items: want a schema",
+      ['{"required": 3}'] = "required: want a list",
+      ['{"anyOf": 3}'] = "anyOf: want a list", ['{"allOf": 3}'] = "allOf: want",
+      ['{"properties": [1]}'] = "properties: want an object", ['{"type": []}'] = "type: the list",
+      ['{"type": {}}'] = "type: the list", ['{"enum": 3}'] = "enum: want a list",
+      [('{"items":'):rep(70) .. "{}" .. ("}"):rep(70)] = "nested more than 64 deep",
+    } do
+      local grammar, problem = schema.grammar { schema = core.json_decode(text) }
+      assert.is_nil(grammar, text)
+      assert.matches(pattern, problem)
+    end
+  end)
+
+  it("of a tool's parameters makes a call that can be read", function()
+    local tools = core.json_decode [[ [{"function": {"name": "add", "parameters": {
+      "type": "object",
+      "properties": {"a": {"type": "integer"}}, "required": ["a"]}}},
+      {"function": {"name": "no"}}] ]]
+    local texts, seen = sampled(assert(schema.grammar { tools = tools }), 40), {}
+    for _, text in ipairs(texts) do
+      local made = assert(calls.read(text, text, "x"), text)
+      seen[made[1]["function"].name] = true
+      assert.equal(1, #made)
+    end
+    assert.is_true(seen.add and seen.no)
   end)
 end)
 
@@ -188,12 +291,33 @@ describe("core.feed", function()
     drain(feed)
   end)
 
+  it("binds a request to its grammar, as alone, and no other", function()
+    local letters = grpo.tokenizer.chars "abc"
+    local of_letters = grpo.model.new(tiny.llama(), { tokenizer = letters, seed = 1 })
+    local feed <close> = core.feed(of_letters, { sequences = 4, max_prompt_tokens = 4,
+      max_new_tokens = 16 })
+    local jobs, options = {}, {}
+    for i, grammar in ipairs { 'root ::= "a" | "b"+ "c"', 'root ::= "a" "d"', false } do
+      options[i] = { max_new_tokens = 6, seed = i, grammar = grammar or nil }
+      jobs[i] = feed:add({ 1 }, options[i])
+    end
+    drain(feed)
+    assert.equal("length", jobs[2]:finish(1)) -- no token has a d
+    assert.equal(1, jobs[2]:length(1))
+    for i = 1, 3, 2 do
+      local alone = of_letters:generate({ { 1 } }, options[i])[1]
+      assert.equal(#alone.ids, jobs[i]:length(1))
+      for k, id in ipairs(alone.ids) do assert.equal(id, (jobs[i]:token(1, k))) end
+    end
+  end)
+
   it("refuses what does not fit, and is closed once", function()
     local feed = core.feed(model, { sequences = 1, max_prompt_tokens = 4, max_new_tokens = 4 })
     assert.has_error(function() feed:add({ 1, 2, 3, 4, 5 }, {}) end)
     assert.has_error(function() feed:add({}, { max_new_tokens = 2 }) end)
     assert.has_error(function() feed:add({ 1 }, { max_new_tokens = 5 }) end)
     assert.has_error(function() feed:add({ 1 }, { max_new_tokens = 2, grammar = "x" }) end)
+    assert.has_error(function() feed:add({ 1 }, { max_new_tokens = 2, presence = 1 }) end)
     assert.has_error(function() feed:add({ 300 }, { max_new_tokens = 2 }) end)
     local job = feed:add({ 1 }, { max_new_tokens = 2 })
     feed:close()

@@ -2,6 +2,7 @@
 -- place in the decoder, its completions grow, and its answer goes out whole or in pieces.
 
 local Choice = require "grpo.serve.choice"
+local bound = require "grpo.serve.bound"
 local calls = require "grpo.serve.calls"
 local core = require "grpo.core"
 local fields = require "grpo.serve.fields"
@@ -66,6 +67,7 @@ function Ask.new(server, kind, http, body, session)
   self.id = objects[kind].id .. server:new_id()
   self.tools = kind == "chat" and request.tools and #request.tools > 0
     and request.tool_choice ~= "none"
+  local grammar = bound.grammar(server, request, self.tools, session)
   self.prompts = prompts_of(self)
   for i, ids in ipairs(self.prompts) do
     prompt.check(server, ids)
@@ -73,7 +75,7 @@ function Ask.new(server, kind, http, body, session)
     self.waiting[i] = i
   end
   self.options = session and session:options(request) or sampling_of(server, request)
-  self.options.top_logprobs = self.top
+  self.options.top_logprobs, self.options.grammar = self.top, grammar
   if session then session.busy = true end
   return self
 end

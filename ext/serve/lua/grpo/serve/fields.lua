@@ -84,12 +84,28 @@ local function tools(value)
   return value
 end
 
+-- "auto", "none", "required", or { name = } of the tool that is to be called.
 local function tool_choice(value)
-  if value ~= "auto" and value ~= "none" then
-    refusal.field("tool_choice", "only \"auto\" and \"none\" are here, because nothing forces the "
-      .. "model to call a tool")
+  if value == "auto" or value == "none" or value == "required" then return value end
+  local about = type(value) == "table" and value.type == "function" and value["function"]
+  if type(about) ~= "table" or type(about.name) ~= "string" then
+    refusal.field("tool_choice", "want \"auto\", \"none\", \"required\" or "
+      .. "{\"type\": \"function\", \"function\": {\"name\": ...}}")
   end
-  return value
+  return { name = about.name }
+end
+
+-- { object = true } or { schema = }; nil for any text.
+local function response_format(value)
+  local kind = type(value) == "table" and value.type
+  if kind == "text" then return nil end
+  if kind == "json_object" then return { object = true } end
+  local about = kind == "json_schema" and value.json_schema
+  if type(about) ~= "table" or type(about.schema) ~= "table" then
+    refusal.field("response_format", "want {\"type\": \"text\"}, {\"type\": \"json_object\"} or "
+      .. "{\"type\": \"json_schema\", \"json_schema\": {\"schema\": {...}}}")
+  end
+  return { schema = about.schema }
 end
 
 -- Reads one field: (value, limits) -> value.  limits: { max_new_tokens = }.
@@ -116,6 +132,10 @@ local common = {
   stream = function(v) return boolean("stream", v) end,
   stream_options = function(v) return object("stream_options", v) end,
   return_token_ids = function(v) return boolean("return_token_ids", v) end,
+  grammar = function(v)
+    if type(v) ~= "string" then refusal.field("grammar", "want a string, in GBNF") end
+    return v
+  end,
 }
 
 local own = {
@@ -128,6 +148,7 @@ local own = {
     top_logprobs = function(v) return integer("top_logprobs", v, 0, MOST_TOP) end,
     tools = tools,
     tool_choice = tool_choice,
+    response_format = response_format,
     chat_template_kwargs = function(v) return object("chat_template_kwargs", v) end,
   },
   text = {
@@ -151,13 +172,12 @@ local neutral = { presence_penalty = 0, frequency_penalty = 0, echo = false, suf
 
 local function is_neutral(name, value)
   if name == "logit_bias" then return type(value) == "table" and next(value) == nil end
-  if name == "response_format" then return type(value) == "table" and value.type == "text" end
   if name == "best_of" then return value == 1 end
   return neutral[name] ~= nil and value == neutral[name]
 end
 
 local function refuse_field(kind, name)
-  if neutral[name] ~= nil or name == "logit_bias" or name == "response_format" then
+  if neutral[name] ~= nil or name == "logit_bias" then
     refusal.field(name, "this server does not have it; leave it out")
   end
   local known = {}
