@@ -148,10 +148,10 @@ static void start(const JailWatch *w) {
 
 static int limit(pid_t pid, int what, uint64_t value) {
   struct rlimit r;
-  if (prlimit(pid, (__rlimit_resource_t)what, NULL, &r)) return -1;
+  if (prlimit(pid, what, NULL, &r)) return -1;
   if (r.rlim_max == RLIM_INFINITY || value < r.rlim_max) r.rlim_max = (rlim_t)value;
   r.rlim_cur = r.rlim_max;
-  return prlimit(pid, (__rlimit_resource_t)what, &r, NULL);
+  return prlimit(pid, what, &r, NULL);
 }
 
 static int set_limits(pid_t pid, const JailTask *t) {
