@@ -43,12 +43,6 @@ MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || una
 PACKAGES := lua5.4 libpcre2-8 libcjson
 DEBIAN   := build-essential pkg-config liblua5.4-dev libpcre2-dev libcjson-dev
 
-# Goals that need no libraries must work on a machine that has none yet.
-PLAIN_GOALS := deps help clean format lint uninstall
-ifneq ($(filter-out $(PLAIN_GOALS),$(or $(MAKECMDGOALS),all)),)
-NEEDS_LIBS := yes
-endif
-
 # pkg-config is asked lazily (=), so that `make deps test` sees what deps installed.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS   = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PKG_LIBS)
@@ -247,14 +241,21 @@ $(LUAJIT_MODULE): luajit/ffi.lua tools/abi $(LIBGRPO_H)
 .PHONY: lib
 lib: $(LIBGRPO_SO) $(LIBGRPO_A) $(LUAJIT_MODULE)
 
-## make wheel           a Python wheel with program and library in build/wheel (needs python3); CROSS=aarch64-linux-gnu- for that machine
+## make wheel           a Python wheel with program and library in build/wheel (needs python3); CROSS=aarch64-linux-gnu- [SYSROOT=DIR] for that machine
 .PHONY: wheel
 wheel:
-	@CROSS=$(CROSS) tools/build-wheel $(VERSION) $(if $(CROSS),,$(OBJ))
-## make check-wheel     the wheel in an environment of its own: installed, trained, measured
+	@CROSS=$(CROSS) SYSROOT=$(SYSROOT) tools/build-wheel $(VERSION) $(if $(CROSS),,$(OBJ))
+## make check-wheel     the wheel in an environment of its own: installed, trained, measured; with CROSS under qemu
 .PHONY: check-wheel
 check-wheel:
-	@tools/check-wheel $(VERSION) $(OBJ)
+	@CROSS=$(CROSS) SYSROOT=$(SYSROOT) tools/check-wheel $(VERSION) $(if $(CROSS),,$(OBJ))
+
+## make static          one file that needs no other, with musl: build/static/MACHINE/grpo; CROSS=aarch64-linux-gnu- for that machine
+# The extensions in it load nothing when the program runs.
+STATIC_EXT ?= $(filter-out mpi web,$(foreach e,$(EXT),$(if $(findstring =,$(shell cat ext/$(e)/libraries 2>/dev/null)),,$(e))))
+.PHONY: static
+static:
+	@CROSS=$(CROSS) tools/build-static '$(STATIC_EXT)'
 
 # Hosts see the public header and nothing else.
 HOST_C   = $(CC) -std=c11 -Wall -Wextra -Wpedantic $(if $(CI),-Werror) $(OPT) -pthread -Iinclude $(CPPFLAGS) $(CFLAGS)
@@ -396,7 +397,7 @@ check:
 	tools/check-llama-cpp
 	tools/check-tensorboard
 	tools/check-neon
-	tools/check-musl
+	tools/check-static
 	tools/check-portable
 	tools/check-web
 	tools/check-page

@@ -146,7 +146,12 @@ int main(int argc, char **argv) {
   Script *s;
   Run r = {argc, argv, 0, false};
   signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
-  if (!hold_standard_streams()) return status_exit(GRPO_EIO);
+  if (!hold_standard_streams()) {
+    fputs("grpo: a standard stream is closed and /dev/null cannot be opened in its place; open all "
+          "three\n",
+          stderr);
+    return status_exit(GRPO_EIO);
+  }
   log_set_sink(print_notice, NULL);
   Status st = kern_select(NULL); /* fails if GRPO_CPU asks for what this CPU does not have */
   if (!st) st = script_open(&s, embedded_files, open_core);

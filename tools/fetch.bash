@@ -1,4 +1,4 @@
-# Sourced by tools/check-neon, check-musl and check-portable: compilers and emulators from Debian, unpacked in $dir and not
+# Sourced by tools/check-neon, check-portable and build-static: compilers and emulators from Debian, unpacked in $dir and not
 # installed.  Of the caller: $dir, which exists, and skip MESSAGE, which says why a check cannot run here, and ends it.
 # shellcheck shell=bash
 
@@ -48,13 +48,18 @@ fetch_cross() {
   find "$dir/tools/usr/bin" -name 'qemu-*' ! -name 'qemu-aarch64-static' ! -name 'qemu-riscv64-static' -delete
 }
 
-# fetch_musl : musl's headers and library in $dir/root, and in $dir/specs what makes gcc use them
+# fetch_musl [ARCHITECTURE] : musl and the kernel's headers of this machine, or of amd64 or arm64, in $dir/root-ARCHITECTURE; $specs
+# is then a file that makes gcc use them
 fetch_musl() {
-  command -v apt-get >/dev/null || skip "there is no apt-get"
-  [ -e "$dir/root" ] || (cd "$dir" && apt-get download -qq musl musl-dev 2>/dev/null &&
-    for package in ./*.deb; do dpkg -x "$package" root; done) || skip "apt-get has no musl-dev"
-  local specs place
-  specs=$(find "$dir/root" -name musl-gcc.specs)
-  place=$(dirname "${specs#"$dir/root"}")
-  sed "s,$place,$dir/root$place,g; s,/usr/include/,$dir/root/usr/include/,g" "$specs" >"$dir/specs"
+  local arch=${1:-$(dpkg --print-architecture 2>/dev/null || true)} root name place
+  root=$dir/root-$arch specs=$dir/specs-$arch
+  if [ ! -e "$root" ]; then
+    prepare_apt
+    fetch "$arch" "$dir/apt/empty" "$root" musl-dev linux-libc-dev || skip "apt-get has no musl-dev for $arch ($dir/log)"
+  fi
+  name=$(cd "$root/usr/lib" && echo *-linux-musl)
+  place=/usr/lib/$name
+  sed "s,$place,$root$place,g; s,/usr/include/$name,$root&,g
+    s,-isystem include%s,& -idirafter $root/usr/include -idirafter $root/usr/include/${name%musl}gnu," \
+    "$root$place/musl-gcc.specs" >"$specs"
 }

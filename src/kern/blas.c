@@ -49,6 +49,12 @@ static void load(void) {
   if (blas.loaded && !shared) blas.set_threads(1); /* our pool has the threads */
 }
 
+/* A static program of musl cannot even open itself. */
+const char *blas_absence(void) {
+  return dlopen(NULL, RTLD_LAZY) ? "the library libopenblas.so.0 is not there"
+                                 : "this program is linked statically and loads no libraries";
+}
+
 bool blas_load(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, load);

@@ -28,6 +28,7 @@ typedef struct BlasGemm {
 } BlasGemm;
 
 bool blas_load(void);                      /* is the library there? */
+const char *blas_absence(void);            /* why it is not */
 void blas_gemm(const BlasGemm *g);         /* only after blas_load() has returned true */
 int blas_threads(void);                    /* the library's own threads */
 void blas_set_threads(int n);              /* for the whole process */

@@ -106,7 +106,7 @@ static void check(void) {
   static Trial t;
   float value[CHECKED_VALUES][DEPTHS][2];
   if (!blas_load()) {
-    checked.refusal = "the library libopenblas.so.0 is not there";
+    checked.refusal = blas_absence();
     return;
   }
   if (!blas_is_reentrant()) {

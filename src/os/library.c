@@ -44,6 +44,11 @@ bool library_available(Library *lib) {
 
 Status library_need(Library *lib, const char *purpose) {
   if (library_available(lib)) return GRPO_OK;
+  if (!dlopen(NULL, RTLD_LAZY)) /* a static program of musl cannot even open itself */
+    return fail(GRPO_EARG,
+                "%s cannot be loaded, because this program is linked statically, so %s; take a "
+                "program that was made without -static",
+                lib->sonames[0], purpose);
   if (lib->state == LIBRARY_UNFIT)
     return fail(GRPO_EARG, "%s on this machine does not have %s, so %s; install a newer %s",
                 lib->found, lib->lacking, purpose, lib->package);
