@@ -6,7 +6,8 @@ describe("the steps that check times", function()
   it("show the rewards of the step whose seconds are shown", function()
     local clock, set = core.clock, trainer.set
     local now, count = 0.0, 0
-    local stage = { tr = { step_count = 0 }, method = {}, config = { train = { prompts_per_step = 1 } } }
+    local stage = { tr = { step_count = 0 }, method = {},
+      config = { train = { prompts_per_step = 1 } } }
     function stage.advance()
       count = count + 1
       local reward = count == 6 and 3.0 or 0.1 -- the machine was busy in the last step
