@@ -80,6 +80,32 @@ tooled gone.lua gone
 run gone.lua --dir gone; status=$?
 result "a server without tools is one line" "$([ $status = 2 ] && grep -q 'gives no tools, because: it has ended' err || show err)"
 
+# ---- over HTTP ----------------------------------------------------------------------------------------
+# request LINE... : the status and the body of an answer to a request of these lines, in the file `out`
+request() {
+  exec 3<>"/dev/tcp/127.0.0.1/$port"
+  printf '%s\r\n' "$@" >&3; cat <&3 | tr -d '\r' | sed -n '1p;/^{/p' >out; exec 3>&-
+}
+"$GRPO" mcp --http=0 >address 2>err & server=$!
+for _ in $(seq 100); do { [ -s address ] || [ -s err ]; } && break; sleep 0.05; done
+if grep -q libmicrohttpd err; then result "grpo mcp --http # SKIP $(cat err)"; else
+  port=$(sed -E 's/.*:([0-9]+).*/\1/' address) body='{"jsonrpc":"2.0","id":1,"method":"ping"}'
+  post=("POST /mcp HTTP/1.1" "Host: 127.0.0.1:$port" "Content-Length: 40")
+  request "${post[@]}" '' "$body"; result "a message over HTTP is answered" "$(has out '200 OK' '"id": 1, "jsonrpc": "2.0", "result": {}')"
+  request "${post[@]}" '' "${body/\"id\":1,/       }"; result "a notification is accepted" "$(has out '202 Accepted')"
+  request "${post[@]}" 'Origin: http://elsewhere.example' '' "$body"; result "a page from elsewhere is refused" "$(has out '403 Forbidden')"
+  request 'GET /mcp HTTP/1.1' "Host: 127.0.0.1:$port" ''; result "there is no stream" "$(has out '405 ')"
+  request 'GET / HTTP/1.1' "Host: 127.0.0.1:$port" ''; result "there is one path" "$(has out '404 ')"
+  if "$GRPO" --version | grep -q libcurl; then
+    "$GRPO" repl <<<"print(grpo.mcp({ url = '$(cat address)' }).help.fn { topic = 'train.lr' })" >out 2>err
+    result "its tools are those of a rollout, by their address" "$(has out 'train.lr'; cat err)"
+  fi
+  kill $server; wait $server; status=$?
+  result "a signal ends it" "$([ $status = 0 ] || echo "exit status $status")"
+  "$GRPO" mcp --http=0 --host 0.0.0.0 >out 2>err; status=$?
+  result "an address of others wants a token" "$([ $status = 2 ] && grep -q token err || show err)"
+fi
+
 head -c 5000000 /dev/zero | tr '\0' 'a' | "$GRPO" mcp >out 2>err
 result "a message of any length is refused" "$(has out '"code": -32700' 'too long')"
 finish

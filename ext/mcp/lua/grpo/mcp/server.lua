@@ -1,4 +1,5 @@
--- The Model Context Protocol over standard input and output: JSON-RPC 2.0, a message on each line.
+-- The Model Context Protocol: JSON-RPC 2.0, a message on each line of standard input and output, or
+-- in each POST to /mcp ("Streamable HTTP", without sessions and streams).
 
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
@@ -60,56 +61,82 @@ end
 
 -- ---- messages ---------------------------------------------------------------------------------
 
-local function send(message)
+local function answer_of(message)
   message.jsonrpc = "2.0"
-  core.out(core.json_encode(message) .. "\n")
+  return core.json_encode(message)
 end
 
-local function send_error(id, code, message)
-  send { id = id, error = { code = code, message = message } }
+local function error_of(id, code, message)
+  return answer_of { id = id, error = { code = code, message = message } }
 end
 
 local function is_id(id) return type(id) == "string" or math.type(id) == "integer" end
 
--- Answers a message; one without an id, or that answers us, gets no answer.
+-- Returns the answer to a message; nil for one without an id, and one that answers us.
 local function take(message, runs)
   if type(message) ~= "table" or message.jsonrpc ~= "2.0" then
-    return send_error(core.json_null, INVALID, "a message is an object with jsonrpc = \"2.0\"")
+    return error_of(core.json_null, INVALID, "a message is an object with jsonrpc = \"2.0\"")
   end
   local id, name, params = message.id, message.method, message.params
   if name == nil and (message.result ~= nil or message.error ~= nil) then return nil end
   if id ~= nil and not is_id(id) then
-    return send_error(core.json_null, INVALID, "an id is a string or an integer")
+    return error_of(core.json_null, INVALID, "an id is a string or an integer")
   end
   if type(name) ~= "string" then
-    return send_error(id or core.json_null, INVALID, "a request has a method")
+    return error_of(id or core.json_null, INVALID, "a request has a method")
   end
   if id == nil then return nil end -- a notification
   local method = methods[name]
-  if not method then return send_error(id, NO_METHOD, "there is no method " .. name) end
+  if not method then return error_of(id, NO_METHOD, "there is no method " .. name) end
   if params == nil then params = {} end
   if type(params) ~= "table" or #params > 0 then
-    return send_error(id, BAD_PARAMS, "params: want an object")
+    return error_of(id, BAD_PARAMS, "params: want an object")
   end
   local ok, result = core.protected(method, params, runs)
-  if ok then return send { id = id, result = result } end
+  if ok then return answer_of { id = id, result = result } end
   local code = type(result) == "table" and result.rpc or INTERNAL
-  return send_error(id, code, errors.line(result))
+  return error_of(id, code, errors.line(result))
 end
 
--- Answers until the input ends.  runs: the directory of runs.
+-- Returns the answer to a text, or nil.  runs: the directory of runs.
+local function answered(text, runs)
+  if #text > LONGEST then return error_of(core.json_null, PARSE, "the message is too long") end
+  local ok, message = pcall(core.json_decode, text)
+  if not ok then return error_of(core.json_null, PARSE, errors.line(message)) end
+  return take(message, runs)
+end
+
+-- Answers until the input ends.
 function server.run(runs)
   for line in io.lines() do
-    if line:find("%S") then
-      local ok, message
-      if #line <= LONGEST then ok, message = pcall(core.json_decode, line) end
-      if ok then
-        take(message, runs)
-      else
-        send_error(core.json_null, PARSE, #line > LONGEST and "the message is too long"
-          or errors.line(message))
-      end
-    end
+    local answer = line:find("%S") and answered(line, runs)
+    if answer then core.out(answer .. "\n") end
+  end
+  return 0
+end
+
+-- ---- HTTP ---------------------------------------------------------------------------------------
+
+local function answer_request(http, request, method, path, body, runs)
+  if path ~= "/mcp" then return http:send(request, 404, "text/plain", "the path is /mcp\n") end
+  if method ~= "POST" then
+    return http:send(request, 405, "text/plain", "there is no stream of events\n")
+  end
+  local answer = answered(body, runs)
+  return http:send(request, answer and 200 or 202, "application/json", answer or "")
+end
+
+-- Answers requests until a signal.  o: { address =, port =, token = or nil }
+function server.serve(o, runs)
+  local http <close>, message, code = core.http_listen { address = o.address, port = o.port,
+    token = o.token, body = LONGEST, purpose = "nothing is served over HTTP" }
+  if not http then errors.raise_plain(code or "EIO", "mcp: %s", message) end
+  local host = o.address:find(":", 1, true) and "[" .. o.address .. "]" or o.address
+  core.out(("http://%s:%d/mcp\n"):format(host, http:port()))
+  while not core.signal_waits() do
+    http:wait(0.5)
+    local request, method, path, _, body = http:next()
+    if request then answer_request(http, request, method, path, body, runs) end
   end
   return 0
 end
