@@ -1,5 +1,6 @@
--- Any body of a request: read, rendered into ids that fit, or refused with one line of JSON; and
--- any text of a completion has calls that can be written, or none.
+-- Any body of a request: read, bound to a grammar, rendered into ids that fit, or refused with one
+-- line of JSON; and any text of a completion has calls that can be written, or none.
+local bound = require "grpo.serve.bound"
 local calls = require "grpo.serve.calls"
 local core = require "grpo.core"
 local expect = require "expect"
@@ -15,6 +16,7 @@ local server = { tokenizer = tok, template = tok.chat_template, variables = {}, 
 
 local function prompts_of(kind, body)
   local request = fields.read(kind, body, server.limits)
+  bound.grammar(server, request, request.tools and #request.tools > 0)
   local list = kind == "chat" and { prompt.chat(server, request) } or prompt.text(server, request)
   for _, ids in ipairs(list) do
     prompt.check(server, ids)
