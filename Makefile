@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 
 # ---- extensions: ext/NAME, each with its C, lua/, tests/ and a README.  EXT= builds the core alone, EXT="gguf hub" what is named.
-EXT ?= $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md))
+# sort: wildcard's own order depends on the locale
+EXT ?= $(sort $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md)))
 UNKNOWN_EXT := $(filter-out $(patsubst ext/%/README.md,%,$(wildcard ext/*/README.md)),$(EXT))
 ifneq ($(UNKNOWN_EXT),)
 $(error there is no extension '$(firstword $(UNKNOWN_EXT))'; take names of ext/)
@@ -59,7 +60,8 @@ WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototy
 ifdef CI
 WARN  += -Werror
 endif
-OPT_release := -O2 -g
+# the same bytes wherever the sources are (tools/check-reproducible)
+OPT_release := -O2 -g -ffile-prefix-map=$(CURDIR)=.
 OPT_debug   := -O0 -g3 -DGRPO_DEBUG
 # -Warray-bounds misjudges loops that a sanitizer has touched
 OPT_asan    := -O1 -g -DGRPO_PLAIN_EXIT -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined \
@@ -88,7 +90,7 @@ OBJ   ?= $(BUILD)/obj
 # ---- layers, lowest first; each is an archive and may use those before it ---
 LAYERS := base os formats kern grad text model checkpoint rl script
 OTHERS  := $(if $(filter x86_64,$(MACHINE)),,src/kern/x86/%) $(if $(filter aarch64,$(MACHINE)),,src/kern/arm/%)
-src_of  = $(filter-out $(OTHERS) %.inc.c,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
+src_of  = $(filter-out $(OTHERS) %.inc.c,$(sort $(wildcard src/$(1)/*.c src/$(1)/*/*.c)))
 objs_of = $(patsubst src/%.c,$(OBJ)/%.o,$(call src_of,$(1)))
 # The archives that a layer's tests link, highest first: its own and those below it.
 BELOW   :=
@@ -97,7 +99,7 @@ upto_base := $(upto_formats)# whose tests read their vectors with JSON
 upto    = $(upto_$(1))
 libs_upto = $(foreach l,$(call upto,$(1)),$(BUILD)/lib$(l).a)
 
-EXT_OBJS := $(foreach e,$(EXT),$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard ext/$(e)/*.c)))
+EXT_OBJS := $(foreach e,$(EXT),$(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard ext/$(e)/*.c))))
 # a file that changes when the list does: what is linked and embedded depends on it
 $(BUILD)/extensions: need
 	@mkdir -p $(@D)
@@ -189,7 +191,7 @@ $(DOC_INDEX): tools/doc-index src/rl/metrics.def $(DOC_PAGES) $(BUILD)/extension
 	@mkdir -p $(@D)
 	$(Q)tools/doc-index src/rl/metrics.def $(DOC_PAGES) > $@.tmp && mv $@.tmp $@
 # ext/NAME/embedded: further files that the program has inside, such as pages
-EMBEDDED := $(LUA_FILES) $(wildcard configs/*/*.json $(patsubst %,ext/%/configs/*/*,$(EXT))) $(DOC_INDEX) \
+EMBEDDED := $(LUA_FILES) $(sort $(wildcard configs/*/*.json $(patsubst %,ext/%/configs/*/*,$(EXT)))) $(DOC_INDEX) \
   $(foreach e,$(EXT),$(if $(wildcard ext/$(e)/embedded),$(shell cat ext/$(e)/embedded)))
 $(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED) $(BUILD)/extensions
 	@mkdir -p $(@D)
@@ -520,9 +522,10 @@ MANIFEST := $(SHAREDIR)/installed
 PCFILE   := $(BUILD)/grpo.pc
 INSTALLED_LIBRARY = LUAJIT_MODULE=$(LUAJIT_MODULE) LIBGRPO_SO=$(LIBGRPO_SO) LIBGRPO_A=$(LIBGRPO_A) PCFILE=$(PCFILE)
 ## make install         program, library, Lua module, pages, completions, examples below PREFIX=/usr/local (and DESTDIR);
-##                      without debug information, unless STRIP= is given
+##                      without debug information, unless STRIP= is given; install-strip is the same
 ## make uninstall       takes them away again
-.PHONY: install uninstall install-lua
+.PHONY: install install-strip uninstall install-lua
+install-strip: install
 install: $(PROGRAM) $(EXT_PRODUCTS) $(LUA_MODULE) $(LUAJIT_MODULE) $(LIBGRPO_SO) $(LIBGRPO_A) man completions
 	@sed -e 's|@PREFIX@|$(PREFIX)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 	  tools/grpo.pc.in > $(PCFILE)
@@ -533,6 +536,13 @@ uninstall:
 install-lua: $(LUA_MODULE)
 	@mkdir -p $(DESTDIR)$(LUA_CMOD) && install -m 644 $(LUA_MODULE) $(DESTDIR)$(LUA_CMOD)/grpo.so
 	@$(if $(STRIP),$(STRIP) --strip-unneeded $(DESTDIR)$(LUA_CMOD)/grpo.so)
+
+## make dist            grpo-VERSION.tar.gz in build: what is committed, the same bytes on every machine
+.PHONY: dist
+dist:
+	@mkdir -p build
+	@git -c tar.umask=0022 -c core.autocrlf=false archive --format=tar --prefix=grpo-$(VERSION)/ HEAD | gzip -9n >build/grpo-$(VERSION).tar.gz
+	@echo build/grpo-$(VERSION).tar.gz
 
 ## make options         rewrite what is written from tables: docs/options.md, annotations of options
 .PHONY: options

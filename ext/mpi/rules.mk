@@ -7,4 +7,4 @@ EXT_PRODUCTS += $(MPI_KINDS:%=$(BUILD)/libgrpo-%.so)
 $(BUILD)/libgrpo-%.so: ext/mpi/module/mpi_module.c ext/mpi/comm_module.h | need
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -Wpedantic -Wvla,$(BASE_CFLAGS)) -Iext $$($(PKG_CONFIG) --cflags $(MPI_$*) | sed 's/-I/-isystem /g') \
-	  -shared -o $@ $< $$($(PKG_CONFIG) --libs $(MPI_$*))
+	  -shared $(LDFLAGS) -o $@ $< $$($(PKG_CONFIG) --libs $(MPI_$*))
