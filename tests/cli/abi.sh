@@ -7,9 +7,10 @@ cd "$(dirname "$0")/../.." || exit 1
 tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
 
 result "grpo.h has what include/grpo.abi lists, and nothing else" "$(there include/grpo.abi; tools/abi --check 2>&1)"
-result "the version in grpo.h is that of the Makefile" "$(
+result "the version in grpo.h is that of the Makefile and of the packages" "$(
   of_header=$(awk '/^#define GRPO_VERSION_(MAJOR|MINOR|PATCH) / { v = v "." $3 } END { print substr(v, 2) }' include/grpo.h)
-  grep -qx "VERSION *:= *$of_header" Makefile || echo "grpo.h: $of_header")"
+  grep -qx "VERSION *:= *$of_header" Makefile || echo "grpo.h: $of_header"
+  head -n 1 debian/changelog | grep -qF "grpo ($of_header" || echo "debian/changelog: $(head -n 1 debian/changelog)")"
 
 # changed NAME SED WORD : a header changed by SED is refused with WORD
 changed() {

@@ -31,6 +31,10 @@ for file in $(cd "$root" && grep -rlE 'GRPO_HAVE_[A-Z]+' --include='*.c' src ext
 done
 result "each source compiles without each optional library, and without all" "$problem"
 
+packages() { sed -n 's/^DEBIAN *:= *build-essential //p' "$root/Makefile"; sed 's/^[A-Z]*=[^ ]* //' "$root"/ext/*/libraries; }
+result "debian/control names the packages of the Makefile and of ext/*/libraries" "$(
+  for package in $(packages); do grep -qE "[ :]$package(,|\$)" "$root/debian/control" || echo "$package"; done)"
+
 # ---- staged, as packages are made ---------------------------------------------------------------------------------------------------
 mkdir -p stage/usr/bin
 echo mine >stage/usr/bin/other
