@@ -278,8 +278,12 @@ Status file_list(const char *path, Buf *out, size_t *count) {
 /* ---- directories and names ------------------------------------------------------ */
 
 static Status make_dir(const char *path) {
-  if (mkdir(path, 0777) == 0 || (errno == EEXIST && file_is_dir(path))) return GRPO_OK;
-  return system_failed("make the directory", path, errno);
+  if (mkdir(path, 0777) == 0) return GRPO_OK;
+  const int why = errno;
+  struct stat st;
+  if (why != EEXIST || stat(path, &st) != 0) return system_failed("make the directory", path, why);
+  if (S_ISDIR(st.st_mode)) return GRPO_OK;
+  return fail(GRPO_EIO, "cannot make the directory %s: there is a file of this name", path);
 }
 
 Status file_mkdirs(const char *path) {
@@ -468,7 +472,9 @@ static Status open_temporary(FileWriter *w) {
 
 Status file_writer_open(FileWriter **out, const char *path) {
   *out = NULL;
-  if (file_is_dir(path)) return fail(GRPO_EIO, "cannot write %s: it is a directory", path);
+  struct stat st;
+  const char *kind = stat(path, &st) == 0 ? odd_kind(st.st_mode) : NULL;
+  if (kind) return fail(GRPO_EIO, "cannot write %s: it is %s", path, kind);
   FileWriter *w = mem_alloc(sizeof *w);
   if (!w) return fail(GRPO_ENOMEM, "%s: no memory for writing", path);
   w->path = mem_strdup(path);

@@ -107,6 +107,18 @@ TEST(an_aborted_writer_leaves_no_trace) {
   CHECK_STR(names(tmp("abort")), "");
 }
 
+/* A rename would put a file in the place of the pipe, or, for root, of /dev/null. */
+TEST(a_writer_replaces_regular_files_only) {
+  FileWriter *w;
+  struct stat st;
+  CHECK(mkfifo(tmp("queue"), 0600) == 0);
+  CHECK(file_writer_open(&w, tmp("queue")) == GRPO_EIO && !w);
+  CHECK(strstr(err_message(), "it is a named pipe; name a regular file"));
+  CHECK(stat(tmp("queue"), &st) == 0 && S_ISFIFO(st.st_mode));
+  CHECK(file_mkdirs(tmp("queue/x")) == GRPO_EIO);
+  CHECK(strstr(err_message(), "queue: there is a file of this name"));
+}
+
 TEST(a_full_disk_is_an_error_and_no_file) {
   if (access("/dev/full", W_OK) != 0) {
     test_skip("no /dev/full");
