@@ -198,7 +198,8 @@ Status call_part(Call *k, grpo_context *c) {
   try(call_inside(k, c));
   k->holds = true;
   k->watch = progress_watch(&c->watch);
-  atomic_store(&c->cancel, false);
+  if (!c->parts)
+    atomic_store(&c->cancel, false); /* between two parts a cancel waits for the next */
   c->host = k->locale;
   return GRPO_OK;
 }

@@ -199,6 +199,7 @@ static Status begin(grpo_trainer *t, const grpo_step *step) {
     return fail(GRPO_EARG, "another trainer of this context makes a step in parts; call "
                            "grpo_trainer_advance until it is done");
   if (t->slices) abandon(t->slices);
+  atomic_store(&t->c->cancel, false); /* it was for the step that is given up */
   if (!step) return GRPO_OK;
   try(options_take_grown(&own, sizeof own, FIRST_STEP, step, "grpo_step"));
   try(check_step(&own));
@@ -279,6 +280,10 @@ static Status advance(grpo_trainer *t, int64_t budget_us, int32_t *done,
                 (long long)budget_us);
   if (!s || s->phase == ENDED)
     return fail(GRPO_EARG, "no step has begun; call grpo_trainer_begin first");
+  if (atomic_load(&t->c->cancel)) {
+    abandon(s);
+    return fail(GRPO_ECANCELED, "the step was cancelled by grpo_cancel");
+  }
   s->budget = budget_us * 1000;
   s->until = budget_us ? clock_ns() + s->budget : INT64_MAX;
   const Status st = run_slice(s);

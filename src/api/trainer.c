@@ -235,6 +235,7 @@ Status trainer_score_one(grpo_trainer *t, size_t i, grpo_reward_fn fn, void *use
   const LocaleMark ours = callback_enter(t->c);
   const grpo_status st = fn(user, &s, &reward);
   try(callback_leave(t->c, ours));
+  try(progress_reached(NULL, 0, 0));
   if (st != GRPO_OK)
     return fail(GRPO_ESCRIPT, "the reward callback returned %s for completion %zu",
                 grpo_status_name(st), i);

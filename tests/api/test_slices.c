@@ -162,6 +162,37 @@ TEST(a_step_that_is_given_up_changes_nothing) {
   }
 }
 
+/* A signal mostly arrives between two parts, where the game draws. */
+TEST(a_cancel_between_two_parts_ends_the_step) {
+  for (int parts = 0; parts < 400; parts += 57) {
+    Host h, plain;
+    Parts p;
+    int32_t done = 0;
+    host_open(&h, 2);
+    host_open(&plain, 1);
+    fill(&h, &p, 0);
+    grpo_cancel(h.c); /* there is no step yet */
+    OK(h.c, grpo_trainer_begin(h.trainer, &p.step));
+    for (int i = 0; i < parts && !done; i++)
+      OK(h.c, grpo_trainer_advance(h.trainer, 1, &done, NULL));
+    grpo_cancel(h.c);
+    if (!done) {
+      REFUSED(h.c, GRPO_ECANCELED, "grpo_cancel", grpo_trainer_advance(h.trainer, 0, &done, NULL));
+      REFUSED(h.c, GRPO_EARG, "no step has begun", grpo_trainer_advance(h.trainer, 0, &done, NULL));
+      host_step(&h, 0);
+    }
+    host_step(&plain, 0);
+    CHECK(host_hash(h.model) == host_hash(plain.model));
+    OK(h.c, grpo_trainer_begin(h.trainer, &p.step));
+    grpo_cancel(h.c);
+    OK(h.c, grpo_trainer_begin(h.trainer, &p.step)); /* another step, which nobody cancels */
+    OK(h.c, grpo_trainer_advance(h.trainer, 0, &done, NULL));
+    CHECK(done);
+    host_close(&h);
+    host_close(&plain);
+  }
+}
+
 TEST(a_failure_ends_the_step) {
   Host h, plain;
   Parts p;

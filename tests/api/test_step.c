@@ -184,6 +184,31 @@ TEST(a_handle_that_a_callback_frees_stays_and_the_call_fails) {
   }
 }
 
+typedef struct Judge {
+  grpo_context *c;
+  int calls;
+} Judge;
+
+/* A judge over a network, say, whose user presses Ctrl-C meanwhile. */
+static grpo_status cancelling(void *user, const grpo_sample *s, double *reward) {
+  Judge *j = user;
+  if (++j->calls == 2) grpo_cancel(j->c);
+  *reward = (double)s->index;
+  return GRPO_OK;
+}
+
+TEST(a_cancel_ends_the_scoring) {
+  Host h;
+  host_open(&h, 1);
+  Judge j = {h.c, 0};
+  host_rollout(&h, 0);
+  REFUSED(h.c, GRPO_ECANCELED, "grpo_cancel", grpo_trainer_score(h.trainer, cancelling, &j));
+  CHECK(j.calls == 2);
+  REFUSED(h.c, GRPO_EARG, "no rewards", grpo_trainer_advantages(h.trainer, NULL, NULL, 0));
+  OK(h.c, grpo_trainer_score(h.trainer, host_reward, NULL));
+  host_close(&h);
+}
+
 TEST(errors_in_callbacks_end_the_call_and_say_where) {
   Host h;
   int64_t at = 2;
