@@ -189,7 +189,8 @@ static int l_call(lua_State *L) {
     return raise_new(L, GRPO_ESCRIPT, "grpo.host.%s: the host's callback returned %s", f->name,
                      status_name((Status)s));
   if (!out->len) return 0;
-  push_json_text(L, out->data, out->len, f->name);
+  lua_pushfstring(L, "the answer of grpo.host.%s", f->name);
+  push_json_text(L, out->data, out->len, lua_tostring(L, -1));
   return 1;
 }
 

@@ -200,7 +200,7 @@ TEST(an_answer_that_is_no_json_is_an_error_of_the_script) {
   grpo_context *c = open_context();
   grpo_run *r = open_run(c, "grpo.host.rows()", NULL, NULL);
   OK(c, grpo_run_add_function(r, "rows", give_garbage, NULL));
-  REFUSED(c, GRPO_EFORMAT, "rows", grpo_run_execute(r));
+  REFUSED(c, GRPO_EFORMAT, "the answer of grpo.host.rows:1:4", grpo_run_execute(r));
   grpo_run_free(r);
   grpo_context_free(c);
 }
@@ -251,6 +251,25 @@ TEST(a_run_uses_a_state_that_the_host_lends) {
     lua_close(L);
   }
   CHECK(hash[0] == hash[1]);
+}
+
+TEST(a_script_in_a_lent_state_cannot_end_the_program) {
+  grpo_context *c = open_context();
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(luaL_dostring(L, "exit, locale = os.exit, os.setlocale") == LUA_OK);
+  grpo_run *r = open_run(c, "os.exit(3)", L, NULL);
+  REFUSED(c, GRPO_EARG, "os.exit: would end the program", grpo_run_execute(r));
+  grpo_run_free(r);
+  r = open_run(c, "os.setlocale('C')", L, NULL);
+  REFUSED(c, GRPO_EARG, "os.setlocale", grpo_run_execute(r));
+  grpo_run_free(r);
+  r = open_run(c, rewarded, L, NULL);
+  OK(c, grpo_run_execute(r));
+  grpo_run_free(r);
+  CHECK(luaL_dostring(L, "assert(os.exit == exit and os.setlocale == locale)") == LUA_OK);
+  grpo_context_free(c);
+  lua_close(L);
 }
 
 TEST(the_library_is_the_lua_module_too) {

@@ -9,22 +9,29 @@ local start = require "grpo.runs.start"
 
 local host_run = {}
 
--- Replaces functions with which a script would change the program around it.  host: { log = }
-function host_run.tame(host)
-  function _G.print(...)
-    local parts = table.pack(...)
-    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
-    host.log(table.concat(parts, "\t", 1, parts.n))
-  end
-  function _G.os.exit()
+-- Replaces functions with which a script would change the program around it; returns a function
+-- that puts them back.
+local function tame()
+  local library = _G.os -- the script's, which is the host's own in a state that it lends
+  if type(library) ~= "table" then return function() end end
+  local exit, setlocale = library.exit, library.setlocale
+  function library.exit()
     errors.raise("EARG", "os.exit: would end the program around this run")
   end
-  local setlocale = os.setlocale
-  function _G.os.setlocale(locale, category)
+  function library.setlocale(locale, category)
     if locale ~= nil then
       errors.raise("EARG", "os.setlocale: the locale is that of the program around this run")
     end
     return setlocale(nil, category)
+  end
+  return function() library.exit, library.setlocale = exit, setlocale end
+end
+
+local function print_to_log(host)
+  function _G.print(...)
+    local parts = table.pack(...)
+    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+    host.log(table.concat(parts, "\t", 1, parts.n))
   end
 end
 
@@ -62,12 +69,7 @@ local function check_overrides(words)
   end
 end
 
--- host: { path=, script=, overrides=, args=, directory=, resume=, max_steps=, threads=, rewards=,
---         functions = grpo.host of the script, log = f(text), step = f(number, metrics),
---         stopping = f() -> boolean, reached = f(steps, stopped, directory) }
--- `reached` is called when the run has ended, also by an error, which is raised then.
-function host_run.run(host)
-  if not core.is_guest() then host_run.tame(host) end -- else the globals are the host's own
+local function run(host)
   require("grpo").host = host.functions
   check_overrides(host.overrides)
   if host.threads > 0 then core.set_threads(host.threads) end
@@ -80,6 +82,18 @@ function host_run.run(host)
   if not tr then return host.reached(directory.info.step, false, directory.dir) end
   local ok, why = pcall(tr.run, tr)
   host.reached(tr.step_count, why == "stopped", directory and directory.dir or "")
+  if not ok then error(why, 0) end
+end
+
+-- host: { path=, script=, overrides=, args=, directory=, resume=, max_steps=, threads=, rewards=,
+--         functions = grpo.host of the script, log = f(text), step = f(number, metrics),
+--         stopping = f() -> boolean, reached = f(steps, stopped, directory) }
+-- `reached` is called when the run has ended, also by an error, which is raised then.
+function host_run.run(host)
+  local untame = tame()
+  if not core.is_guest() then print_to_log(host) end -- else print is the host's own
+  local ok, why = pcall(run, host)
+  untame()
   if not ok then error(why, 0) end
 end
 
