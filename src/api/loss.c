@@ -286,6 +286,9 @@ static Status convert(const grpo_advantage_options *o, int group, AdvantageOptio
   a->normalize_then_sum = own.normalize_then_sum != 0;
   a->clip_low = own.clip_low;
   a->clip_high = own.clip_high;
+  if (a->clip_low > a->clip_high)
+    return fail(GRPO_EARG, "advantages: clip_low is %g, above clip_high, which is %g", a->clip_low,
+                a->clip_high);
   return GRPO_OK;
 }
 

@@ -188,6 +188,7 @@ static Status check_function(const grpo_run *r, const HostFunction *f) {
   try(need(f->name, "name"));
   if (!f->reward && !f->group && !f->tokens && !f->call)
     return fail(GRPO_EARG, "'%.60s': the callback is NULL", f->name);
+  if (f->call && !*f->name) return fail(GRPO_EARG, "the name of a function is empty");
   if (!*f->name || !isfinite(f->weight))
     return fail(GRPO_EARG, "%s '%.60s' with weight %g: want a name and a finite weight", kind,
                 f->name, f->weight);

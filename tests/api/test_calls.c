@@ -38,6 +38,11 @@ TEST(conversations_are_rendered_by_templates) {
             "{\"z\": 1, \"a\": [true, null]}May2");
   REFUSED(h.c, GRPO_EARG, "the tokenizer has no chat template",
           grpo_tokenizer_chat(h.tok, messages, NULL, NULL, 0, &n));
+  CHECK(strstr(grpo_message(h.c), "option chat_template"));
+  REFUSED(h.c, GRPO_EARG, "generation_prompt: want true or false",
+          grpo_tokenizer_chat(h.tok, messages,
+                              "{\"chat_template\": \"chatml\", \"generation_prompt\": 0}", NULL, 0,
+                              &n));
   REFUSED(h.c, GRPO_EARG, "there is no option 'tool'",
           grpo_tokenizer_chat(h.tok, messages, "{\"chat_template\": \"chatml\", \"tool\": 1}", NULL,
                               0, &n));

@@ -151,6 +151,9 @@ TEST(advantages_are_those_of_the_paper) {
   o.scale = NULL;
   REFUSED(c, GRPO_EARG, "rewards", grpo_advantages(c, &o, 6, NULL, total, a));
   REFUSED(c, GRPO_EARG, "infinite", grpo_advantages(c, &o, 2, (double[]){1, INFINITY}, total, a));
+  o.clip_low = 1, o.clip_high = -1;
+  REFUSED(c, GRPO_EARG, "clip_low is 1, above clip_high",
+          grpo_advantages(c, &o, 6, rewards, total, a));
   grpo_context_free(c);
 }
 

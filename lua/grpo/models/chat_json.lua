@@ -27,6 +27,12 @@ function chat_json.render(tokenizer, messages, options)
       if values.kind(value) ~= "none" then opts[key] = value end
     end
   end
+  for _, name in ipairs { "generation_prompt", "continue_final_message" } do
+    local value = opts[name]
+    if value ~= nil and type(value) ~= "boolean" then
+      errors.raise("EARG", "chat: %s: want true or false", name)
+    end
+  end
   if opts.vars ~= nil and values.kind(opts.vars) == "dict" then opts.vars = opts.vars.map end
   if opts.chat_template ~= nil then
     if type(opts.chat_template) ~= "string" then
