@@ -18,7 +18,10 @@
  * Errors.  A call that can fail returns a status.  grpo_message() of the context then gives the
  * sentence, until the next failure in that context.  Out parameters are written on success only,
  * unless a comment says otherwise.  No function throws, aborts, exits, prints, or changes signals,
- * the locale or the working directory.  NULL fails with GRPO_EARG unless a comment allows it.
+ * the locale or the working directory.  NULL fails with GRPO_EARG unless a comment allows it.  A
+ * call whose handle is NULL has no context: its sentence is grpo_message(NULL), which is always
+ * that of the thread's last failure.  In a sentence prompt 1, example 1 and axis 1 are the first
+ * ones; completions, parameters and numbers in brackets count from 0, as here.
  *
  * Options.  A struct of options begins with its size.  grpo_NAME_init(&o, sizeof o) sets the size
  * and every default; change what you like after that.  The library accepts a struct of an older
@@ -125,7 +128,9 @@ GRPO_API grpo_status grpo_context_new(const grpo_context_options *o, grpo_contex
 GRPO_API void grpo_context_free(grpo_context *c);
 /* May be called at any time from any thread: the call that is using the context now ends with
  * GRPO_ECANCELED at its next operation.  An update is then not made, of several from one rollout
- * those before it stay; a file is not written.  Nothing happens if there is no call. */
+ * those before it stay; a file is not written.  A step in parts ends, also between two parts.  Else
+ * nothing happens if there is no call.  Code of a script is not an operation: a loop in Lua that
+ * never ends cannot be cancelled. */
 GRPO_API void grpo_cancel(grpo_context *c);
 /* A pointer of yours on any handle, a context too; NULL at first.  Both accept NULL and may be
  * called at any time; the library does not read it. */
@@ -204,8 +209,9 @@ GRPO_API grpo_status grpo_model_options_init(grpo_model_options *o, size_t size)
 GRPO_API grpo_status grpo_model_load(grpo_context *c, const char *path, const grpo_model_options *o,
                                      grpo_model **out);
 /* Makes a model with random weights, normal(0, initializer_range).  config is the JSON text of a
- * config.json.  If it leaves out vocab_size, bos_token_id or eos_token_id, these come from the
- * tokenizer, which may be NULL.  The tokenizer is saved with the model. */
+ * config.json, as docs/embedding.md shows a small one; docs/models.md lists the types.  If it
+ * leaves out vocab_size, bos_token_id or eos_token_id, these come from the tokenizer, which may be
+ * NULL.  The tokenizer is saved with the model. */
 GRPO_API grpo_status grpo_model_new(grpo_context *c, const char *config, grpo_tokenizer *t,
                                     const grpo_model_options *o, grpo_model **out);
 /* Makes a frozen copy, which can serve as the reference of the KL. */
@@ -563,7 +569,8 @@ GRPO_API grpo_status grpo_step_init(grpo_step *s, size_t size);
 GRPO_API grpo_status grpo_trainer_begin(grpo_trainer *t, const grpo_step *step);
 /* Works for about budget_us microseconds (0: to the end), at least one operation.  *done becomes 1
  * with the last part, and *metrics, which may be NULL, what grpo_trainer_update gives; before that
- * NULL.  A failure ends the step, and so does grpo_cancel.  Until then other calls of the context
+ * NULL.  A failure ends the step, and so does grpo_cancel, which may come between two parts: the
+ * next one then fails with GRPO_ECANCELED.  Until then other calls of the context
  * but grpo_tokenizer_* are refused with GRPO_EARG; grpo_trainer_free gives the step up.  The reward
  * is called on your thread; the rest works on one of the trainer's own while yours waits. */
 GRPO_API grpo_status grpo_trainer_advance(grpo_trainer *t, int64_t budget_us, int32_t *done,
@@ -645,8 +652,8 @@ GRPO_API grpo_status grpo_answer_json(grpo_answer *a, const char *json, size_t l
 typedef grpo_status (*grpo_step_fn)(void *user, int64_t step, const grpo_metrics *metrics);
 GRPO_API grpo_status grpo_run_on_step(grpo_run *r, grpo_step_fn fn, void *user);
 /* Runs until the end, or until the run is stopped; both return GRPO_OK.  A grpo_run is executed
- * once.  print() in the script writes to the log callback; os.exit and os.setlocale raise errors
- * there. */
+ * once.  print() in the script writes to the log callback, in a state of yours it is your own;
+ * os.exit and os.setlocale raise errors there. */
 GRPO_API grpo_status grpo_run_execute(grpo_run *r);
 /* For callbacks or another thread: the run ends after the current step, with a checkpoint. */
 GRPO_API grpo_status grpo_run_stop(grpo_run *r);
