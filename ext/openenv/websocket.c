@@ -100,13 +100,19 @@ static WebSocket *first;
 static struct lws_context *context;
 static bool ending, ended; /* the thread is to end, has ended */
 
-static void end_with(WebSocket *w, const char *problem, size_t n) {
-  if (!w->problem[0]) snprintf(w->problem, sizeof w->problem, "%.*s", (int)n, problem);
+static void end(WebSocket *w, const char *problem) {
+  if (!w->problem[0]) snprintf(w->problem, sizeof w->problem, "%s", problem);
   w->state = GONE;
   pthread_cond_broadcast(&changed);
 }
 
-static void end(WebSocket *w, const char *problem) { end_with(w, problem, strlen(problem)); }
+/* The library's words for a certificate that it does not accept say nothing of one. */
+static void fail_to_connect(WebSocket *w, const char *why, size_t n) {
+  char problem[PROBLEM];
+  const char *more = w->tls ? ", perhaps because its certificate is not valid" : "";
+  snprintf(problem, sizeof problem, "no connection (%.*s)%s", (int)(n < 64 ? n : 64), why, more);
+  end(w, problem);
+}
 
 /* A tenth of a second at most, so that a signal is seen soon. */
 static void rest(double left) {
@@ -163,10 +169,7 @@ static int take_event(WebSocket *w, struct lws *wsi, enum lws_callback_reasons r
     return write_message(w, wsi);
   case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
     w->wsi = NULL;
-    if (in)
-      end_with(w, in, n);
-    else
-      end(w, "no connection can be made");
+    fail_to_connect(w, in ? in : "", in ? n : 0);
     return 0;
   default: /* CLIENT_CLOSED */
     w->wsi = NULL;

@@ -77,7 +77,7 @@ function messages.take_tools(page, found)
   for _, tool in ipairs(page.tools) do
     local name = type(tool) == "table" and tool.name
     if type(name) ~= "string" or not name:find("^[%a_][%w_./-]*$") or #name > 128 then
-      return ("a tool has no name that can be called: %.60s"):format(tostring(name or tool))
+      return "a tool has no name that can be called: " .. tostring(name or tool):sub(1, 60)
     end
     if found[name] then return ("two of its tools have the name '%s'"):format(name) end
     local schema = schema_of(tool.inputSchema)
