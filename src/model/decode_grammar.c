@@ -33,7 +33,7 @@ static Status open_with(const Decoder *d, Matcher **m, const Sampling *s, int32_
   return n ? GRPO_OK : fail(GRPO_EARG, "no token of the vocabulary can begin a text of it");
 }
 
-static Status open(const Decoder *d, Matcher **m, const Sampling *s) {
+static Status open_grammar(const Decoder *d, Matcher **m, const Sampling *s) {
   if (!d->stop.tok) return fail(GRPO_EARG, "it needs a tokenizer");
   int32_t *ends = mem_alloc((size_t)d->m->config.vocab_size * sizeof *ends);
   if (!ends) return fail(GRPO_ENOMEM, "no memory for its end tokens");
@@ -43,7 +43,7 @@ static Status open(const Decoder *d, Matcher **m, const Sampling *s) {
 }
 
 Status decoder_grammar_open(Decoder *d, Matcher **m, const Sampling *s) {
-  const Status status = open(d, m, s);
+  const Status status = open_grammar(d, m, s);
   return status == GRPO_OK ? status : err_context(status, "%s", name_of(s));
 }
 
