@@ -315,6 +315,8 @@ static int l_newindex(lua_State *L) {
                      luaL_typename(L, 3));
   lua_settop(L, 3);
   if (lua_type(L, 3) == LUA_TSTRING) find_template(L, check_tokenizer(L, 1));
+  const char *text = lua_type(L, 3) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+  want_ok(L, tokenizer_set_template(check_tokenizer(L, 1), text));
   lua_setiuservalue(L, 1, 1);
   return 0;
 }

@@ -354,7 +354,9 @@ int32_t tokenizer_pad(const Tokenizer *t) { return t->special_id[TOK_PAD]; }
 int32_t tokenizer_unk(const Tokenizer *t) { return t->special_id[TOK_UNK]; }
 int32_t tokenizer_role(const Tokenizer *t, TokenRole role) { return t->special_id[role]; }
 const char *tokenizer_kind(const Tokenizer *t) { return t->kind; }
-const char *tokenizer_chat_template(const Tokenizer *t) { return tokenizer_template(t, "default"); }
+const char *tokenizer_chat_template(const Tokenizer *t) {
+  return t->set_template ? t->set_template : tokenizer_template(t, "default");
+}
 const char *tokenizer_tool_template(const Tokenizer *t) {
   return tokenizer_template(t, "tool_use");
 }
@@ -386,6 +388,14 @@ static Tokenizer *mutable(const Tokenizer *t) { return (Tokenizer *)(uintptr_t)t
 
 void tokenizer_retain(const Tokenizer *t) { atomic_fetch_add(&mutable(t)->refs, 1); }
 
+Status tokenizer_set_template(const Tokenizer *t, const char *text) {
+  char *copy = text ? mem_strdup(text) : NULL;
+  if (text && !copy) return fail(GRPO_ENOMEM, "chat template");
+  mem_free(t->set_template);
+  mutable(t)->set_template = copy;
+  return GRPO_OK;
+}
+
 static void free_scratch(EncodeScratch *w) {
   if (!w) return;
   pthread_mutex_destroy(&w->lock);
@@ -404,6 +414,7 @@ void tokenizer_free(const Tokenizer *shared) {
   Tokenizer *t = mutable(shared);
   if (!t || atomic_fetch_sub(&t->refs, 1) > 1) return;
   for (int i = 0; i < NFILES; i++) buf_free(&t->file[i]);
+  mem_free(t->set_template);
   for (int i = 0; i < t->nstep; i++) pattern_free(&t->step[i].pattern);
   normalizer_free(&t->normalizer);
   detok_free(&t->decoder);

@@ -84,7 +84,10 @@ const char *tokenizer_kind(const Tokenizer *t);
  * from); NULL: none. */
 const char *tokenizer_template(const Tokenizer *t, const char *name);
 const char *tokenizer_template_name(const Tokenizer *t, int i); /* from 0; NULL: no more */
-const char *tokenizer_chat_template(const Tokenizer *t);        /* "default" */
-const char *tokenizer_tool_template(const Tokenizer *t);        /* "tool_use" */
+/* The template that was set, or else the one named "default". */
+const char *tokenizer_chat_template(const Tokenizer *t);
+const char *tokenizer_tool_template(const Tokenizer *t); /* "tool_use" */
+/* Sets the template that is saved as the default one; NULL: the tokenizer's own. */
+Status tokenizer_set_template(const Tokenizer *t, const char *text);
 
 #endif

@@ -142,11 +142,13 @@ Status tokenizer_save(const Tokenizer *t, const char *dir) {
   Status s = GRPO_OK;
   Buf path = {0};
   for (int i = 0; i < NFILES && s == GRPO_OK; i++) {
-    if (!t->file[i].data) continue;
+    const bool set = i == FILE_TEMPLATE && t->set_template;
+    const char *data = set ? t->set_template : t->file[i].data;
+    if (!data) continue;
     buf_clear(&path);
     buf_printf(&path, "%s/%s", dir, tokenizer_file_name[i]);
     s = buf_status(&path);
-    if (s == GRPO_OK) s = file_replace(path.data, t->file[i].data, t->file[i].len);
+    if (s == GRPO_OK) s = file_replace(path.data, data, set ? strlen(data) : t->file[i].len);
   }
   buf_free(&path);
   return s == GRPO_OK ? chat_templates_save(&t->templates, dir) : s;

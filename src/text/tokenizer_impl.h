@@ -68,7 +68,8 @@ typedef struct Tokenizer {
   Subword subword;                /* MODEL_CHARS_BPE and MODEL_WORDPIECE */
   Unigram unigram;                /* MODEL_UNIGRAM */
   ChatTemplates templates;
-  AddedSet added[2]; /* [0] is searched in the raw text, [1] in normalized text */
+  char *set_template; /* NULL: none was set */
+  AddedSet added[2];  /* [0] is searched in the raw text, [1] in normalized text */
   PreStep step[MAX_STEPS];
   int nstep;
   bool byte_level;    /* ByteLevel is the last pre-tokenizer: pre-tokens become its alphabet */
