@@ -10,6 +10,7 @@ import urllib.request
 from openai import OpenAI
 
 run = sys.argv[1]
+client = OpenAI(base_url=run, api_key="none")  # one for all sessions: making a client takes longer than a short session
 
 
 def post(path, body):
@@ -18,10 +19,10 @@ def post(path, body):
 
 
 def play(session):
-    client = OpenAI(base_url=session["base_url"], api_key="none")
+    own = client.with_options(base_url=session["base_url"])
     messages = session["messages"]
     for again in ("Are you sure? Give the number alone.", None):
-        said = client.chat.completions.create(model=session["model"], messages=messages, max_tokens=12).choices[0].message
+        said = own.chat.completions.create(model=session["model"], messages=messages, max_tokens=12).choices[0].message
         messages = messages + [said, {"role": "user", "content": again}]
     return (said.content or "").strip() == session["row"]["answer"]
 

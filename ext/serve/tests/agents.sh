@@ -74,6 +74,9 @@ kill -INT $run; wait $run; status=$?
 result "Ctrl-C ends a run that waits" "$(want 130 $status)"
 "$GRPO" check agents.lua >check.out 2>check.err; status=$?
 result "grpo check waits for nobody" "$(want 0 $status; has check.out 'as its programs')"
+sed 's/stages = {/& { kind = "sft", data = { target = function(row) return row.answer end }, train = { steps = 1 } },/' agents.lua >taught.lua
+"$GRPO" check taught.lua >check.out 2>check.err; status=$?
+result "and tries no posted reward on demonstrations" "$(want 0 $status; grep -F finding: check.out)"
 sed 's/tok.chat_template = .*/tok.chat_template = "chatml"/; /{% endfor/d' agents.lua >other.lua
 "$GRPO" run other.lua >out 2>err; status=$?
 result "a template whose turns have no end is refused" "$(want 2 $status; has err 'cannot be continued, because it has no token that ends one')"

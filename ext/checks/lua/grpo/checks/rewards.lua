@@ -84,6 +84,17 @@ local function show_demonstrations(check, beside)
     .. "to the question", table.concat(names, ", "), #names == 1 and "gives" or "give")
 end
 
+-- A group's config without the reward that other programs post: where a stage waits for them, none
+-- is here.
+local function without_posted(group)
+  if not stage_kinds[group.kind].waits then return group.config end
+  local kept = {}
+  for _, entry in ipairs(group.config.reward_entries) do
+    if entry.fn ~= reward_entries.of_environment then kept[#kept + 1] = entry end
+  end
+  return setmetatable({ reward_entries = kept }, { __index = group.config })
+end
+
 local function probe_rewards(check, config, findings)
   local target = config.data.target
   for _, stage in ipairs(check.e.stages) do target = target or stage.config.data.target end
@@ -116,19 +127,6 @@ local function note_slow(seconds, findings)
   end
 end
 
--- Leaves out the reward that other programs post: where a stage waits for them, none is here.
-local function posted_left_out(group, suspects)
-  if not stage_kinds[group.kind].waits then return suspects end
-  local posted, kept = {}, {}
-  for _, entry in ipairs(group.config.reward_entries) do
-    posted[entry.name] = entry.fn == reward_entries.of_environment
-  end
-  for _, suspect in ipairs(suspects) do
-    if not posted[suspect.name] then kept[#kept + 1] = suspect end
-  end
-  return kept
-end
-
 -- Tries the rewards of each group: on what the model writes, and on other texts.
 function rewards.try(check, groups)
   for _, group in ipairs(groups) do
@@ -143,7 +141,7 @@ function rewards.try(check, groups)
         end)
       end
       check.attempt(found, "rewards", function()
-        group.suspects = posted_left_out(group, probe_rewards(check, config, found))
+        group.suspects = probe_rewards(check, without_posted(group), found)
       end)
       note_slow(seconds, found)
     end
