@@ -62,6 +62,8 @@ result "with the rewards that were posted" "$(want "0.25 1 3 1 0 1 0" "$(grep -o
 result "and with turns, of which the model said its own" "$(head -n 1 runs/r/completions.jsonl >one; has one '"role": "assistant"' '"role": "environment"' '"turns": 2')"
 result "the ratio of every sampled token is exactly 1" "$(want 2 "$(grep -c '"ratio_max_deviation": 0[,.]' runs/r/metrics.jsonl)"; grep -h 'ratio' runs/r/run.log; has runs/r/metrics.jsonl '"completions/mean_turns": 1.25')"
 
+result "the time of a step's conversations is told" "$(grep -oE '"(time|tokens_per_second)/generate": [^,]*' runs/r/metrics.jsonl | grep -vE ': [0-9.e-]*[1-9]'; want 4 "$(grep -oE '"(time|tokens_per_second)/generate":' runs/r/metrics.jsonl | wc -l)")"
+
 # ---- a program that goes away, and one that comes late ------------------------------------------
 begin lost --arg seconds=1
 post /sessions '{}' >session # and nothing more

@@ -2,6 +2,7 @@
 -- run's server and post their rewards (grpo/serve/sessions.lua); the step is that of "grpo".
 
 local Sessions = require "grpo.serve.sessions"
+local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local grpo_step = require "grpo.steps.grpo"
 local origins = require "grpo.options.origins"
@@ -111,7 +112,9 @@ local function sample(stage)
   local list = stage.source:take(config.train.prompts_per_step)
   local batch = { prompts = list, step = tr.step_count }
   stage.work = { batch = batch }
+  local started = core.clock()
   local places = stage.sessions:play(list, config.sampling.group_size, tr.step_count)
+  stage.work.seconds = core.clock() - started
   batch.record = record_of(stage, places)
   batch.completions = completions_of(stage, places, batch.record)
   if stage.step + 1 >= stage.steps then
@@ -123,8 +126,13 @@ end
 
 function agents.step(stage, p)
   local metrics, tokens = grpo_step.step(stage, p, sample)
-  local all, completions = 0, stage.work.batch.completions
-  for _, c in ipairs(completions) do all = all + c.turns end
+  local all, sampled, completions = 0, 0, stage.work.batch.completions
+  for _, c in ipairs(completions) do
+    all = all + c.turns
+    for _, own in ipairs(c.sampled) do sampled = sampled + (own and 1 or 0) end
+  end
+  metrics["time/generate"] = stage.work.seconds -- the programs' own time is in it
+  metrics["tokens_per_second/generate"] = sampled / stage.work.seconds
   metrics["completions/mean_turns"] = all / #completions
   return metrics, tokens
 end
