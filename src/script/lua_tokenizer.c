@@ -214,8 +214,8 @@ static int l_chat(lua_State *L) {
   if (lua_isnil(L, -1))
     return raise_new(L, GRPO_EARG,
                      "chat: the tokenizer has no %schat template; set tok.chat_template to a name, "
-                     "a Jinja string or a function(messages, opts) -> string (in C, give the "
-                     "option chat_template)",
+                     "a Jinja string or a function(messages, opts) -> string (in a run, "
+                     "model.chat_template; in C, the option chat_template)",
                      tokenizer_template_name(t, 0) ? "default " : "");
   if (lua_type(L, -1) == LUA_TSTRING) return chat_by_jinja(L);
   lua_pushvalue(L, 2);
