@@ -47,11 +47,30 @@ def _log(_: Any, level: int, line: bytes) -> None:
     logger.log(logging.WARNING if level == _abi.GRPO_LOG_WARNING else logging.INFO, line.decode("utf-8", "replace"))
 
 
-class Context:
+def file_of(path: Any, name: str) -> bytes:
+    """A path as the library takes it, where a NUL would end it."""
+    if not isinstance(path, (str, bytes, os.PathLike)) or not path:
+        raise TypeError(f"{name} is {path!r}, because no path was given; give one as text or as a pathlib.Path")
+    file = os.fsencode(path)
+    if b"\0" in file:
+        raise ValueError(f"{name} is {path!r}, which no file can be called, because it has a NUL; remove it")
+    return file
+
+
+class Owner:
+    """An object that owns memory of the library, which a copy of it would free again."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"{type(self).__name__}: it cannot be copied or pickled, because it owns memory of this process; "
+                        "load another from the path")
+
+
+class Context(Owner):
     """What all objects of one thread are made from."""
 
     def __init__(self, threads: int = 0) -> None:
         self._raised: BaseException | None = None
+        self._user = False  # is a function of the user's running?
         self._log = _abi.grpo_log_fn(_log)
         # Python looks for Ctrl-C while it runs this, so that a long call can be interrupted.
         self._progress = self.callback(_abi.grpo_progress_fn, lambda *_: None, _abi.GRPO_ECANCELED)
@@ -72,7 +91,11 @@ class Context:
             try:
                 if self._interrupted():
                     return failed
-                function(*arguments)
+                try:
+                    self._user = True
+                    function(*arguments)
+                finally:
+                    self._user = False
                 return failed if self._interrupted() else _abi.GRPO_OK
             except BaseException as raised:  # SystemExit too
                 self._raised = raised
@@ -92,13 +115,25 @@ class Context:
             message = lib.grpo_message(self.handle) or lib.grpo_message(None) or b""
             raise Error(message.decode("utf-8", "replace"), (lib.grpo_status_name(status) or b"?").decode())
 
-    def call(self, function: Callable[..., int], *arguments: Any) -> None:
-        """A call that Ctrl-C ends.  It is noted and not raised at once, because ctypes would drop it at a callback's first line."""
+    def call(self, function: Callable[..., int], *arguments: Any, stop: Callable[[], Any] | None = None) -> None:
+        """A call that Ctrl-C ends; with `stop`, which asks it to end well, the second one.
+
+        Outside a callback's function Ctrl-C is noted and not raised at once, because ctypes would drop it at the first line.
+        """
+        asked = False
         ours = (threading.current_thread() is threading.main_thread()
                 and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
         def note(*_: Any) -> None:
+            nonlocal asked
+            if stop and not asked:
+                asked = True
+                stop()
+                logger.warning("Ctrl-C: the run ends after this step, with a checkpoint; once more ends it at once")
+                return
             self._raised = KeyboardInterrupt()
+            if self._user:
+                raise self._raised
 
         if ours:
             signal.signal(signal.SIGINT, note)
@@ -108,6 +143,8 @@ class Context:
             if ours:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
         self.check(status)
+        if asked:
+            raise KeyboardInterrupt
 
     def make(self, function: Callable[..., int], *arguments: Any) -> ctypes.c_void_p:
         """The handle that a function writes to its last argument."""

@@ -1,17 +1,35 @@
 """TRL's settings by their names."""
 from __future__ import annotations
 
+import math
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence
+
+from ._library import file_of
+
+
+# settings that ask for what is so here anyway
+_ALWAYS = {"use_cpu": True, "no_cuda": True, "do_train": True, "disable_tqdm": True, "bias": "none", "inference_mode": False}
+
+
+def _given(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None and _ALWAYS.get(name, ...) != value}
 
 
 class Config:
     """The settings of a run, as in TRL's GRPOConfig.
 
     Any name of TRL's and transformers' may be given, not only those that are written out here.  A name that has no
-    equivalent is refused when training begins, with the reason.  What is not given has grpo's default.  `options` are
-    options of grpo that TRL does not have, by their paths: {"train.overlong.buffer": 16}.
+    equivalent is refused when training begins, with the reason.  What is not given has grpo's default, and reading it
+    raises AttributeError.  `options` are options of grpo that TRL does not have, by their paths:
+    {"train.overlong.buffer": 16}.
     """
+
+    output_dir: str
+    threads: int
+    options: Dict[str, Any]
+    reward_weights: Sequence[float] | None
+    settings: Dict[str, Any]
 
     def __init__(
         self,
@@ -19,7 +37,7 @@ class Config:
         *,
         # the run
         max_steps: int | None = None,
-        num_train_epochs: int | None = None,
+        num_train_epochs: float | None = None,
         seed: int | None = None,
         shuffle_dataset: bool | None = None,
         logging_steps: int | None = None,
@@ -73,9 +91,32 @@ class Config:
         given = dict(locals())
         for name in ("self", "others", "output_dir", "threads", "options", "reward_weights"):
             del given[name]
-        self.output_dir = os.fspath(output_dir)
+        self.settings = {}
+        self.output_dir = os.fsdecode(file_of(output_dir, "output_dir"))
         self.threads, self.options, self.reward_weights = threads, dict(options or {}), reward_weights
-        self.settings = {name: value for name, value in {**given, **others}.items() if value is not None}
+        for name, value in {**given, **others}.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Config.__annotations__:
+            super().__setattr__(name, value)
+        elif name == "generation_kwargs":
+            for key, one in (value or {}).items():
+                if key in ("stop", "stop_strings"):
+                    self.options["sampling.stop"] = [one] if isinstance(one, str) else list(one)
+                else:
+                    setattr(self, key, one)
+        else:
+            if name == "report_to" and isinstance(value, (list, tuple)) and len(value) < 2:
+                value = value[0] if value else "none"
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"the setting {name} is {value}, because a calculation before it failed; give a finite number")
+            self.settings.pop(name, None)
+            self.settings.update(_given({name: value}))
+
+    def __repr__(self) -> str:
+        given = {"output_dir": self.output_dir, **self.settings, **({"options": self.options} if self.options else {})}
+        return "Config(" + ", ".join(f"{name}={value!r}" for name, value in given.items()) + ")"
 
     def __getattr__(self, name: str) -> Any:
         settings = self.__dict__.get("settings", {})
@@ -89,7 +130,12 @@ class LoraConfig:
 
     def __init__(self, r: int = 8, lora_alpha: float = 8, lora_dropout: float = 0.0,
                  target_modules: str | Sequence[str] | None = None, **others: Any) -> None:
-        self.settings: dict[str, Any] = {"use_peft": True, "lora_r": r, "lora_alpha": lora_alpha,
-                                         "lora_dropout": lora_dropout, **others}
+        if str(others.get("task_type")).split(".")[-1] == "CAUSAL_LM":
+            del others["task_type"]
+        self.settings: Dict[str, Any] = {"use_peft": True, "lora_r": r, "lora_alpha": lora_alpha,
+                                         "lora_dropout": lora_dropout, **_given(others)}
         if target_modules is not None:
             self.settings["lora_target_modules"] = target_modules if isinstance(target_modules, str) else list(target_modules)
+
+    def __repr__(self) -> str:
+        return "LoraConfig(" + ", ".join(f"{name}={value!r}" for name, value in self.settings.items()) + ")"

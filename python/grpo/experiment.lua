@@ -16,4 +16,6 @@ section("model").path, section("model").tokenizer = host.model, host.tokenizer
 section("data").train = grpo.data.list(grpo.host.rows "train")
 if host.eval then section("data").eval = grpo.data.list(grpo.host.rows "eval") end
 options.name = "run"
+-- A judge that is asked over the network takes its time, and Ctrl-C ends a function of Python's.
+section("limits").reward = { seconds = 1e9 }
 return grpo.experiment(options)

@@ -7,13 +7,15 @@ import os
 from typing import Any, Mapping, NamedTuple, Sequence, Union
 
 from . import _abi
-from ._library import Context, lib, options
+from ._library import Context, Owner, file_of, lib, options
 
 Messages = Sequence[Mapping[str, Any]]
 Prompt = Union[str, Messages]  # text, or a conversation for the chat template
 
 
 class Completion(NamedTuple):
+    """What a model wrote after a prompt."""
+
     text: str
     ids: list[int]
     logprobs: list[float]  # of each id, at the sampling temperature
@@ -34,19 +36,30 @@ def _growing(context: Context, call: Any, element: Any) -> Any:
     return out[: count.value]
 
 
-class Model:
-    """`path`: a directory in Hugging Face layout, a GGUF file, a run, a checkpoint, an adapter, a name in the Hub's cache."""
+def _text(context: Context, call: Any) -> str:
+    return str(_growing(context, call, ctypes.c_char), "utf-8", "replace")
+
+
+class Model(Owner):
+    """`path`: a directory in Hugging Face layout, a GGUF file, a run, a checkpoint, an adapter, a name in the Hub's cache.
+
+    `chat_template` takes the place of the tokenizer's own: a Jinja text, or the name of one such as "chatml".
+    """
+
+    chat_template: str | None = None
+    _path: Any = "random weights"
 
     def __init__(self, path: str | os.PathLike[str], *, storage: str = "f32", threads: int = 0) -> None:
         self._context = Context(threads)
         o = options(_abi.grpo_model_options)
         o.storage = storage.encode()
-        file = os.fsencode(path)
+        file, self._path = file_of(path, "path"), path
         self._model = self._context.make(lib.grpo_model_load, self._context.handle, file, ctypes.byref(o))
         self._tokenizer = self._context.make(lib.grpo_tokenizer_load, self._context.handle, file)
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike[str], **options_: Any) -> Model:
+        """The same as Model(path), under transformers' name."""
         return cls(path, **options_)
 
     @classmethod
@@ -72,6 +85,9 @@ class Model:
                 free(getattr(self, name))
                 setattr(self, name, ctypes.c_void_p())
 
+    def __repr__(self) -> str:
+        return f"Model({self._path!r})"
+
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids; special: with the tokenizer's own begin and end tokens."""
         data, flags = text.encode(), _abi.GRPO_ADD_SPECIAL if special else 0
@@ -79,24 +95,37 @@ class Model:
             self._tokenizer, data, len(data), flags, out, n, count), ctypes.c_int32))
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
+        """The text of token ids; skip_special: without the begin and end tokens and their like."""
         array = (ctypes.c_int32 * len(ids))(*ids)
-        return _growing(self._context, lambda out, n, count: lib.grpo_tokenizer_decode(
-            self._tokenizer, array, len(ids), skip_special, out, n, count), ctypes.c_char).decode("utf-8", "replace")
+        return _text(self._context, lambda out, n, count: lib.grpo_tokenizer_decode(
+            self._tokenizer, array, len(ids), skip_special, out, n, count))
 
     def chat(self, messages: Messages, **template: Any) -> str:
         """The text that the chat template makes of a conversation; template: tools, vars, chat_template and the like."""
         data = json.dumps(list(messages)).encode()
-        settings = json.dumps({"generation_prompt": True, **template}).encode()
-        return _growing(self._context, lambda out, n, count: lib.grpo_tokenizer_chat(
-            self._tokenizer, data, settings, out, n, count), ctypes.c_char).decode("utf-8", "replace")
+        own = {"chat_template": self.chat_template} if self.chat_template else {}
+        settings = json.dumps({"generation_prompt": True, **own, **template}).encode()
+        return _text(self._context, lambda out, n, count: lib.grpo_tokenizer_chat(
+            self._tokenizer, data, settings, out, n, count))
 
     def _prompt_ids(self, prompt: Prompt) -> list[int]:
+        if not isinstance(prompt, str) and not (isinstance(prompt, (list, tuple)) and all(isinstance(m, Mapping) for m in prompt)):
+            raise TypeError(f"a prompt is a {type(prompt).__name__}, because only a text or a list of messages is one; a "
+                            "conversation by itself goes into a list: [messages]")
         return self.encode(prompt, special=True) if isinstance(prompt, str) else self.encode(self.chat(prompt))
 
     def generate(self, prompts: str | Sequence[Prompt], *, max_new_tokens: int = 256, temperature: float = 1.0,
                  top_p: float = 1.0, top_k: int = 0, min_p: float = 0.0, num_return_sequences: int = 1,
-                 repetition_penalty: float = 1.0, stop: Sequence[str] = (), seed: int = 0) -> list[Completion]:
-        """Completions of each prompt, one prompt after another; temperature 0 is greedy."""
+                 repetition_penalty: float = 1.0, stop: str | Sequence[str] = (), seed: int = 0) -> list[Completion]:
+        """Completions of each prompt, one prompt after another; temperature 0 is greedy.
+
+        A conversation is a list of messages, so that a list with one conversation is [messages].  The same seed draws
+        the same completions.  `finish` of each is "eos", "stop" or "length".
+        """
+        for name, value in (("max_new_tokens", max_new_tokens), ("num_return_sequences", num_return_sequences)):
+            if not 1 <= value < 2**31:
+                raise ValueError(f"generate: {name} is {value}, because nothing would be sampled or too much; give 1 or more")
+        stop = [stop] if isinstance(stop, str) else list(stop)
         encoded = [self._prompt_ids(p) for p in ([prompts] if isinstance(prompts, str) else prompts)]
         arrays = [(ctypes.c_int32 * len(ids))(*ids) for ids in encoded]
         rows = (_abi.grpo_prompt * len(arrays))(*[_abi.grpo_prompt(a, len(a), i) for i, a in enumerate(arrays)])
@@ -115,8 +144,10 @@ class Model:
         self._context.check(lib.grpo_samples_at(samples, i, ctypes.byref(s)))
         return Completion(text_of(s), s.ids[: s.length], s.logprobs[: s.length], s.finish.decode(), s.prompt)
 
-    def score(self, prompts: Sequence[Prompt], completions: Sequence[str]) -> list[list[float]]:
+    def score(self, prompts: str | Sequence[Prompt], completions: str | Sequence[str]) -> list[list[float]]:
         """Log-probabilities at temperature 1 of the tokens of each completion after its prompt."""
+        prompts = [prompts] if isinstance(prompts, str) else prompts
+        completions = [completions] if isinstance(completions, str) else completions
         if len(prompts) != len(completions):
             raise ValueError(f"score: there are {len(prompts)} prompts and {len(completions)} completions, because a "
                              "completion belongs to a prompt; give as many of both")
@@ -137,4 +168,4 @@ class Model:
         o = options(_abi.grpo_export_options)
         o.format, o.dtype = format and format.encode(), dtype and dtype.encode()
         o.merge, o.tokenizer = merge, self._tokenizer
-        self._context.call(lib.grpo_model_export, self._model, os.fsencode(path), ctypes.byref(o))
+        self._context.call(lib.grpo_model_export, self._model, file_of(path, "path"), ctypes.byref(o))

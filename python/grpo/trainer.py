@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import glob
 import json
 import math
+import numbers
 import os
 import pkgutil
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _abi
-from ._library import Context, lib, options
+from ._library import Context, file_of, lib, logger, options
 from .config import Config, LoraConfig
 from .model import Completion, Model, Prompt, text_of
 
@@ -18,12 +21,18 @@ Reward = Callable[..., Sequence[Optional[float]]]
 Metrics = Dict[str, float]
 
 
-class State(NamedTuple):
-    log_history: List[Metrics]  # the metrics of every step
-    directory: List[str]  # of the run, when it has one
+@dataclasses.dataclass
+class State:
+    """How far the training is."""
+
+    log_history: List[Metrics]  # of every step, and of every evaluation with names that begin with eval_
+    directory: str = ""  # of the run
+    global_step: int = 0
 
 
 class TrainOutput(NamedTuple):
+    """What train() returns: the steps done, the mean loss, the metrics of the last step."""
+
     global_step: int
     training_loss: float
     metrics: Metrics
@@ -47,8 +56,40 @@ def _check_groups(settings: Mapping[str, Any]) -> None:
                          f"because each prompt has one group; change num_generations or {names[0]} x {names[1]}")
 
 
+def _number(value: Any, name: str, i: int) -> float:
+    """A reward for the library, which takes NaN for None."""
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"the reward {name} returned {value!r:.60} for completion {i}, because that is no number; return a "
+                        "number, or None where the reward does not apply") from None
+
+
+def _numbers(values: Any, name: str, count: int) -> List[float]:
+    """What a reward returned, as numbers."""
+    if not hasattr(values, "__iter__") or isinstance(values, (str, bytes, Mapping)):
+        if hasattr(values, "close"):
+            values.close()  # a coroutine, which would complain that nobody awaits it
+        raise TypeError(f"the reward {name} returned a {type(values).__name__}, because it is async or returns no list; return a "
+                        "list with a number for each completion")
+    numbers = [_number(value, name, i) for i, value in enumerate(values)]
+    if len(numbers) != count:
+        raise ValueError(f"the reward {name} returned {len(numbers)} numbers for {count} completions, because each "
+                         "completion needs one; return None for those that it does not judge")
+    return numbers
+
+
 class Trainer:
-    """model: a path, as of Model.  train_dataset: rows with `prompt`, text or messages; the other columns are the rewards'."""
+    """Trains a model with rewards.
+
+    model: a path, as of Model.
+    reward_funcs: functions of `prompts`, `completions`, the columns of the rows and **kwargs, each a list with an entry
+        for every completion; they return a list of numbers, with None where they do not apply.
+    args: a Config, also with a weight for each reward.
+    train_dataset, eval_dataset: rows with `prompt`, text or a list of messages; a list of dicts, a dataset of
+        `datasets`, a pandas DataFrame.
+    processing_class: the path of another tokenizer.
+    """
 
     def __init__(self, model: str | os.PathLike[str], reward_funcs: Reward | str | Sequence[Reward],
                  args: Config | None = None, train_dataset: Iterable[Mapping[str, Any]] | None = None,
@@ -66,33 +107,40 @@ class Trainer:
             if value is not None and not isinstance(value, (str, os.PathLike)):
                 raise TypeError(f"Trainer: {name} is a {type(value).__name__}, because no object of another library can be "
                                 "trained here; give the path of its directory")
-        for name, value, kind in (("args", args, Config), ("peft_config", peft_config, LoraConfig)):
-            if value is not None and not isinstance(value, kind):
-                raise TypeError(f"Trainer: {name} is a {type(value).__module__}.{type(value).__name__}, because that of "
+        for name, given, kind in (("args", args, Config), ("peft_config", peft_config, LoraConfig)):
+            if given is not None and not isinstance(given, kind):
+                raise TypeError(f"Trainer: {name} is a {type(given).__module__}.{type(given).__name__}, because that of "
                                 f"another library cannot be read; write: from grpo import {'GRPOConfig' if kind is Config else 'LoraConfig'}")
         if train_dataset is None:
             raise ValueError("Trainer: there is no train_dataset, because none was given; give rows with a column prompt")
         self.args = args or Config()
         _check_groups(self.args.settings)
         self.model_path, self._tokenizer_path = os.fspath(model), processing_class and os.fspath(processing_class)
-        self.reward_funcs: List[Reward] = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)  # type: ignore
+        one = callable(reward_funcs) or isinstance(reward_funcs, str)
+        self.reward_funcs: List[Reward] = [reward_funcs] if one else list(reward_funcs or [])  # type: ignore
         for reward in self.reward_funcs:
             if not callable(reward):
                 raise TypeError(f"Trainer: the reward {reward!r} is no function, because reward models are a script's "
                                 "entry here; give a function of prompts, completions and columns")
         self._rows = {"train": self._read(train_dataset, "train_dataset"),
-                      "eval": self._read(eval_dataset or [], "eval_dataset")}
+                      "eval": [] if eval_dataset is None else self._read(eval_dataset, "eval_dataset")}
         self._lora = peft_config
         self._model: Optional[Model] = None
-        self.state = State([], [])
+        self.state = State([])
 
     @staticmethod
-    def _read(dataset: Iterable[Mapping[str, Any]], name: str) -> List[Mapping[str, Any]]:
-        rows = list(dataset)
+    def _read(dataset: Any, name: str) -> List[Mapping[str, Any]]:
+        if isinstance(dataset, Mapping):
+            raise ValueError(f"Trainer: {name} has the parts {', '.join(map(repr, dataset))}, because it is a dict of datasets; "
+                             "give one of them")
+        if isinstance(dataset, (str, os.PathLike)):
+            raise ValueError(f"Trainer: {name} is the name {str(dataset)!r:.60}, because nothing was loaded; give its rows")
+        rows = dataset.to_dict("records") if hasattr(dataset, "iloc") else list(dataset)  # of pandas
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), (str, list)):
+                found = "columns " + ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
                 raise ValueError(f"Trainer: row {i} of {name} has no prompt, because a row is a dict whose prompt is text or "
-                                 "a list of messages; map the dataset first")
+                                 f"a list of messages; map the dataset first (the row: {found:.200})")
         return rows
 
     # ---- what the run asks for ------------------------------------------------------------------
@@ -129,18 +177,15 @@ class Trainer:
             columns = {key: [value] * count for key, value in row.items() if key not in ("prompt", "completion")}
             values = reward(prompts=[row["prompt"]] * count, completions=texts,
                             **{"completion_ids": ids, "trainer_state": self.state, **columns})
-            if len(values) != count:
-                raise ValueError(f"the reward {name} returned {len(values)} numbers for {count} completions, because each "
-                                 "completion needs one; return None for those that it does not judge")
-            for i, value in enumerate(values):
-                rewards[i] = math.nan if value is None else float(value)
+            for i, value in enumerate(_numbers(values, name, count)):
+                rewards[i] = value
 
         return judge
 
     def _step(self, _: Any, step: int, metrics: Any) -> None:
         items = metrics.contents
         log = {items.items[i].name.decode(): items.items[i].value for i in range(items.count)}
-        log["step"] = step
+        log["step"] = self.state.global_step = step
         self.state.log_history.append(log)
         every = int(self.args.settings.get("logging_steps", 10))
         if every > 0 and step % every == 0 and self.args.settings.get("logging_strategy") != "no":
@@ -149,8 +194,23 @@ class Trainer:
 
     # ---- training -------------------------------------------------------------------------------
 
-    def train(self, resume_from_checkpoint: str | os.PathLike[str] | None = None) -> TrainOutput:
-        """Trains; resume_from_checkpoint: the directory of a run of this trainer's, which is continued."""
+    def _newest(self) -> str:
+        runs = glob.glob(os.path.join(glob.escape(self.args.output_dir), "*", "run.json"))
+        if not runs:
+            raise ValueError(f"train: no run can be continued, because {self.args.output_dir} has none; leave out "
+                             "resume_from_checkpoint")
+        return os.path.dirname(max(runs, key=lambda file: os.stat(file).st_mtime_ns))
+
+    def train(self, resume_from_checkpoint: str | os.PathLike[str] | bool | None = None) -> TrainOutput:
+        """Trains, and leaves the metrics in `state`.
+
+        resume_from_checkpoint: the directory of a run of this trainer's, which is continued with the settings of now; True:
+        the newest run in output_dir.  Ctrl-C finishes the step and writes a checkpoint; a second one ends at once.
+        """
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = self._newest()
+        begins = resume_from_checkpoint is None or resume_from_checkpoint is False
+        resume = None if begins else file_of(resume_from_checkpoint, "resume_from_checkpoint")
         context = Context(self.args.threads)
         o = options(_abi.grpo_run_options)
         o.script = pkgutil.get_data(__package__, "experiment.lua")
@@ -158,21 +218,25 @@ class Trainer:
         words = [f"{name}={value if isinstance(value, str) else json.dumps(value)}".encode()
                  for name, value in self.args.options.items()]
         o.overrides, o.override_count = (ctypes.c_char_p * len(words))(*words), len(words)
-        if resume_from_checkpoint is not None:
-            o.path, o.script, o.resume = None, None, os.fsencode(resume_from_checkpoint)
+        if resume is not None:
+            o.path, o.script, o.resume = None, None, resume
+        self.state.log_history, self.state.global_step = [], 0
         run = context.make(lib.grpo_run_new, context.handle, ctypes.byref(o))
         try:
             kept = self._prepare(context, run)
             try:
-                context.call(lib.grpo_run_execute, run)
+                context.call(lib.grpo_run_execute, run, stop=lambda: lib.grpo_run_stop(run))
+                if resume is not None and not self.state.log_history:
+                    logger.warning("%s is finished already, so that nothing was trained; give it as `model` to train further",
+                                   os.fsdecode(resume))
             finally:
                 self._finish(run)
             del kept
         finally:
             lib.grpo_run_free(run)
-        losses = [log["loss"] for log in self.state.log_history if "loss" in log]
-        last = self.state.log_history[-1] if self.state.log_history else {}
-        return TrainOutput(int(last.get("step", 0)), sum(losses) / len(losses) if losses else math.nan, last)
+        steps = [log for log in self.state.log_history if "loss" in log]
+        mean = sum(log["loss"] for log in steps) / len(steps) if steps else math.nan
+        return TrainOutput(self.state.global_step, mean, steps[-1] if steps else {})
 
     def _prepare(self, context: Context, run: ctypes.c_void_p) -> List[Any]:
         """Gives the run what it asks for; the result must live as long as it."""
@@ -184,23 +248,46 @@ class Trainer:
 
         for name, make in (("settings", self._settings), ("rows", self._rows_of)):
             context.check(lib.grpo_run_add_function(run, name.encode(), callback(_abi.grpo_call_fn, self._answer(make)), None))
-        weights = self.args.reward_weights or [1.0] * len(self.reward_funcs)
+        weights = [1.0] * len(self.reward_funcs) if self.args.reward_weights is None else list(self.args.reward_weights)
         if len(weights) != len(self.reward_funcs):
             raise ValueError(f"Trainer: there are {len(weights)} reward_weights for {len(self.reward_funcs)} rewards, because "
                              "each reward has one; give as many")
+        names: List[str] = []
         for reward, weight in zip(self.reward_funcs, weights):
-            name = getattr(reward, "__name__", type(reward).__name__)
+            if not isinstance(weight, numbers.Real):
+                raise TypeError(f"Trainer: a reward weight is {weight!r:.60}, because reward_weights are numbers; give one")
+            own = name = getattr(reward, "__name__", type(reward).__name__)
+            while name in names:  # two lambdas
+                name = f"{own}_{len(names) + 1}"
+            names.append(name)
             judge = callback(_abi.grpo_group_reward_fn, self._judge(reward, name))
-            context.check(lib.grpo_run_add_group_reward(run, name.encode(), weight, judge, None))
+            context.check(lib.grpo_run_add_group_reward(run, name.encode(), float(weight), judge, None))
         context.check(lib.grpo_run_on_step(run, callback(_abi.grpo_step_fn, self._step), None))
         return kept
 
     def _finish(self, run: ctypes.c_void_p) -> None:
         steps, stopped, directory = ctypes.c_int64(), ctypes.c_int32(), ctypes.c_char_p()
         lib.grpo_run_result(run, ctypes.byref(steps), ctypes.byref(stopped), ctypes.byref(directory))
-        if directory.value:
-            self.state.directory[:] = [os.fsdecode(directory.value)]
-            self._model = None
+        if not directory.value:
+            return
+        self.state.directory, self.state.global_step, self._model = os.fsdecode(directory.value), steps.value, None
+        logs = self._logged("metrics.jsonl", "") + self._logged("eval.jsonl", "eval/")
+        self.state.log_history = sorted(logs, key=lambda log: log["step"])
+
+    def _logged(self, file: str, prefix: str) -> List[Metrics]:
+        """The numbers of the run's log, also of the steps before it was continued; those of an evaluation have TRL's names."""
+        logs: List[Metrics] = []
+        path = os.path.join(self.state.directory, file)
+        if not os.path.exists(path):
+            return logs
+        with open(path, encoding="utf-8") as lines:
+            for line in lines:
+                row = json.loads(line)
+                log = {name.replace("eval/", "eval_", 1): math.nan if value is None else float(value)
+                       for name, value in row.items()
+                       if name.startswith(prefix) and isinstance(value, (int, float, type(None))) and name != "log_line"}
+                logs.append({**log, "step": row["step"]})
+        return logs
 
     # ---- afterwards -----------------------------------------------------------------------------
 
@@ -208,15 +295,19 @@ class Trainer:
     def model(self) -> Model:
         """The model as the run left it, or before one as it was given."""
         if self._model is None:
-            path = self.state.directory[0] if self.state.directory else self.model_path
-            self._model = Model(path, threads=self.args.threads)
+            self._model = Model(self.state.directory or self.model_path, threads=self.args.threads)
+            self._model.chat_template = self.args.options.get("model.chat_template")
         return self._model
 
     def generate(self, prompts: str | Sequence[Prompt], **sampling: Any) -> List[Completion]:
+        """Completions of the model as the run left it; sampling: what Model.generate takes, such as max_new_tokens."""
         return self.model.generate(prompts, **sampling)
 
-    def score(self, prompts: Sequence[Prompt], completions: Sequence[str]) -> List[List[float]]:
+    def score(self, prompts: str | Sequence[Prompt], completions: str | Sequence[str]) -> List[List[float]]:
+        """Log-probabilities of the tokens of each completion after its prompt, as Model.score."""
         return self.model.score(prompts, completions)
 
     def save_model(self, output_dir: str | os.PathLike[str] | None = None, **export: Any) -> None:
+        """Writes the model as the run left it, into the folder `model` of args.output_dir if no other is given; export: what
+        Model.save_pretrained takes, such as merge=True."""
         self.model.save_pretrained(output_dir or os.path.join(self.args.output_dir, "model"), **export)

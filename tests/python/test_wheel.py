@@ -1,10 +1,12 @@
 """The package of the wheel, as it is installed: tools/check-wheel runs this."""
+import copy
 import ctypes
 import inspect
 import os
 import signal
 import tempfile
 import threading
+import time
 import unittest
 
 os.chdir(tempfile.mkdtemp())  # before grpo is found, so that it is the installed one
@@ -110,7 +112,7 @@ class Training(unittest.TestCase):
         broken = trainer(stops, small(max_steps=4, save_steps=2))
         with self.assertRaises(InterruptedError):
             broken.train()
-        part.train(resume_from_checkpoint=broken.state.directory[0])
+        part.train(resume_from_checkpoint=broken.state.directory)
         self.assertEqual(part.score(["a"], ["abcd"]), whole.score(["a"], ["abcd"]))
 
     def test_an_adapter_is_trained_and_saved(self):
@@ -133,12 +135,64 @@ class Training(unittest.TestCase):
         grpo.Trainer("bytes", reward, args, rows, eval_dataset=rows).train()
         self.assertEqual(seen[0], (rows[0]["prompt"], "assistant", 1))
 
-    def test_ctrl_c_ends_the_run(self):
+    def test_ctrl_c_ends_the_run_with_a_checkpoint(self):
         t = trainer(args=small(max_steps=100000))
         timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
-        with self.assertRaises(KeyboardInterrupt):
+        with self.assertRaises(KeyboardInterrupt), self.assertLogs("grpo", "WARNING"):
             t.train()
+        done = len(t.state.log_history)
+        self.assertEqual(len(t.generate("a", max_new_tokens=1)), 1)
+        t.args.max_steps = done + 1
+        self.assertEqual(t.train(resume_from_checkpoint=True).global_step, done + 1)
+        self.assertEqual([log["step"] for log in t.state.log_history], list(range(1, done + 2)))
+
+    def test_a_second_ctrl_c_ends_a_reward(self):
+        def waits(completions, **kwargs):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+
+        with self.assertRaises(KeyboardInterrupt), self.assertLogs("grpo", "WARNING"):
+            trainer(waits).train()
+
+    def test_the_state_tells_of_steps_and_evaluations(self):
+        t = trainer(args=small(eval_strategy="steps", eval_steps=1), eval_dataset=LETTERS)
+        end = t.train()
+        self.assertTrue(os.path.exists(os.path.join(t.state.directory, "run.json")))
+        self.assertEqual((t.state.global_step, end.metrics["step"]), (2, 2))
+        self.assertEqual([log["step"] for log in t.state.log_history if "eval_reward" in log], [0, 1, 2])
+        with self.assertLogs("grpo", "WARNING") as log:
+            again = trainer().train(resume_from_checkpoint=t.state.directory)
+        self.assertIn("finished already", log.output[0])
+        self.assertEqual(again.global_step, 2)
+
+    def test_a_template_of_the_options_is_that_of_the_trained_model(self):
+        rows = [{"prompt": [{"role": "user", "content": "a"}]}]
+        t = grpo.Trainer("bytes", lambda completions, **kwargs: [0.0] * len(completions),
+                         small(max_prompt_length=64, options={"model.chat_template": "chatml"}), rows)
+        t.train()
+        self.assertEqual(len(t.generate([rows[0]["prompt"]], max_new_tokens=1)), 1)
+
+    def test_a_data_frame_gives_its_rows(self):
+        class Frame:  # what pandas has of this
+            iloc = None
+
+            def to_dict(self, kind):
+                return LETTERS if kind == "records" else None
+
+        self.assertEqual(trainer(rows=Frame(), eval_dataset=Frame()).train().global_step, 2)
+
+    def test_two_lambdas_are_two_rewards(self):
+        t = trainer([lambda completions, **k: [1.0] * len(completions), lambda completions, **k: [2.0] * len(completions)])
+        self.assertEqual(t.train().metrics["reward"], 3)
+
+    def test_a_slow_reward_is_waited_for(self):
+        def slow(completions, **kwargs):
+            time.sleep(5.5)
+            return [0.0] * len(completions)
+
+        trainer(slow, small(max_steps=1), LETTERS[:1]).train()
 
 
 class Refusals(unittest.TestCase):
@@ -150,6 +204,35 @@ class Refusals(unittest.TestCase):
 
     def test_switches_that_are_off_are_not(self):
         trainer(args=small(use_vllm=False, push_to_hub=False, report_to="none", bf16=False)).train()
+
+    def test_settings_that_ask_for_what_is_so_anyway_are_not(self):
+        lora = grpo.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM", bias="none", inference_mode=False)
+        trainer(args=small(use_cpu=True, report_to=[], num_train_epochs=1.0), peft_config=lora).train()
+        with self.assertRaisesRegex(grpo.Error, "refused: bias: .*; task_type: "):
+            trainer(peft_config=grpo.LoraConfig(task_type="SEQ_CLS", bias="all")).train()
+
+    def test_a_setting_may_be_changed_or_come_with_others(self):
+        args = small(generation_kwargs={"top_k": 2, "stop_strings": "d"})
+        args.max_steps = 1
+        self.assertEqual(trainer(args=args).train().global_step, 1)
+        self.assertEqual((args.top_k, args.options["sampling.stop"]), (2, ["d"]))
+        self.assertIn("max_steps=1", repr(args))
+        with self.assertRaisesRegex(ValueError, "learning_rate is nan"):
+            small(learning_rate=float("nan"))
+
+    def test_what_a_reward_returns(self):
+        async def later(**kwargs):
+            return [1.0]
+
+        for wrong, message in ((None, "returned a NoneType"), (1.0, "returned a float"), ("abcd", "returned a str"),
+                               (["good"] * 4, "returned 'good' for completion 0"), ([10**400] * 4, "for completion 0")):
+            with self.assertRaisesRegex(TypeError, message):
+                trainer(lambda **kwargs: wrong).train()
+        with self.assertRaisesRegex(TypeError, "the reward later .*async"):
+            trainer(later).train()
+        trainer(lambda completions, **kwargs: (len(c) for c in completions)).train()
+        with self.assertRaisesRegex(TypeError, "a reward weight is 'a'"):
+            trainer(args=small(reward_weights=["a"])).train()
 
     def test_arguments(self):
         with self.assertRaises(ValueError) as caught:
@@ -166,8 +249,15 @@ class Refusals(unittest.TestCase):
                 trainer(**others)
         with self.assertRaisesRegex(ValueError, "row 0 of train_dataset"):
             trainer(rows=[{"question": "a"}])
-        with self.assertRaisesRegex(TypeError, "reward models"):
-            trainer(["org/reward-model"])
+        with self.assertRaisesRegex(ValueError, "the row: columns question, answer"):
+            trainer(rows=[{"question": "a", "answer": "b"}])
+        with self.assertRaisesRegex(ValueError, "the parts 'train', 'test'"):
+            trainer(rows={"train": LETTERS, "test": LETTERS})
+        with self.assertRaisesRegex(ValueError, "nothing was loaded"):
+            trainer(rows="rows.jsonl")
+        for rewards in ("org/reward-model", ["org/reward-model"]):
+            with self.assertRaisesRegex(TypeError, "'org/reward-model' is no function, because reward models"):
+                trainer(rewards)
 
     def test_a_model_that_is_not_there(self):
         with self.assertRaises(grpo.Error) as caught:
@@ -196,6 +286,33 @@ class Models(unittest.TestCase):
         m = grpo.Model("bytes")
         with self.assertRaisesRegex(grpo.Error, "chat template"):
             m.generate([[{"role": "user", "content": "hi"}]])
+
+    def test_a_model_is_not_copied(self):
+        m = grpo.Model("tiny")
+        for make in (copy.copy, copy.deepcopy):
+            with self.assertRaisesRegex(TypeError, "Model: it cannot be copied"):
+                make(m)
+        self.assertEqual(repr(m), "Model('tiny')")
+
+    def test_one_text_stands_for_a_list_with_it(self):
+        m = grpo.Model("tiny")
+        self.assertEqual(m.score("ab", "cd"), m.score(["ab"], ["cd"]))
+        self.assertEqual(m.generate("a", stop="xyz"), m.generate("a", stop=["xyz"]))
+
+    def test_arguments_that_no_model_takes(self):
+        m = grpo.Model("tiny")
+        for wrong in ([None], [b"a"], [{"role": "user", "content": "a"}]):
+            with self.assertRaisesRegex(TypeError, "a prompt is a "):
+                m.generate(wrong)
+        for name in ("max_new_tokens", "num_return_sequences"):
+            for value in (0, -1, 2**40):
+                with self.assertRaisesRegex(ValueError, name):
+                    m.generate("a", **{name: value})
+        for path in ("", None, 3):
+            with self.assertRaisesRegex(TypeError, "no path was given"):
+                grpo.Model(path)
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            grpo.Model("tiny\0x")
 
     def test_settings_are_typed(self):
         self.assertTrue(os.path.exists(os.path.join(os.path.dirname(grpo.__file__), "py.typed")))
