@@ -121,6 +121,7 @@ describe("a schema", function()
       ['{"enum": []}'] = "enum: want a list", ['{"allOf": [{}, {}]}'] = "allOf: want one schema",
       ['{"required": ["a"]}'] = "'a' is none of its properties",
       ['{"type": "array", "minItems": -1}'] = "minItems: want an integer",
+      ['{"type": "string", "maxLength": "0"}'] = "maxLength: want an integer",
       ['{"type": "array", "minItems": 2, "maxItems": 1}'] = "maxItems is below minItems",
       ['{"type": "string", "maxLength": "a"}'] = "maxLength: want an integer",
       ['{"items": 3}'] = "schema%.items: want a schema",

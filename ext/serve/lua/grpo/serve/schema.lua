@@ -76,7 +76,8 @@ end
 local function bounds(path, node, low, high)
   local least, most = node[low] or 0, node[high]
   for name, value in pairs { [low] = least, [high] = most } do
-    if not math.tointeger(value) or value < 0 then refuse(path, "%s: want an integer", name) end
+    local whole = type(value) == "number" and math.tointeger(value) -- it takes "0" for a number
+    if not whole or value < 0 then refuse(path, "%s: want an integer", name) end
   end
   if most and most < least then refuse(path, "%s is below %s", high, low) end
   return math.tointeger(least), most and math.tointeger(most)
