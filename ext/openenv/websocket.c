@@ -80,7 +80,7 @@ const char *websocket_library(void) {
 
 struct WebSocket {
   WebSocket *next;
-  struct lws *wsi; /* the thread's; NULL: not asked for yet, or gone */
+  struct lws *wsi; /* the thread's, until the library destroys it; NULL: there is none */
   enum { ASKED, OPENING, OPEN, GONE } state;
   bool left;  /* by its owner: the thread frees it once it is gone */
   bool due;   /* there is something to write */
@@ -168,11 +168,13 @@ static int take_event(WebSocket *w, struct lws *wsi, enum lws_callback_reasons r
   case LWS_CALLBACK_CLIENT_WRITEABLE:
     return write_message(w, wsi);
   case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
-    w->wsi = NULL;
     fail_to_connect(w, in ? in : "", in ? n : 0);
     return 0;
-  default: /* CLIENT_CLOSED */
+  case LWS_CALLBACK_WSI_DESTROY: /* always comes; the others do not for one that is left early */
     w->wsi = NULL;
+    end(w, "no connection can be made");
+    return 0;
+  default: /* CLIENT_CLOSED */
     end(w, "it has closed the connection");
     return 0;
   }
@@ -182,7 +184,8 @@ static bool is_ours(enum lws_callback_reasons reason) {
   return reason == LWS_CALLBACK_CLIENT_APPEND_HANDSHAKE_HEADER ||
          reason == LWS_CALLBACK_CLIENT_ESTABLISHED || reason == LWS_CALLBACK_CLIENT_RECEIVE ||
          reason == LWS_CALLBACK_CLIENT_WRITEABLE ||
-         reason == LWS_CALLBACK_CLIENT_CONNECTION_ERROR || reason == LWS_CALLBACK_CLIENT_CLOSED;
+         reason == LWS_CALLBACK_CLIENT_CONNECTION_ERROR || reason == LWS_CALLBACK_CLIENT_CLOSED ||
+         reason == LWS_CALLBACK_WSI_DESTROY;
 }
 
 /* Other events come also while we call the library under the lock. */

@@ -55,6 +55,13 @@ timeout 60 "$GRPO" run signalled.lua --quiet --dir whole >out 2>err
 timeout 60 "$GRPO" run --resume=runs/signalled-001 --quiet >out 2>err; status=$?
 result "and a resume does it again" "$([ $status = 0 ] || show err
   cmp {runs,whole}/signalled-001/checkpoints/step-000002/model.safetensors 2>&1)"
+# An environment that fails because of a signal has made no mistake.
+experiment environment.lua 'train = { steps = 2, prompts_per_step = 2 }, environment = {
+    reset = function() return {} end,
+    step = function() os.execute("kill -INT $PPID; sleep 0.1") error "the answer was cut off" end }' '{ name = "none", fn = function() return 0 end }'
+timeout 60 "$GRPO" run environment.lua --quiet >out 2>err; status=$?
+result "a signal while an environment answers ends the step" \
+  "$([ "$status" = 130 ] && [ -e runs/environment-001/latest ] || { echo "status $status"; cat err; })"
 
 # Ctrl-C while a hook waits: for a command, for one that it reads from, and one that is ended by the signal, too.
 for command in 'os.execute("sleep 0.1; kill -INT $PPID; sleep 0.1")' 'io.popen("kill -INT $PPID; sleep 0.2"):close()' \

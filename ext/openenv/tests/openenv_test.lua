@@ -170,3 +170,21 @@ describe("an environment behind an address", function()
     assert.matches("^openenv: http://127.0.0.1:9: reset: [^\n]+$", said)
   end)
 end)
+
+describe("a connection", function()
+  it("may be left at any moment", function()
+    -- it listens, and never answers
+    local server = core.websocket_library() ~= "none" and core.http_listen { purpose = "a test" }
+    if not server then return pending "needs libwebsockets and libmicrohttpd" end
+    for round = 1, 10 do
+      for _ = 1, 20 do
+        local one = core.websocket { address = "127.0.0.1", port = server:port(), path = "/ws" }
+        if round % 2 == 0 then core.process.sleep(0.0003) end
+        one:send "{}"
+        one:close()
+      end
+      core.process.sleep(0.005)
+    end
+    server:close()
+  end)
+end)

@@ -76,11 +76,15 @@ function environment.open(config)
     Environment)
 end
 
+-- A signal that waits is the cause of an error, because it cuts short what the call waited for.
 function Environment:call(name, rng, ...)
   core.reseed_math(rng)
   local ok, first, second, third = core.limited(self.config.limits.tool, self.names[name],
     self.calls[name], ...)
   core.reseed_math(nil)
+  if not ok and core.signal_waits() then
+    error(core.error("ELIMIT", self.names[name] .. ": interrupted by a signal"), 0)
+  end
   return ok, first, second, third
 end
 
