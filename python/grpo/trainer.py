@@ -190,7 +190,7 @@ class Trainer:
         every = int(self.args.settings.get("logging_steps", 10))
         if every > 0 and step % every == 0 and self.args.settings.get("logging_strategy") != "no":
             names = ("reward", "reward_std", "loss", "kl", "completions/mean_length", "learning_rate")
-            print({name: float(f"{log[name]:.4g}") for name in ("step",) + names if name in log}, flush=True)
+            print({"step": step, **{name: float(f"{log[name]:.4g}") for name in names if name in log}}, flush=True)
 
     # ---- training -------------------------------------------------------------------------------
 
