@@ -20,7 +20,9 @@
 enum {
   MOST_CLIENTS = 256,
   HEADER_BYTES = 16 << 10, /* of a request */
+  HEADER_VALUE = 64,       /* of HttpListen.header, with its end */
   UNREAD_BYTES = 8 << 20,  /* of an answer that its client does not take */
+  QUIET_ROUNDS = 3,        /* of http_server_wait, after which what a client has sent was read */
   LONG_SECONDS = 2         /* between two calls of http_server_wait: the caller was away */
 };
 
@@ -91,9 +93,9 @@ typedef struct Client {
   bool ended;     /* the answer is complete */
   int refused;    /* 0, or the status of the answer to a request that cannot be read */
   int fd;
-  long number;
-  double until; /* READING, ANSWERED: when it is late */
-  char method[8], target[HTTP_TARGET];
+  long number, round; /* round: of http_server_wait, in which it came */
+  double until;       /* READING, ANSWERED: when it is late */
+  char method[8], target[HTTP_TARGET], header[HEADER_VALUE];
   char *query;
   Buf body;
   int status; /* of the answer */
@@ -106,8 +108,9 @@ struct HttpServer {
   struct MHD_Daemon *daemon;
   int port, connections;
   size_t body;
-  char *token;
+  char *token, *header;
   long numbers; /* given so far */
+  long rounds;  /* calls of http_server_wait */
   double left;  /* when http_server_wait returned; 0: it has not */
   Client *client[MOST_CLIENTS];
 };
@@ -149,25 +152,28 @@ static void client_hang_up(Client *c) {
   client_resume(c);
 }
 
-/* A connection that comes when all places are taken takes that of the oldest whose request has not
- * come. */
+/* While more connections are open than have places, the oldest whose request has not come has to
+ * go.  One that has just come is not one of those: its request may be there, and was not read. */
 static void make_room(HttpServer *s) {
-  Client *oldest = NULL;
   int open = 0;
-  for (int i = 0; i < MOST_CLIENTS; i++) {
-    Client *c = s->client[i];
-    if (!c || !c->connection || c->until == 0) continue;
-    open++;
-    if (c->state == READING && (!oldest || c->until < oldest->until)) oldest = c;
+  for (int i = 0; i < MOST_CLIENTS; i++)
+    if (s->client[i] && s->client[i]->connection && s->client[i]->until > 0) open++;
+  for (; open > s->connections; open--) {
+    Client *oldest = NULL;
+    for (int i = 0; i < MOST_CLIENTS; i++) {
+      Client *c = s->client[i];
+      const bool quiet = c && c->connection && c->until > 0 && c->state == READING &&
+                         s->rounds - c->round >= QUIET_ROUNDS;
+      if (quiet && (!oldest || c->until < oldest->until)) oldest = c;
+    }
+    if (!oldest) return;
+    oldest->until = 0;
+    client_hang_up(oldest);
   }
-  if (open < s->connections || !oldest) return;
-  oldest->until = 0;
-  client_hang_up(oldest);
 }
 
 static Client *client_new(HttpServer *s, struct MHD_Connection *connection) {
   int at = 0;
-  make_room(s);
   while (at < MOST_CLIENTS && s->client[at]) at++;
   Client *c = at < MOST_CLIENTS ? mem_zalloc(sizeof *c) : NULL;
   if (!c) return NULL;
@@ -175,6 +181,7 @@ static Client *client_new(HttpServer *s, struct MHD_Connection *connection) {
   c->connection = connection;
   c->fd = lib.connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   c->until = clock_seconds() + HTTP_REQUEST_SECONDS;
+  c->round = s->rounds;
   c->query = c->target;
   return c;
 }
@@ -216,6 +223,7 @@ static void *on_target(void *user, const char *target, struct MHD_Connection *co
 
 typedef struct Headers {
   const char *host, *origin, *authorization, *length;
+  const char *name, *value; /* of HttpListen.header */
   int hosts;
 } Headers;
 
@@ -228,6 +236,7 @@ static enum MHD_Result on_header(void *user, enum MHD_ValueKind kind, const char
   if (strcasecmp(name, "Origin") == 0) h->origin = value;
   if (strcasecmp(name, "Authorization") == 0) h->authorization = value;
   if (strcasecmp(name, "Content-Length") == 0) h->length = value;
+  if (h->name && strcasecmp(name, h->name) == 0) h->value = value;
   return MHD_YES;
 }
 
@@ -264,12 +273,13 @@ static int check_sender(const HttpServer *s, const Headers *h) {
 }
 
 static int check_request(const HttpServer *s, Client *c, const char *method) {
-  Headers h = {0};
+  Headers h = {.name = s->header};
   const bool get = strcmp(method, "GET") == 0;
   if (c->refused) return c->refused;
   lib.values(c->connection, MHD_HEADER_KIND, on_header, &h);
   if (!get && (s->body == 0 || strcmp(method, "POST") != 0)) return 405;
   snprintf(c->method, sizeof c->method, "%s", method);
+  snprintf(c->header, sizeof c->header, "%s", h.value ? h.value : "");
   const int status = check_sender(s, &h);
   if (status) return status;
   if (c->target[0] != '/') return 400;
@@ -408,7 +418,8 @@ long http_server_next(HttpServer *s, HttpAsk *ask) {
   if (!c) return 0;
   c->state = GIVEN;
   c->number = ++s->numbers;
-  *ask = (HttpAsk){c->method, c->target, c->query, c->body.data ? c->body.data : "", c->body.len};
+  *ask = (HttpAsk){c->method,  c->target, c->query, c->header, c->body.data ? c->body.data : "",
+                   c->body.len};
   return c->number;
 }
 
@@ -493,6 +504,8 @@ static void forgive_absence(HttpServer *s) {
 void http_server_wait(HttpServer *s, double seconds) {
   forgive_absence(s);
   look_at_clients(s);
+  s->rounds++;
+  make_room(s);
   lib.run_wait(s->daemon, (int32_t)(seconds * 1000));
   s->left = clock_seconds();
 }
@@ -553,7 +566,9 @@ Status http_server_listen(HttpServer **out, const HttpListen *how) {
   Status status = how->connections < 1 || how->connections > MOST_CLIENTS / 2
                       ? fail(GRPO_EARG, "a server has 1 to %d connections", MOST_CLIENTS / 2)
                       : GRPO_OK;
-  if (how->token && !(s->token = mem_strdup(how->token))) status = fail(GRPO_ENOMEM, "a server");
+  if ((how->token && !(s->token = mem_strdup(how->token))) ||
+      (how->header && !(s->header = mem_strdup(how->header))))
+    status = fail(GRPO_ENOMEM, "a server");
   if (status == GRPO_OK) status = start(s, how);
   if (status == GRPO_OK)
     *out = s;
@@ -574,6 +589,7 @@ void http_server_close(HttpServer *s) {
   for (int i = 0; i < MOST_CLIENTS; i++)
     if (s->client[i]) client_free(s, s->client[i]);
   mem_free(s->token);
+  mem_free(s->header);
   mem_free(s);
 }
 

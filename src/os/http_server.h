@@ -2,8 +2,8 @@
  *
  * It has no thread of its own: it works within http_server_wait(), and what it has received waits
  * for http_server_next().  A connection has one request, which comes whole or is refused: headers
- * and body have limits, and http_server_wait() ends connections that are late.  One connection more
- * than the limit takes the place of the oldest whose request has not come.
+ * and body have limits, and http_server_wait() ends connections that are late.  Twice as many as
+ * the limit are open, and more wait; beyond the limit the oldest that says nothing have to go.
  *
  * A server without a token serves programs of this machine alone: a request names it by an address
  * of this machine in its header Host, because otherwise a page from elsewhere whose name has been
@@ -25,8 +25,9 @@ typedef struct HttpListen {
   const char *address; /* an IPv4 or IPv6 address, or "localhost" */
   int port;            /* 0: any that is free */
   const char *token;   /* NULL: none, which a loopback address alone may have */
-  int connections;     /* the most at once */
+  int connections;     /* at once; as many again may be open while they all ask */
   size_t body;         /* bytes of the largest body; 0: GET is the only method */
+  const char *header;  /* comes with each request; NULL: none */
   const char *purpose; /* of library_need: "runs are not served" */
 } HttpListen;
 
@@ -34,6 +35,7 @@ typedef struct HttpAsk {
   const char *method; /* "GET" or "POST" */
   const char *path;   /* begins with "/"; nothing is decoded */
   const char *query;  /* what is behind "?", or "" */
+  const char *header; /* the value of HttpListen.header, or ""; the beginning of a long one */
   const char *body;
   size_t size;
 } HttpAsk;

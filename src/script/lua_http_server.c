@@ -1,8 +1,8 @@
 /* lua_http_server.c - core.http_listen: a server (os/http_server.h).
  *
- *   http_listen { address =, port =, token =, connections =, body =, purpose = }
+ *   http_listen { address =, port =, token =, connections =, body =, header =, purpose = }
  *     -> server | nil, message, code
- *   server:   port   wait(seconds)   next() -> request, method, path, query, body | nothing
+ *   server:   port   wait(seconds)   next() -> request, method, path, query, body, header | nothing
  *             gone(request)   send(request, status, type, body)   close()
  *             begin(request, status, type)   write(request, text)   finish(request)
  *   http_server_library() -> "libmicrohttpd 0.9.75" or nil
@@ -20,8 +20,8 @@ static HttpServer *check_server(lua_State *L) {
 static long check_request(lua_State *L) { return (long)check_integer(L, 2, 0, INT32_MAX); }
 
 static int l_http_listen(lua_State *L) {
-  static const char *const known[] = {"address", "port",    "token", "connections",
-                                      "body",    "purpose", NULL};
+  static const char *const known[] = {"address", "port",   "token",   "connections",
+                                      "body",    "header", "purpose", NULL};
   HttpListen how = {.address = "127.0.0.1", .connections = 64, .purpose = "nothing is served"};
   int body = 0;
   lua_settop(L, 1);
@@ -31,6 +31,7 @@ static int l_http_listen(lua_State *L) {
   field_string(L, 1, "http_listen", "token", &how.token);
   field_int(L, 1, "http_listen", "connections", 1, 128, &how.connections);
   field_int(L, 1, "http_listen", "body", 0, 1 << 30, &body);
+  field_string(L, 1, "http_listen", "header", &how.header);
   field_string(L, 1, "http_listen", "purpose", &how.purpose);
   how.body = (size_t)body;
   HttpServer **s = new_handle(L, SERVER_TYPE);
@@ -61,7 +62,8 @@ static int l_next(lua_State *L) {
   lua_pushstring(L, ask.path);
   lua_pushstring(L, ask.query);
   lua_pushlstring(L, ask.body, ask.size);
-  return 5;
+  lua_pushstring(L, ask.header);
+  return 6;
 }
 
 static int l_gone(lua_State *L) {

@@ -307,6 +307,64 @@ TEST(silent_clients_make_room_for_one_that_asks) {
   http_server_close(s);
 }
 
+TEST(many_clients_at_once_are_all_answered) {
+  enum { MANY = 3 * CLIENTS };
+  HttpServer *s = server();
+  int fd[MANY], answered = 0;
+  char text[4096];
+  HttpAsk r;
+  if (!s) return;
+  for (int i = 0; i < MANY; i++) fd[i] = ask(s, "/");
+  for (long request; (request = next(s, &r)) != 0; answered++)
+    http_server_send(s, request, 200, "text/plain", "here", 4);
+  CHECK(answered == MANY);
+  for (int i = 0; i < MANY; i++) {
+    CHECK(recv(fd[i], text, sizeof text, MSG_DONTWAIT) > 0);
+    close(fd[i]);
+  }
+  http_server_close(s);
+}
+
+TEST(silent_clients_of_one_moment_make_room_too) {
+  HttpServer *s = server();
+  int silent[3 * CLIENTS];
+  HttpAsk r;
+  if (!s) return;
+  for (int i = 0; i < 3 * CLIENTS; i++) silent[i] = connect_to(s);
+  const int fd = ask(s, "/");
+  const long request = next(s, &r);
+  CHECK(request);
+  http_server_send(s, request, 200, "text/plain", "here", 4);
+  CHECK(strstr(answer(s, fd), "\r\n\r\nhere"));
+  for (int i = 0; i < 3 * CLIENTS; i++) close(silent[i]);
+  http_server_close(s);
+}
+
+TEST(a_header_comes_with_the_request) {
+  HttpServer *s = NULL;
+  HttpAsk r;
+  const HttpListen how = {.address = "127.0.0.1",
+                          .connections = CLIENTS,
+                          .header = "X-Version",
+                          .purpose = "nothing is served"};
+  if (!http_server_library()) {
+    test_skip("libmicrohttpd is not there");
+    return;
+  }
+  CHECK(http_server_listen(&s, &how) == GRPO_OK);
+  const int with = ask_with(s, "GET", "/", "x-version: 7\r\n");
+  long request = next(s, &r);
+  CHECK_STR(r.header, "7");
+  http_server_send(s, request, 200, "text/plain", "", 0);
+  answer(s, with);
+  const int without = ask(s, "/");
+  request = next(s, &r);
+  CHECK_STR(r.header, "");
+  http_server_send(s, request, 200, "text/plain", "", 0);
+  answer(s, without);
+  http_server_close(s);
+}
+
 TEST(a_client_that_is_gone_changes_nothing) {
   HttpServer *s = server();
   HttpAsk r;
