@@ -94,6 +94,8 @@ if grep -q libmicrohttpd err; then result "grpo mcp --http # SKIP $(cat err)"; e
   request "${post[@]}" '' "$body"; result "a message over HTTP is answered" "$(has out '200 OK' '"id": 1, "jsonrpc": "2.0", "result": {}')"
   request "${post[@]}" '' "${body/\"id\":1,/       }"; result "a notification is accepted" "$(has out '202 Accepted')"
   request "${post[@]}" 'Origin: http://elsewhere.example' '' "$body"; result "a page from elsewhere is refused" "$(has out '403 Forbidden')"
+  request "${post[@]}" 'mcp-protocol-version: 2025-06-18' '' "$body"; result "a version of the protocol that is known is served" "$(has out '200 OK')"
+  request "${post[@]}" 'MCP-Protocol-Version: 1999-01-01' '' "$body"; result "another one is refused" "$(has out '400 Bad')"
   request 'GET /mcp HTTP/1.1' "Host: 127.0.0.1:$port" ''; result "there is no stream" "$(has out '405 ')"
   request 'GET / HTTP/1.1' "Host: 127.0.0.1:$port" ''; result "there is one path" "$(has out '404 ')"
   if "$GRPO" --version | grep -q libcurl; then

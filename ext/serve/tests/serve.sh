@@ -66,6 +66,7 @@ result "fields of the wrong type or range are named" "$(refused '400 invalid_val
   refused '400 invalid_value' /completions '{"prompt":"a","top_p":0}'; refused '400 invalid_value' /completions '{"prompt":"a","stop":[""]}'
   refused '400 invalid_value' /completions '{"prompt":"a","stop":"\u0000"}'; refused '400 invalid_value' /completions '{"prompt":"a","stream":1}'
   refused '400 invalid_value' /completions '{"prompt":[1,999]}'; refused '400 invalid_value' /completions '{"prompt":[1.5]}'
+  refused '400 invalid_value' /completions '{"n":64,"prompt":["a"'"$(printf ',"a"%.0s' $(seq 32))"']}'
   refused '400 invalid_value' /completions '{"prompt":{"a":1}}'; refused '400 invalid_value' /completions '{"prompt":[[],true]}'; refused '400 invalid_value' /completions '{}'
   refused '400 empty_prompt' /completions '{"prompt":""}'; refused '400 invalid_value' /chat/completions '{"messages":"hi"}'
   refused '400 chat_template' /chat/completions '{"messages":[]}'; refused '400 chat_template' /chat/completions '{"messages":[1]}'

@@ -125,6 +125,7 @@ describe("a schema", function()
       ['{"type": "array", "minItems": 2, "maxItems": 1}'] = "maxItems is below minItems",
       ['{"type": "string", "maxLength": "a"}'] = "maxLength: want an integer",
       ['{"items": 3}'] = "schema%.items: want a schema",
+      ['{"type": null}'] = "'null' is not a type", ['{"required": [[1]]}'] = "'%[1%]' is none of",
       ['{"required": 3}'] = "required: want a list",
       ['{"anyOf": 3}'] = "anyOf: want a list", ['{"allOf": 3}'] = "allOf: want",
       ['{"properties": [1]}'] = "properties: want an object", ['{"type": []}'] = "type: the list",

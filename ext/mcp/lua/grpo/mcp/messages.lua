@@ -1,6 +1,7 @@
 -- The messages of a server of the Model Context Protocol, which are not trusted.
 
 local core = require "grpo.core"
+local errors = require "grpo.base.errors"
 local sorted_pairs = require "grpo.base.sorted"
 
 local messages = {}
@@ -13,7 +14,10 @@ local function is_object(v) return type(v) == "table" and #v == 0 end
 -- Reads a message: a table; or nil and what is wrong.
 function messages.read(text)
   local ok, message = pcall(core.json_decode, text)
-  if not ok then return nil, "it wrote what is not JSON: " .. text:sub(1, 60) end
+  if not ok then
+    return nil, ("it wrote what is not JSON, because: %s: %s"):format(errors.line(message),
+      text:sub(1, 60))
+  end
   if not is_object(message) or message.jsonrpc ~= "2.0" then
     return nil, "it wrote what is not a message of JSON-RPC 2.0: " .. text:sub(1, 60)
   end

@@ -22,6 +22,12 @@ local function refuse(code, format, ...)
   error(err, 0)
 end
 
+-- A value that a message has where a name should be.
+local function shown(value)
+  if value == nil then return "without a name" end
+  return type(value) == "string" and value or core.json_encode(value)
+end
+
 -- ---- methods ----------------------------------------------------------------------------------
 
 local methods = {}
@@ -43,7 +49,7 @@ methods["resources/templates/list"] = function() return { resourceTemplates = {}
 
 methods["tools/call"] = function(params, runs)
   local tool = type(params.name) == "string" and tools.named(params.name)
-  if not tool then refuse(BAD_PARAMS, "unknown tool: %s", tostring(params.name)) end
+  if not tool then refuse(BAD_PARAMS, "unknown tool: %s", shown(params.name)) end
   local arguments = params.arguments
   if arguments == nil or arguments == core.json_null then arguments = {} end
   if type(arguments) ~= "table" or #arguments > 0 then
@@ -55,7 +61,7 @@ end
 
 methods["resources/read"] = function(params)
   local found = resources.read(params.uri)
-  if not found then refuse(NO_RESOURCE, "there is no resource %s", tostring(params.uri)) end
+  if not found then refuse(NO_RESOURCE, "there is no resource %s", shown(params.uri)) end
   return { contents = { found } }
 end
 
@@ -117,10 +123,14 @@ end
 
 -- ---- HTTP ---------------------------------------------------------------------------------------
 
-local function answer_request(http, request, method, path, body, runs)
+local function answer_request(http, request, method, path, body, version, runs)
   if path ~= "/mcp" then return http:send(request, 404, "text/plain", "the path is /mcp\n") end
   if method ~= "POST" then
     return http:send(request, 405, "text/plain", "there is no stream of events\n")
+  end
+  if version ~= "" and not options.among(version, VERSIONS) then
+    return http:send(request, 400, "text/plain", ("MCP-Protocol-Version: got %s, want one of %s\n")
+      :format(version, table.concat(VERSIONS, ", ")))
   end
   local answer = answered(body, runs)
   return http:send(request, answer and 200 or 202, "application/json", answer or "")
@@ -129,14 +139,15 @@ end
 -- Answers requests until a signal.  o: { address =, port =, token = or nil }
 function server.serve(o, runs)
   local http <close>, message, code = core.http_listen { address = o.address, port = o.port,
-    token = o.token, body = LONGEST, purpose = "nothing is served over HTTP" }
+    token = o.token, body = LONGEST, header = "MCP-Protocol-Version",
+    purpose = "nothing is served over HTTP" }
   if not http then errors.raise_plain(code or "EIO", "mcp: %s", message) end
   local host = o.address:find(":", 1, true) and "[" .. o.address .. "]" or o.address
   core.out(("http://%s:%d/mcp\n"):format(host, http:port()))
   while not core.signal_waits() do
     http:wait(0.5)
-    local request, method, path, _, body = http:next()
-    if request then answer_request(http, request, method, path, body, runs) end
+    local request, method, path, _, body, version = http:next()
+    if request then answer_request(http, request, method, path, body, version, runs) end
   end
   return 0
 end

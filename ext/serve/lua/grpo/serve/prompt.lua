@@ -7,6 +7,8 @@ local refusal = require "grpo.serve.refusal"
 
 local prompt = {}
 
+local MOST_COMPLETIONS = 2048 -- of one request
+
 -- Arguments of earlier calls are texts in OpenAI's messages, and objects in chat templates.
 local function with_arguments(message)
   if type(message) ~= "table" or type(message.tool_calls) ~= "table" then return end
@@ -60,6 +62,10 @@ function prompt.text(server, request)
   local given = request.prompt
   if given == nil then refusal.field("prompt", "a request has one") end
   if type(given) == "string" or type(given[1]) == "number" then given = { given } end
+  if #given * (request.n or 1) > MOST_COMPLETIONS then
+    refusal.field("prompt", "%d prompts with n = %d are more than %d completions; send several "
+      .. "requests", #given, request.n or 1, MOST_COMPLETIONS)
+  end
   local list = {}
   for i, one in ipairs(given) do
     if type(one) == "string" then

@@ -51,6 +51,9 @@ end
 
 local function is_object(v) return type(v) == "table" and #v == 0 end
 
+-- A value of a request as a message shows it.
+local function shown(v) return type(v) == "string" and v or core.json_encode(v) end
+
 -- The keys of an object in the order in which they were written.
 local function keys(t)
   local list = core.key_order(t) or {}
@@ -127,7 +130,7 @@ local function required(path, node)
   end
   for _, name in ipairs(node.required or {}) do
     if not (node.properties or {})[name] then
-      refuse(path, "required: '%s' is none of its properties", tostring(name))
+      refuse(path, "required: '%s' is none of its properties", shown(name))
     end
     must[name] = true
   end
@@ -166,7 +169,7 @@ function Maker:reference(ref, path)
   local all = name and (ref:find("$defs", 1, true) and self.root["$defs"] or self.root.definitions)
   local node = is_object(all) and all[name]
   if not node then
-    refuse(path, "$ref: '%s' is not a definition in #/$defs of this schema", tostring(ref))
+    refuse(path, "$ref: '%s' is not a definition in #/$defs of this schema", shown(ref))
   end
   if not self.known[ref] then
     self.count = self.count + 1
@@ -189,7 +192,7 @@ local function of_type(self, node, path)
   if types == nil then return "value" end
   local parts = {}
   for i, name in ipairs(type(types) == "table" and types or { types }) do
-    if not simple[name] then refuse(path, "type: '%s' is not a type of JSON", tostring(name)) end
+    if not simple[name] then refuse(path, "type: '%s' is not a type of JSON", shown(name)) end
     parts[i] = makers[name] and makers[name](self, node, path) or name
   end
   if #parts == 0 then refuse(path, "type: the list is empty") end
