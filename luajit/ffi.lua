@@ -5,6 +5,9 @@
 -- leave a callback, so it is kept, and raised once the library has returned.  A call that makes
 -- callbacks must not be compiled, so the JIT is off in this file and only here.  A callback frees
 -- no handle, so handles that the collector finds in one are freed after the call.
+if not jit then
+  error("grpo.ffi: this is not LuaJIT, whose ffi it needs; stock Lua has require \"grpo\"", 0)
+end
 jit.off(true, true)
 local ffi = require "ffi"
 
@@ -200,6 +203,12 @@ local function strings(list, keep)
   return array, #list
 end
 
+-- a number that a field has cut: a float keeps seven digits, an integer field a whole number
+local function is_cut(given, kept)
+  return type(given) == "number" and kept ~= nil and given == given and
+    math.abs(given - kept) > 1e-6 * math.abs(given)
+end
+
 --- A struct of options with its defaults and what is given; keep: a list that must live as long.
 local function options(kind, given, keep)
   local o = ffi.new(kind)
@@ -212,6 +221,10 @@ local function options(kind, given, keep)
     end
     if not pcall(function() o[name] = value end) then
       fail("EARG", ("%s.%s: a %s does not fit; see grpo.h"):format(kind, name, type(value)))
+    end
+    if is_cut(value, tonumber(o[name])) then
+      fail("EARG", ("%s.%s: %.17g does not fit, because the field takes whole numbers of its " ..
+        "size; see grpo.h"):format(kind, name, value))
     end
   end
   return o
@@ -332,13 +345,29 @@ local function ids_of(model, prompt)
   return need_tokenizer(model):encode(prompt, true)
 end
 
+-- the array of a list of ids
+local function ids_array(list, keep)
+  for i, id in ipairs(list) do
+    if type(id) ~= "number" or id % 1 ~= 0 or id < 0 or id >= 2 ^ 31 then
+      fail("EARG", ("token %d is %s; give ids, which are whole numbers from 0"):format(i,
+        tostring(id)))
+    end
+  end
+  local array = ffi.new("int32_t[?]", #list + 1, list)
+  keep[#keep + 1] = array
+  return array
+end
+
 local function prompts_of(model, prompts, keep)
+  if type(prompts) == "string" then prompts = { prompts } end
+  if type(prompts) ~= "table" then
+    fail("EARG", "prompts is a " .. type(prompts) .. "; give a text, or a list of prompts")
+  end
   local array = ffi.new("grpo_prompt[?]", #prompts + 1)
   keep[#keep + 1] = array
   for i, prompt in ipairs(prompts) do
     local list = ids_of(model, prompt)
-    local ids = ffi.new("int32_t[?]", #list + 1, list)
-    keep[#keep + 1] = ids
+    local ids = ids_array(list, keep)
     array[i - 1].ids, array[i - 1].length, array[i - 1].index = ids, #list, i - 1
   end
   return array, #prompts
@@ -355,7 +384,7 @@ end
 -- a list, and on_token(sample) is called after each token: false ends the call with ECANCELED.
 function Model:generate(prompts, sampling)
   local keep = {}
-  local array, count = prompts_of(self, type(prompts) == "string" and { prompts } or prompts, keep)
+  local array, count = prompts_of(self, prompts, keep)
   local o, n = sampling_of(sampling, keep), nil
   if sampling and sampling.on_token then
     n = register(function(s)
@@ -385,7 +414,7 @@ function Model:score(prompt, completion)
   for _, id in ipairs(after) do ids[#ids + 1] = id end
   if first == 0 or #after == 0 then return {} end
   local out, logprobs = ffi.new("float[?]", #ids), {}
-  call(lib.grpo_model_logprobs, self.handle, ffi.new("int32_t[?]", #ids, ids), #ids, out, #ids - 1)
+  call(lib.grpo_model_logprobs, self.handle, ids_array(ids, {}), #ids, out, #ids - 1)
   for i = 1, #after do logprobs[i] = out[first + i - 2] end
   return logprobs
 end
@@ -440,10 +469,7 @@ local function examples_of(model, examples, keep)
   for i, e in ipairs(examples) do
     local prompt = ids_of(model, e.prompt)
     local target = type(e.target) == "table" and e.target or need_tokenizer(model):encode(e.target)
-    local p = ffi.new("int32_t[?]", #prompt + 1, prompt)
-    local t = ffi.new("int32_t[?]", #target + 1, target)
-    keep[#keep + 1], keep[#keep + 2] = p, t
-    array[i - 1] = { p, #prompt, t, #target }
+    array[i - 1] = { ids_array(prompt, keep), #prompt, ids_array(target, keep), #target }
   end
   return array, #examples
 end
@@ -504,9 +530,7 @@ Context.__index = Context
 -- ECANCELED.
 local function context(o)
   o = o or {}
-  local c = ffi.new("grpo_context_options")
-  call(lib.grpo_context_options_init, c, ffi.sizeof(c))
-  c.threads = o.threads or 0
+  local c = options("grpo_context_options", without(o, "log", "progress"), {})
   local kept = {}
   if o.log then
     kept[1] = register(function(level, line)

@@ -63,6 +63,13 @@ says("an option that there is not", "EARG",
 says("a value that does not fit", "EARG", "grpo_sampling.top_k: a table does not fit",
   model.generate, model, { "a" },
   { top_k = {} })
+says("a number that the field would cut", "EARG", "max_new_tokens: 1.5 does not fit",
+  model.generate, model, { "a" }, { max_new_tokens = 1.5 })
+says("and one that it would wrap", "EARG", "does not fit", model.generate, model, { "a" },
+  { max_new_tokens = 2 ^ 32 + 1 })
+says("an id that is not whole", "EARG", "token 1 is 1.5", model.generate, model, { { 1.5 } })
+says("no prompts at all", "EARG", "prompts is a nil", model.generate, model)
+says("an option that a context lacks", "EARG", "no option 'thread'", grpo.context, { thread = 1 })
 says("a file that is not there", "ENOENT", "no such model", context.model, context,
   work .. "/nothing")
 says("a prompt of another type", "EARG", "a prompt is a boolean", model.generate, model, { true })
