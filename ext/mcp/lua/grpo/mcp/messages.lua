@@ -1,7 +1,6 @@
 -- The messages of a server of the Model Context Protocol, which are not trusted.
 
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local sorted_pairs = require "grpo.base.sorted"
 
 local messages = {}
@@ -15,8 +14,8 @@ local function is_object(v) return type(v) == "table" and #v == 0 end
 function messages.read(text)
   local ok, message = pcall(core.json_decode, text)
   if not ok then
-    return nil, ("it wrote what is not JSON, because: %s: %s"):format(errors.line(message),
-      text:sub(1, 60))
+    return nil, ("it wrote what is not JSON (%s): %s"):format(tostring(message):match("JSON:.*")
+      or "no memory", text:sub(1, 60))
   end
   if not is_object(message) or message.jsonrpc ~= "2.0" then
     return nil, "it wrote what is not a message of JSON-RPC 2.0: " .. text:sub(1, 60)
