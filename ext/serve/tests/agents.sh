@@ -24,6 +24,7 @@ field() { grep -oE "\"$1\": (\"[^\"]*\"|[-0-9.]+)" "$2" | head -n 1 | sed -E 's/
 say() { post "/sessions/$id/v1/chat/completions" '{"messages":['"$1"'],"max_tokens":8,"return_token_ids":true}' >said
   words=$(grep -oE '"content": "([^"\\]|\\.)*", "role"' said | head -n 1 | sed -E 's/^"content": //; s/, "role"$//'); }
 code() { field code "$1"; }
+ids() { grep -oE "\"$1\": \[[^]]*\]" "$2" | head -n 1 | sed 's/.*\[//; s/\]//'; }
 
 begin runs
 if grep -q libmicrohttpd run.err; then result "agents # SKIP $(tail -n 1 run.err)"; finish; fi
@@ -31,11 +32,14 @@ post /sessions '{}' >session; id=$(field id session)
 result "a session has its row and the address to talk to" "$(has session "\"base_url\": \"$url/sessions/$id/v1\"" '"question": "' '"answer": "' '"messages": [{"content": "')"
 question='{"role":"user","content":"'$(grep -oE '"messages": \[\{"content": "[^"]*' session | sed 's/.*"//')'"}'
 say "$question"; cp said first; first=$words
+say "$question"
+result "a client that asks again gets the same answer" "$(want "$(ids token_ids first)" "$(ids token_ids said)")"
 result "the endpoint is OpenAI's" "$(has first '"object": "chat.completion"' '"token_ids": [' '"prompt_token_ids": [')"
 say "$question,"'{"role":"assistant","content":'"$first"'},{"role":"user","content":"again"}'; cp said second
-ids() { grep -oE "\"$1\": \[[^]]*\]" "$2" | head -n 1 | sed 's/.*\[//; s/\]//'; }
 result "the next prompt is what was said and what is new, token by token" "$(case "$(ids prompt_token_ids second)" in
   "$(ids prompt_token_ids first), $(ids token_ids first), "*) ;; *) echo "$(ids prompt_token_ids second)"; esac)"
+say "$question,"'{"role":"assistant","content":'"$first"'},{"role":"user","content":"again"}'
+result "also to a later request" "$(want "$(ids token_ids second)" "$(ids token_ids said)")"
 say '{"role":"user","content":"something else"}'
 result "another conversation is refused" "$(want does_not_continue "$(code said)"; has said 'message 1 is not what was said')"
 say "$question,"'{"role":"assistant","content":"words in its mouth"},{"role":"user","content":"again"}'

@@ -63,6 +63,26 @@ local function new_messages(self, given)
   return list
 end
 
+-- Does a request ask for the last answer again?  A connection that broke may have taken it away.
+local function asks_again(self, given)
+  if not self.before or #given ~= #self.messages - 1 then return false end
+  for i, message in ipairs(given) do
+    if canonical(message) ~= self.messages[i] then return false end
+  end
+  return true
+end
+
+-- The lists that a turn adds to.
+local growing = { "ids", "logprobs", "sampled", "parts", "messages" }
+
+-- Forgets the last answer: the next one to the same request has the same random numbers.
+local function forget_answer(self)
+  for _, name in ipairs(growing) do
+    for i = #self[name], self.before[name] + 1, -1 do self[name][i] = nil end
+  end
+  self.turns, self.prompt, self.before = self.turns - 1, self.before.prompt, nil
+end
+
 -- ---- a request --------------------------------------------------------------------------------
 
 -- The ids that stand before the answer to a request.  render: prompt.chat for the first one.
@@ -71,6 +91,7 @@ function Session:begin(request, render)
     refusal.raise(409, nil, "busy", "the session is answering another request")
   end
   if (request.n or 1) ~= 1 then refusal.field("n", "a session has one conversation") end
+  if asks_again(self, request.messages or {}) then forget_answer(self) end
   if self.turns >= MOST_TURNS then refusal.raise(400, nil, "session_full", "too many turns") end
   local reply = {}
   if not self.prompt then
@@ -130,6 +151,8 @@ end
 
 -- Takes the answer to a request: the tokens that were sampled, and the message that was sent.
 function Session:take(request, choice, message)
+  self.before = { prompt = self.prompt }
+  for _, name in ipairs(growing) do self.before[name] = #self[name] end
   self.prompt = self.prompt or self.first
   if #self.reply > 0 then add(self, self.reply, nil, { role = "environment" }) end
   add(self, choice.ids, choice.logprobs, { role = "assistant", finish = choice.finish })
