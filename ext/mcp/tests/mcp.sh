@@ -30,6 +30,7 @@ result "check_script shows completions and memory" "$(has out '"isError": false'
 call start_run '{"script":"my.lua","overrides":["train.lr=0.01"],"name":"first"}'
 result "start_run gives the run" "$(has out '"isError": false' 'runs/first')"
 for _ in $(seq 200); do grep -q '"state": "finished"' runs/first/run.json 2>/dev/null && break; sleep 0.1; done
+call start_run '{"resume":"first"}'; result "start_run resumes a run by its name alone" "$(has out '"isError": ' 'runs/first')"
 call list_runs '{}'; result "list_runs lists it" "$(has out 'first' 'finished')"
 call watch_run '{"run":"first","lines":3}'; result "watch_run says where it is" "$(has out 'runs/first: finished, step 6 of 6' 'the last lines:' 'reward')"
 call explain_run '{"run":"first"}'; result "explain_run shows its metrics and notes" "$(has out 'metrics of the last step' 'learning_rate: 0.01' 'notes')"

@@ -69,6 +69,7 @@ result "fields of the wrong type or range are named" "$(refused '400 invalid_val
   refused '400 invalid_value' /completions '{"n":64,"prompt":["a"'"$(printf ',"a"%.0s' $(seq 32))"']}'
   refused '400 invalid_value' /completions '{"prompt":{"a":1}}'; refused '400 invalid_value' /completions '{"prompt":[[],true]}'; refused '400 invalid_value' /completions '{}'
   refused '400 empty_prompt' /completions '{"prompt":""}'; refused '400 invalid_value' /chat/completions '{"messages":"hi"}'
+  refused '400 invalid_value' /chat/completions '{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:x"}}]}]}'
   refused '400 chat_template' /chat/completions '{"messages":[]}'; refused '400 chat_template' /chat/completions '{"messages":[1]}'
   refused '400 chat_template' /chat/completions '{"messages":[{"role":"user","content":7}]}'; refused '400 invalid_value' /chat/completions '{"messages":[{"role":"user","content":"a"}],"top_logprobs":3}'
   refused '400 invalid_value' /chat/completions '{"messages":[{"role":"user","content":"a"}],"tools":[{}]}'; refused '400 invalid_value' /chat/completions '{"messages":[{"role":"user","content":"a"}],"tool_choice":"required"}'

@@ -130,16 +130,19 @@ end
 local reads = { readOnlyHint = true, openWorldHint = false }
 
 tools.list = {
-  { name = "start_run", title = "Start a run", required = { "script" },
+  { name = "start_run", title = "Start a run", required = {},
     description = "Starts training in the background and returns the run's directory. Check the "
       .. "script with check_script before its first run.",
     hints = { readOnlyHint = false, destructiveHint = false, openWorldHint = false },
     properties = { script = script, overrides = overrides,
       name = text "what the run is called; default: the script's name and a number",
-      resume = text "the run to resume after a stop or a crash; then script is this run again" },
+      resume = text "the run to resume after a stop or a crash, in place of a script" },
     call = function(a, runs)
-      local words = words_of(a, "run", a.script, "--detach", "--json", "--dir", runs)
-      if a.resume then words = { "run", "--resume=" .. a.resume, "--detach", "--json" } end
+      if not a.script and not a.resume then
+        complain("the argument 'script' is missing; a run that was interrupted wants 'resume'")
+      end
+      local what = a.resume and "--resume=" .. history.find(a.resume, runs) or a.script
+      local words = words_of(a, "run", what, "--detach", "--json", "--dir", runs)
       if a.name then table.move({ "--as", a.name }, 1, 2, #words + 1, words) end
       return called(words)
     end },

@@ -9,6 +9,21 @@ local prompt = {}
 
 local MOST_COMPLETIONS = 2048 -- of one request
 
+local media = { image = true, image_url = true, input_image = true, audio = true,
+  input_audio = true, video = true, video_url = true, file = true }
+
+-- A template would show a picture's address, or nothing.
+local function check_parts(message)
+  local content = type(message) == "table" and message.content
+  for _, part in ipairs(type(content) == "table" and content or {}) do
+    local kind = type(part) == "table" and part.type
+    if media[kind] then
+      refusal.field("messages", "a part of type '%s' cannot be read, because the model reads text "
+        .. "alone; leave it out", kind)
+    end
+  end
+end
+
 -- Arguments of earlier calls are texts in OpenAI's messages, and objects in chat templates.
 local function with_arguments(message)
   if type(message) ~= "table" or type(message.tool_calls) ~= "table" then return end
@@ -34,7 +49,10 @@ function prompt.chat(server, request)
     refusal.raise(400, "messages", "no_chat_template", "the model has no chat template; use "
       .. "/v1/completions")
   end
-  for _, message in ipairs(request.messages) do with_arguments(message) end
+  for _, message in ipairs(request.messages) do
+    check_parts(message)
+    with_arguments(message)
+  end
   local vars = {}
   for name, value in pairs(server.variables) do vars[name] = value end
   for name, value in pairs(request.chat_template_kwargs or {}) do vars[name] = value end

@@ -56,8 +56,8 @@ function agents.first_row(source, config)
     { { role = "user", content = "?" } }, false)
   if ok then return end
   errors.raise_at(origins.position(config, "model.chat_template"), "EARG", "model.chat_template: "
-    .. "conversations with agents cannot be continued%s", tostring(err):match(", because [^;]*")
-    or ": " .. errors.line(err))
+    .. "conversations with agents cannot be continued%s; set one that writes an end token behind "
+    .. "each message", tostring(err):match(", because [^;]*") or ", because: " .. errors.line(err))
 end
 
 -- ---- the batch ---------------------------------------------------------------------------------
