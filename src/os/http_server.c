@@ -22,7 +22,7 @@ enum {
   HEADER_BYTES = 16 << 10, /* of a request */
   HEADER_VALUE = 64,       /* of HttpListen.header, with its end */
   UNREAD_BYTES = 8 << 20,  /* of an answer that its client does not take */
-  QUIET_ROUNDS = 3,        /* of http_server_wait, after which what a client has sent was read */
+  QUIET_SECONDS = 1,       /* that a client may say nothing when there are too many */
   LONG_SECONDS = 2         /* between two calls of http_server_wait: the caller was away */
 };
 
@@ -93,8 +93,8 @@ typedef struct Client {
   bool ended;     /* the answer is complete */
   int refused;    /* 0, or the status of the answer to a request that cannot be read */
   int fd;
-  long number, round; /* round: of http_server_wait, in which it came */
-  double until;       /* READING, ANSWERED: when it is late */
+  long number;
+  double until; /* READING, ANSWERED: when it is late */
   char method[8], target[HTTP_TARGET], header[HEADER_VALUE];
   char *query;
   Buf body;
@@ -110,7 +110,6 @@ struct HttpServer {
   size_t body;
   char *token, *header;
   long numbers; /* given so far */
-  long rounds;  /* calls of http_server_wait */
   double left;  /* when http_server_wait returned; 0: it has not */
   Client *client[MOST_CLIENTS];
 };
@@ -153,8 +152,9 @@ static void client_hang_up(Client *c) {
 }
 
 /* While more connections are open than have places, the oldest whose request has not come has to
- * go.  One that has just come is not one of those: its request may be there, and was not read. */
+ * go.  One that has just come is not one of those: its request is on its way. */
 static void make_room(HttpServer *s) {
+  const double quiet = clock_seconds() + HTTP_REQUEST_SECONDS - QUIET_SECONDS;
   int open = 0;
   for (int i = 0; i < MOST_CLIENTS; i++)
     if (s->client[i] && s->client[i]->connection && s->client[i]->until > 0) open++;
@@ -162,9 +162,8 @@ static void make_room(HttpServer *s) {
     Client *oldest = NULL;
     for (int i = 0; i < MOST_CLIENTS; i++) {
       Client *c = s->client[i];
-      const bool quiet = c && c->connection && c->until > 0 && c->state == READING &&
-                         s->rounds - c->round >= QUIET_ROUNDS;
-      if (quiet && (!oldest || c->until < oldest->until)) oldest = c;
+      if (!c || !c->connection || c->until == 0 || c->state != READING) continue;
+      if (c->until < quiet && (!oldest || c->until < oldest->until)) oldest = c;
     }
     if (!oldest) return;
     oldest->until = 0;
@@ -181,7 +180,6 @@ static Client *client_new(HttpServer *s, struct MHD_Connection *connection) {
   c->connection = connection;
   c->fd = lib.connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   c->until = clock_seconds() + HTTP_REQUEST_SECONDS;
-  c->round = s->rounds;
   c->query = c->target;
   return c;
 }
@@ -504,7 +502,6 @@ static void forgive_absence(HttpServer *s) {
 void http_server_wait(HttpServer *s, double seconds) {
   forgive_absence(s);
   look_at_clients(s);
-  s->rounds++;
   make_room(s);
   lib.run_wait(s->daemon, (int32_t)(seconds * 1000));
   s->left = clock_seconds();

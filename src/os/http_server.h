@@ -25,7 +25,7 @@ typedef struct HttpListen {
   const char *address; /* an IPv4 or IPv6 address, or "localhost" */
   int port;            /* 0: any that is free */
   const char *token;   /* NULL: none, which a loopback address alone may have */
-  int connections;     /* at once; as many again may be open while they all ask */
+  int connections;     /* at once; as many again while each has sent its request */
   size_t body;         /* bytes of the largest body; 0: GET is the only method */
   const char *header;  /* comes with each request; NULL: none */
   const char *purpose; /* of library_need: "runs are not served" */
