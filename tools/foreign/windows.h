@@ -35,6 +35,9 @@ int MoveFileExA(const char *from, const char *to, unsigned long flags);
 unsigned long GetActiveProcessorCount(unsigned short group);
 int WaitOnAddress(volatile void *word, void *value, size_t size, unsigned long ms);
 void WakeByAddressAll(void *word);
+static inline int strerror_r(int error, char *text, size_t room) {
+  return strerror_s(text, room, error);
+}
 static inline int without(void) { return errno = ENOSYS, -1; }
 
 /* ---- memory: mem.c asks the allocator for the size of a block ---- */
