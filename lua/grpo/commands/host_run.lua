@@ -9,9 +9,16 @@ local start = require "grpo.runs.start"
 
 local host_run = {}
 
--- Replaces functions with which a script would change the program around it; returns a function
--- that puts them back.
-local function tame()
+-- Replaces functions with which a script would end or change the program around it, and print where
+-- it is not the host's own.  host: { log = }.  Returns a function that puts back those of os.
+function host_run.tame(host)
+  if not core.is_guest() then
+    function _G.print(...)
+      local parts = table.pack(...)
+      for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+      host.log(table.concat(parts, "\t", 1, parts.n))
+    end
+  end
   local library = _G.os -- the script's, which is the host's own in a state that it lends
   if type(library) ~= "table" then return function() end end
   local exit, setlocale = library.exit, library.setlocale
@@ -25,14 +32,6 @@ local function tame()
     return setlocale(nil, category)
   end
   return function() library.exit, library.setlocale = exit, setlocale end
-end
-
-local function print_to_log(host)
-  function _G.print(...)
-    local parts = table.pack(...)
-    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
-    host.log(table.concat(parts, "\t", 1, parts.n))
-  end
 end
 
 -- The view of the run that calls the host, in place of lines on a terminal.
@@ -90,8 +89,7 @@ end
 --         stopping = f() -> boolean, reached = f(steps, stopped, directory) }
 -- `reached` is called when the run has ended, also by an error, which is raised then.
 function host_run.run(host)
-  local untame = tame()
-  if not core.is_guest() then print_to_log(host) end -- else print is the host's own
+  local untame = host_run.tame(host)
   local ok, why = pcall(run, host)
   untame()
   if not ok then error(why, 0) end
