@@ -152,8 +152,6 @@ $(OBJ)/kern/x86/avx512bf16.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mav
 $(OBJ)/kern/x86/amx.o: KERNFLAGS := $(KERN_OPT) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 -mfma -mf16c -mprefer-vector-width=512
 # without optimisation the tests that multiply would take hours
 $(OBJ)/kern/%.o: KERNFLAGS := $(if $(filter cov,$(MODE)),-O2)
-# where no time is spent: what makes the static program smaller (tools/build-static)
-$(OBJ)/script/%.o $(OBJ)/os/%.o $(OBJ)/checkpoint/%.o: KERNFLAGS := $(SMALL)
 # gcc would load all of a tile's broadcasts first, and spill
 $(OBJ)/kern/arm/%neon.o:   KERNFLAGS = $(KERN_OPT) $(if $(findstring clang,$(shell $(CC) --version)),,-fno-schedule-insns)
 
@@ -197,7 +195,7 @@ EMBEDDED := $(LUA_FILES) $(sort $(wildcard configs/*/*.json $(patsubst %,ext/%/c
   $(foreach e,$(EXT),$(if $(wildcard ext/$(e)/embedded),$(shell cat ext/$(e)/embedded)))
 $(BUILD)/gen/embedded.c: $(BUILD)/embed $(EMBEDDED) $(BUILD)/extensions
 	@mkdir -p $(@D)
-	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.tmp && mv $@.tmp $@
+	$(Q)$(BUILD)/embed $(EMBED_FLAGS) $(EMBEDDED) > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/embedded.o: $(BUILD)/gen/embedded.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
