@@ -29,7 +29,7 @@ static char *after_quotes(char *s) {
   return *s ? s + 1 : s;
 }
 
-/* Removes indentation, and comments of Lua that have lines of their own; leaves the ends of lines. */
+/* Removes the indentation of Lua and comments with lines of their own; leaves the ends of lines. */
 static void make_compact(char *text) {
   char *to = text;
   for (char *s = text; *s;) {
