@@ -195,6 +195,32 @@ static int chat_by_jinja(lua_State *L) {
   return 1;
 }
 
+/* Replaces the text on top by the template that it is or names. */
+static void find_template(lua_State *L, const Tokenizer *t) {
+  push_module(L, "grpo.models.chat");
+  lua_getfield(L, -1, "set");
+  lua_replace(L, -2);
+  lua_insert(L, -2);
+  lua_newtable(L);
+  for (int i = 0; tokenizer_template_name(t, i); i++) {
+    lua_pushstring(L, tokenizer_template(t, tokenizer_template_name(t, i)));
+    lua_setfield(L, -2, tokenizer_template_name(t, i));
+  }
+  lua_call(L, 2, 1);
+}
+
+/* Pushes the template of opts.chat_template; returns false if there is none. */
+static bool push_given_template(lua_State *L, const Tokenizer *t) {
+  if (!lua_istable(L, 3) || lua_getfield(L, 3, "chat_template") == LUA_TNIL) {
+    lua_settop(L, 3);
+    return false;
+  }
+  if (lua_type(L, -1) != LUA_TSTRING)
+    raise_new(L, GRPO_EARG, "chat: chat_template is not a string; give a name or Jinja");
+  find_template(L, t);
+  return true;
+}
+
 /* The tokenizer's own template: the one for tools, if opts has tools and there is one. */
 static const char *own_template(lua_State *L, const Tokenizer *t) {
   const char *for_tools = tokenizer_tool_template(t);
@@ -203,14 +229,15 @@ static const char *own_template(lua_State *L, const Tokenizer *t) {
   return tools ? for_tools : tokenizer_chat_template(t);
 }
 
-/* tok:chat(messages[, opts]) -> text, rendered with the template that was set or the tokenizer's
- * own */
+/* tok:chat(messages[, opts]) -> text, rendered with the template of opts, the one that was set, or
+ * the tokenizer's own */
 static int l_chat(lua_State *L) {
   const Tokenizer *t = check_tokenizer(L, 1);
   check_table(L, 2);
   lua_settop(L, 3);
   if (!lua_isnil(L, 3)) check_table(L, 3);
-  if (lua_getiuservalue(L, 1, 1) == LUA_TNIL) lua_pushstring(L, own_template(L, t));
+  if (!push_given_template(L, t) && lua_getiuservalue(L, 1, 1) == LUA_TNIL)
+    lua_pushstring(L, own_template(L, t));
   if (lua_isnil(L, -1))
     return raise_new(L, GRPO_EARG,
                      "chat: the tokenizer has no %schat template; set tok.chat_template to a name, "
@@ -287,20 +314,6 @@ static int l_index(lua_State *L) {
     return raise_new(L, GRPO_EARG, "a tokenizer has no field '%s'", name);
   }
   return 1;
-}
-
-/* Replaces the text on top by the template that it is or names. */
-static void find_template(lua_State *L, const Tokenizer *t) {
-  push_module(L, "grpo.models.chat");
-  lua_getfield(L, -1, "set");
-  lua_replace(L, -2);
-  lua_insert(L, -2);
-  lua_newtable(L);
-  for (int i = 0; tokenizer_template_name(t, i); i++) {
-    lua_pushstring(L, tokenizer_template(t, tokenizer_template_name(t, i)));
-    lua_setfield(L, -2, tokenizer_template_name(t, i));
-  }
-  lua_call(L, 2, 1);
 }
 
 static int l_newindex(lua_State *L) {

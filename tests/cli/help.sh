@@ -23,8 +23,7 @@ finds "metrics" '^  metric clip_ratio/low_mean' low_mean
 finds "functions by a word of their text" 'schedule\.adaptive_kl' kl schedule
 finds "rows of tables of the pages" 'docs/lua-api\.md: grpo\.model\.new' random weights
 finds "code of a page as it is written" 'tr\.batch\.completions\[i\] is the value' numbers
-finds "and with a star" 'events\.out\.tfevents\.\* into' event files
-finds "but no link" 'grpo_run_\* runs an experiment script \(see lua-api\.md\)' a whole run
+finds "and with a star, but no link" 'grpo_run_\* runs an experiment script \(see lua-api\.md\)' a whole run
 finds "the names of notes" 'docs/troubleshooting\.md: runaway_length' runaway_length
 first "the beginning of a name stands before a word of a text" 'rewards\.repetition|repetition' repetit
 first "several words are all there" 'adaptive_kl' kl schedule

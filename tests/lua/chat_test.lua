@@ -179,4 +179,11 @@ describe("messages", function()
     local f = with_template(function(messages, opts) return messages.x .. (opts.vars.y or "") end)
     assert.equal("12", f:chat({ x = "1" }, { vars = { y = "2" } }))
   end)
+
+  it("are those of one call, where it gives a template", function()
+    local once = with_template "A{{ messages[0].content }}"
+    assert.equal("Bq", once:chat({ USER }, { chat_template = "B{{ messages[0].content }}" }))
+    assert.equal("Aq", once:chat { USER })
+    assert.error_matches(function() once:chat({ USER }, { chat_template = 1 }) end, "is not a string")
+  end)
 end)

@@ -28,9 +28,9 @@ function Tokenizer:decode(ids, opts) end
 ---Renders a conversation with tok.chat_template, Jinja or a Lua function.  If tools are given, the
 ---tokenizer's own template named tool_use is used.  It refuses messages that no template can show.
 ---@param messages grpo.Message[]
----@param opts? { generation_prompt?: boolean, continue_final_message?: boolean|string, tools?: table, documents?: table, vars?: table } continue_final_message:
+---@param opts? { generation_prompt?: boolean, continue_final_message?: boolean|string, tools?: table, documents?: table, vars?: table, chat_template?: string } continue_final_message:
 ---the text ends with the last message's content, or its field of this name, so that a completion
----continues it; vars: further variables of the template
+---continues it; vars: further variables of the template; chat_template: another one for this call
 ---@return string
 function Tokenizer:chat(messages, opts) end
 

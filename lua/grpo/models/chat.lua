@@ -304,7 +304,8 @@ end
 
 -- ---- rendering -------------------------------------------------------------------------------
 
-local known = { "generation_prompt", "continue_final_message", "tools", "documents", "vars" }
+local known = { "generation_prompt", "continue_final_message", "tools", "documents", "vars",
+  "chat_template" }
 
 local function check_options(opts)
   for name in pairs(opts) do

@@ -17,8 +17,7 @@ local function read(text, name, kind, want)
   return value
 end
 
--- Renders messages, a list in JSON, with options, an object in JSON or nil: those of tok:chat, and
--- chat_template, the name or text of another template than the tokenizer's.
+-- Renders messages, a list in JSON, with options, an object in JSON or nil: those of tok:chat.
 function chat_json.render(tokenizer, messages, options)
   local list = read(messages, "messages", "list", "a list of { role, content }")
   local opts = {}
@@ -34,12 +33,6 @@ function chat_json.render(tokenizer, messages, options)
     end
   end
   if opts.vars ~= nil and values.kind(opts.vars) == "dict" then opts.vars = opts.vars.map end
-  if opts.chat_template ~= nil then
-    if type(opts.chat_template) ~= "string" then
-      errors.raise("EARG", "options: chat_template is not a string; give a name or Jinja")
-    end
-    tokenizer.chat_template, opts.chat_template = opts.chat_template, nil
-  end
   return tokenizer:chat(list, opts)
 end
 
