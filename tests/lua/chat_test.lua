@@ -184,6 +184,7 @@ describe("messages", function()
     local once = with_template "A{{ messages[0].content }}"
     assert.equal("Bq", once:chat({ USER }, { chat_template = "B{{ messages[0].content }}" }))
     assert.equal("Aq", once:chat { USER })
-    assert.error_matches(function() once:chat({ USER }, { chat_template = 1 }) end, "is not a string")
+    assert.error_matches(function() once:chat({ USER }, { chat_template = 1 }) end,
+      "is not a string")
   end)
 end)
