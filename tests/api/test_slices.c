@@ -135,6 +135,13 @@ TEST(other_calls_wait_until_the_step_is_done) {
   host_close(&h);
 }
 
+/* *done: whether the step has ended with them. */
+static void advance_parts(Host *h, int parts, int32_t *done) {
+  *done = 0;
+  for (int i = 0; i < parts && !*done; i++)
+    OK(h->c, grpo_trainer_advance(h->trainer, 1, done, NULL));
+}
+
 TEST(a_step_that_is_given_up_changes_nothing) {
   for (int parts = 1; parts < 400; parts += 57) {
     Host h, plain;
@@ -144,8 +151,7 @@ TEST(a_step_that_is_given_up_changes_nothing) {
     host_open(&plain, 1);
     fill(&h, &p, 0);
     OK(h.c, grpo_trainer_begin(h.trainer, &p.step));
-    for (int i = 0; i < parts && !done; i++)
-      OK(h.c, grpo_trainer_advance(h.trainer, 1, &done, NULL));
+    advance_parts(&h, parts, &done);
     if (!done) {
       OK(h.c, grpo_trainer_begin(h.trainer, NULL));
       CHECK(host_hash(h.model) == host_hash(plain.model));
@@ -155,8 +161,7 @@ TEST(a_step_that_is_given_up_changes_nothing) {
     CHECK(host_hash(h.model) == host_hash(plain.model));
     fill(&h, &p, 1);
     OK(h.c, grpo_trainer_begin(h.trainer, &p.step));
-    for (int i = 0; i < parts && !done; i++)
-      OK(h.c, grpo_trainer_advance(h.trainer, 1, &done, NULL));
+    advance_parts(&h, parts, &done);
     host_close(&h); /* in the middle of a step */
     host_close(&plain);
   }
@@ -173,8 +178,7 @@ TEST(a_cancel_between_two_parts_ends_the_step) {
     fill(&h, &p, 0);
     grpo_cancel(h.c); /* there is no step yet */
     OK(h.c, grpo_trainer_begin(h.trainer, &p.step));
-    for (int i = 0; i < parts && !done; i++)
-      OK(h.c, grpo_trainer_advance(h.trainer, 1, &done, NULL));
+    advance_parts(&h, parts, &done);
     grpo_cancel(h.c);
     if (!done) {
       REFUSED(h.c, GRPO_ECANCELED, "grpo_cancel", grpo_trainer_advance(h.trainer, 0, &done, NULL));

@@ -1,5 +1,6 @@
 -- A judge behind an address that speaks OpenAI's protocol: POST URL/chat/completions.
 
+local bearer = require "grpo.base.bearer"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local Queue = require "grpo.judge.queue"
@@ -18,12 +19,7 @@ function Endpoint.new(o)
   if not url:find("/chat/completions$") then url = url .. "/chat/completions" end
   local headers = { "Content-Type: application/json", "Accept: application/json" }
   if o.key_env then
-    local key = os.getenv(o.key_env)
-    if not key or key == "" then
-      errors.raise("EARG", "judge.key_env: the variable %s is not set; put the key there",
-        o.key_env)
-    end
-    headers[#headers + 1] = "Authorization: Bearer " .. key
+    headers[#headers + 1] = "Authorization: " .. bearer("judge.key_env", o.key_env)
   end
   return setmetatable({ o = o, url = url, headers = headers, source = url }, Endpoint)
 end

@@ -1,8 +1,8 @@
 -- A server behind an address: each message is a POST, which is answered by JSON or by an event
 -- stream that ends (the protocol's "Streamable HTTP").
 
+local bearer = require "grpo.base.bearer"
 local core = require "grpo.core"
-local errors = require "grpo.base.errors"
 local messages = require "grpo.mcp.messages"
 
 local SECONDS = 10 -- for a message that wants no answer
@@ -12,13 +12,7 @@ Http.__index = Http
 
 function Http.new(o)
   local self = setmetatable({ url = o.url, source = o.url }, Http)
-  if o.key_env then
-    local key = os.getenv(o.key_env)
-    if not key or key == "" then
-      errors.raise("EARG", "mcp.key_env: the variable %s is not set; put the key there", o.key_env)
-    end
-    self.key = "Authorization: Bearer " .. key
-  end
+  if o.key_env then self.key = "Authorization: " .. bearer("mcp.key_env", o.key_env) end
   return self
 end
 

@@ -61,7 +61,10 @@ end
 
 methods["resources/read"] = function(params)
   local found = resources.read(params.uri)
-  if not found then refuse(NO_RESOURCE, "there is no resource %s", shown(params.uri)) end
+  if not found then
+    refuse(NO_RESOURCE, "no resource has the address %s; resources/list names them",
+      shown(params.uri))
+  end
   return { contents = { found } }
 end
 
@@ -93,7 +96,7 @@ local function take(message, runs)
   end
   if id == nil then return nil end -- a notification
   local method = methods[name]
-  if not method then return error_of(id, NO_METHOD, "there is no method " .. name) end
+  if not method then return error_of(id, NO_METHOD, "this server has no method " .. name) end
   if params == nil then params = {} end
   if type(params) ~= "table" or #params > 0 then
     return error_of(id, BAD_PARAMS, "params: want an object")
@@ -126,7 +129,8 @@ end
 local function answer_request(http, request, method, path, body, version, runs)
   if path ~= "/mcp" then return http:send(request, 404, "text/plain", "the path is /mcp\n") end
   if method ~= "POST" then
-    return http:send(request, 405, "text/plain", "there is no stream of events\n")
+    return http:send(request, 405, "text/plain",
+      "this server has no stream of events; send messages by POST\n")
   end
   if version ~= "" and not options.among(version, VERSIONS) then
     return http:send(request, 400, "text/plain", ("MCP-Protocol-Version: got %s, want one of %s\n")

@@ -3,6 +3,7 @@
 -- Each sequence has a session of its own.  A reset that fails is tried again, in another session; a
 -- step that fails is an error of the environment, because what was done in the session is lost.
 
+local bearer = require "grpo.base.bearer"
 local core = require "grpo.core"
 local errors = require "grpo.base.errors"
 local messages = require "grpo.openenv.messages"
@@ -110,14 +111,7 @@ local function place_of(o)
     errors.raise("EARG", "openenv.url: got %s, want an address such as http://127.0.0.1:8000",
       o.url)
   end
-  if o.key_env then
-    local key = os.getenv(o.key_env)
-    if not key or key == "" then
-      errors.raise("EARG", "openenv.key_env: the variable %s is not set; put the key there",
-        o.key_env)
-    end
-    place.authorization = "Bearer " .. key
-  end
+  if o.key_env then place.authorization = bearer("openenv.key_env", o.key_env) end
   return place
 end
 

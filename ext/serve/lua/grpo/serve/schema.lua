@@ -1,8 +1,8 @@
 -- A JSON schema as a grammar (GBNF) that sampling is bound to.
 --
--- Every text of the grammar is valid under the schema; not every valid text is one of it:
--- properties come in the schema's order, and an object has no others than those that are named.
--- oneOf is read as anyOf.  A word of a schema that a grammar cannot hold to is refused by name.
+-- Every text of the grammar is valid under the schema, but that oneOf is read as anyOf; not every
+-- valid text is one of it: properties come in the schema's order, and an object has no others than
+-- those that are named.  A word of a schema that a grammar cannot hold to is refused by name.
 
 local core = require "grpo.core"
 local sorted_pairs = require "grpo.base.sorted"
