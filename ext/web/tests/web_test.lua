@@ -63,7 +63,7 @@ local function with(contents, f)
 end
 
 local function to_the_end()
-  local calls, result = 0, nil
+  local calls, result = 0
   repeat
     result, calls = web.advance(), calls + 1
   until result ~= 1
